@@ -1,5 +1,7 @@
-"""The engine: what actors declare, the rules of episodes, and the services that run them.
+"""The engine: runs actors as event-sourced episodes. One folder per feature.
 
-Apps import the public names from `vigil`. Rules live in the modules of this package and wait for
-nothing; `engine.runtime` holds the services that carry them out.
+`app` is what users write, `episodes` and `execution` run it, `triggers`, `lanes`, `findings`,
+`outputs`, `waits`, `workflows` and `definitions` are features, `runtime` is plumbing without a word
+of the domain, `node` composes, `operations` is what people run. Apps import the public names from
+`vigil`. What any function here may raise is at the top of `engine/errors.py`.
 """

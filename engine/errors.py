@@ -19,6 +19,13 @@ EngineError
     ├── InvalidOutput      an output says something impossible
     ├── Unencodable        a state, argument or result that JSON cannot say, or too large
     └── NondeterministicReplay   a replay asked for another action than the one recorded
+
+Three errors can come from any function that awaits the log; a `Raises:` section names only others:
+
+* `Unavailable`: the log did not answer; the operation may have happened. Pass the error on and
+  repeat the call later: every operation of the engine is safe to repeat.
+* `UnreadableEvent`: a newer version of the engine has written what was read.
+* `Contended`: other writers were faster each of `CONFLICTS_MAX` times. Repeat the call later.
 """
 
 from __future__ import annotations

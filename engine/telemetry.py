@@ -1,9 +1,7 @@
-"""What the engine measures: spans and instruments, by name.
+"""The spans and instruments of the engine, by name.
 
-Only the OpenTelemetry API is used: without an SDK in the process all of it does nothing.
-
-Whatever measures episodes, their steps, or instances of workflows says their `mode`: `live` or
-`dry_run`.
+Only the OpenTelemetry API is used: without an SDK in the process nothing is recorded. Measurements
+of episodes, steps and workflow instances have the label `mode`: `live` or `dry_run`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""What users test with: leases that do what a test says.
+"""`FakeLeases` for users' tests: leases that a test makes busy or lapse.
 
-`streams.memory` holds every port in dicts; this is its one part that a test wants to steer,
-because a claim that is busy or lapses is otherwise a matter of other nodes and of time.
-
-    leases = FakeLeases()
-    ports = dataclasses.replace(memory_ports(clock=SystemClock()), leases=leases)
-    leases.set_busy("episode.monitor.e1")    # now nobody can acquire it
-    leases.lapse("episode.monitor.e1")       # now whoever asks first takes it over
+leases = FakeLeases()
+ports = dataclasses.replace(memory_ports(clock=SystemClock()), leases=leases)
+leases.set_busy("episode.monitor.e1")    # now nobody can acquire it
+leases.lapse("episode.monitor.e1")       # now the next to ask takes it over
 """
 
 from __future__ import annotations

@@ -1,21 +1,14 @@
-"""What is said as data, read whole or refused in one line. Pure.
+"""Checks of plain values that several features share: strict models, durations and paths. Pure.
 
-    rules.1.severity: write one of 'low', 'medium', 'high' or 'critical', not 'bad'
+A `Strict` model knows no fields but its own and converts no types ("5" is not 5). Its errors are
+one line: `rules.1.severity: write one of 'low', 'medium', 'high' or 'critical', not 'bad'`.
 
-Every model of templates and definitions is a `Strict`: it knows no fields but its own, and takes
-no value of another type for one of the right type, such as "5" for 5.
-
-Durations as people write them: a number of seconds, a text such as `1h30m`, a timedelta. Pure.
-
-A text is whole numbers with units, the largest unit first and each at most once:
-`w`, `d`, `h`, `m`, `s`, `ms`. A text without a unit is refused, for nobody could tell what it
-means.
-
-Where in a payload a value is: the one rule for paths. Pure.
+A duration is a number of seconds, a timedelta, or a text such as `1h30m`: whole numbers with units,
+the largest of `w`, `d`, `h`, `m`, `s`, `ms` first and each at most once. A text needs a unit.
 
 A path is words joined by dots: `disk.used` is `used` in the object under `disk`. At each level a
-key that is literally the rest of the path wins, so that keys with dots in them can be named, too;
-otherwise the path is cut at its first dot. Lists are not looked into.
+key that is literally the rest of the path wins, so keys may contain dots; otherwise the path is cut
+at its first dot. Lists are not searched.
 """
 
 from __future__ import annotations

@@ -207,11 +207,7 @@ class EmbeddedPostgres:
         return len(lines) > _READY_LINE and lines[0] == str(pid) and lines[_READY_LINE] == "ready"
 
     def _wait_for_predecessor(self) -> None:
-        """Wait for a server on our cluster that is going down since its parent died.
-
-        Raises:
-            PostgresUnavailable: it serves someone else, and stays.
-        """
+        """Wait for a server on our cluster that is going down since its parent died."""
         left: list[psutil.Process] = []
         for _ in range(round(STOP_S_MAX / POLL_S)):
             left = self._left_behind()

@@ -72,11 +72,7 @@ class AggregateFolds:
 
 
 def project(records: Iterable[Recorded], *, stack: Stack) -> list[RowChange]:
-    """Return the row changes that `records` ask for, whatever their aggregates are.
-
-    Raises:
-        UnreadableEvent: one of them does not belong where it is.
-    """
+    """Return the row changes that `records` ask for, whatever their aggregates are."""
     lives = AggregateFolds(stack)
     for record in records:
         lives.add(record)

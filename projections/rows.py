@@ -36,11 +36,7 @@ T = TypeVar("T", bound=LogEvent)
 
 
 def events_of(record: Recorded, known: frozenset[type[T]], *, whose: str) -> tuple[T, ...]:
-    """Return the events of a commit in the life of `whose` kind of aggregate.
-
-    Raises:
-        UnreadableEvent: one of them is none of those that such a life is made of.
-    """
+    """Return the events of a commit in the life of `whose` kind of aggregate."""
     events = record.commit.events
     strange = set(map(type, events)) - known
     if strange:

@@ -15,6 +15,9 @@ StreamError
 ├── TimerConflict      the timer is another one by now read it again, decide again
 ├── BadName            no subject, key or address      the caller's input: say so
 └── Incompatible       server or stream contradicts us an operator must act; see `remedy`
+
+Whatever awaits the log may raise `Unavailable`, so no `Raises:` section repeats it; one names it
+only where the caller must do something special.
 """
 
 from __future__ import annotations

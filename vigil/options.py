@@ -88,10 +88,6 @@ def require_consent(question: str) -> None:
 def read_bytes(text: str, *, what: str) -> bytes:
     """Return the bytes of `text`; of the file after `@`; or, for `-`, of standard input.
 
-    Args:
-        text: as it was typed.
-        what: the option, for errors.
-
     Raises:
         Mistake: there are more than an event may have.
         Trouble: the file cannot be read.

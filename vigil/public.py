@@ -27,7 +27,6 @@ def public(
     """Return `__getattr__` and `__dir__` for `module`.
 
     Args:
-        module: whose public names they are.
         homes: module → the public names that it has, with blanks between.
     """
     home_of = {name: home for home, names in homes.items() for name in names.split()}

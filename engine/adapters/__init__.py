@@ -7,8 +7,8 @@
         "orders": Subject("orders.checked"),
     })
 
-Here, and nowhere else, HTTP and SMTP are spoken. An adapter of your own needs nothing of this
-package: see `engine.app.outputs`.
+Only this package talks HTTP and SMTP. Adapters of your own need nothing of it: see
+`engine.app.outputs`.
 """
 
 from engine.adapters.email import Email

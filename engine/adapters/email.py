@@ -1,4 +1,4 @@
-"""What a mail looks like, from an output's payload. Pure."""
+"""`Email`: outputs as mails over SMTP; and how a payload becomes a message."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def recipients_of(mail: Mail, *, default: Sequence[str]) -> Sequence[Address]:
-    """Return whom `mail` goes to, or `default` if it does not say.
+    """Return the recipients of `mail`, or `default` if it names none.
 
     Raises:
-        ValueError: there is nobody, somebody without an address, or more than `RECIPIENTS_MAX`.
+        ValueError: there is none, one without an address, or more than `RECIPIENTS_MAX`.
     """
     given = (mail.to,) if isinstance(mail.to, str) else mail.to
     try:
@@ -53,11 +53,7 @@ def recipients_of(mail: Mail, *, default: Sequence[str]) -> Sequence[Address]:
 
 
 def addresses(text: str) -> Sequence[Address]:
-    """Return the addresses in `text`.
-
-    Raises:
-        ValueError: it is not made of addresses.
-    """
+    """Return the addresses in `text`; raise `ValueError` if it is not made of addresses."""
     problem = f"{text[:80]!r} is not an address"
     try:
         header = SMTP.header_factory("to", _one_line(text))
@@ -72,7 +68,7 @@ def addresses(text: str) -> Sequence[Address]:
 def letter(
     mail: Mail, *, sender: Address, to: Sequence[Address], id: str, at: datetime
 ) -> EmailMessage:
-    """Return `mail` as a message that is the same one as any other with this `id`.
+    """Return `mail` as a message whose `Message-ID` follows from `id`.
 
     Raises:
         ValueError: its subject has several lines.
@@ -103,39 +99,38 @@ def _one_line(text: str) -> str:
 
 Tls: TypeAlias = Literal["starttls", "tls", "none"]
 Refusals: TypeAlias = Mapping[str, aiosmtplib.SMTPResponse]
-"""Whom the server refuses → what it says."""
+"""Refused recipient → the server's reply."""
 
 PORTS: Final[Mapping[Tls, int]] = {"starttls": 587, "tls": 465, "none": 25}
-"""Where servers listen, unless the app says otherwise."""
+"""Default port per `tls`."""
 
 TIMEOUT_S: Final = 20.0
 """How long a server may take for a mail, from connecting to accepting it, in seconds."""
 
 QUIT_S_MAX: Final = 1.0
-"""How long it may take to say good-bye. By then the mail is accepted."""
+"""Longest wait for the answer to QUIT, in seconds. By then the mail is accepted."""
 
 REF_CHARS_MAX: Final = 512
-"""Longest name of a delivery that is kept; the rest is cut."""
+"""Longest receiver's reference that is stored; the rest is cut."""
 
 PORT_MAX: Final = 65_535
 PERMANENT_FROM: Final = 500
-"""Replies from here on will be the same the next time (RFC 5321, 4.2.1)."""
+"""Replies from this code on are permanent (RFC 5321, 4.2.1)."""
 
 _LACKS: Final = frozenset({aiosmtplib.SMTPNotSupported, aiosmtplib.SMTPException})
-"""What the library raises for something that the server lacks: for STARTTLS, and for logging in,
-its base class itself."""
+"""The library's exceptions for features that the server lacks: STARTTLS, or logging in."""
 
 
 class Email(OutputAdapter):
     """Sends each output as one mail.
 
     The payload is `{"to": …, "subject": …, "text": …, "html": …}`; `to` is an address or a list of
-    them, and may be left out where the adapter has a default, and so may `html`. The `Message-ID`
-    is made from the idempotency key: most mailboxes show two copies of a mail as one.
+    them and optional if the adapter has a default; `html` is optional. The `Message-ID` is made
+    from the idempotency key: most mailboxes show two copies of a mail as one.
 
-    A mail is delivered when the server accepts it for at least one recipient; those that it refuses
-    stand in the receiver's name for it, after the `Message-ID`, and are not tried again, since the
-    others would have the mail twice. Replies 4xx are tried again, replies 5xx fail at once.
+    A mail is delivered when the server accepts it for at least one recipient. Refused recipients
+    are listed in the receiver's reference, after the `Message-ID`, and not tried again, since the
+    others would get the mail twice. Replies 4xx are tried again; replies 5xx fail at once.
     """
 
     def __init__(
@@ -152,21 +147,20 @@ class Email(OutputAdapter):
         context: ssl.SSLContext | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Declare the server, and who sends.
+        """Declare the server and the sender.
 
         Args:
-            host: of the server.
-            port: of the server; None: 587 with "starttls", 465 with "tls", 25 with "none".
-            sender: the address that mails come from, with or without a name.
-            to: who gets mails that do not say it.
-            tls: "starttls" begins in the clear and never goes on so, "tls" is encrypted from the
-                first byte, "none" is for servers on the same machine.
-            username: to log in with; None: nobody logs in.
-            password: likewise. It is not sent with `tls="none"`.
-            timeout_s: until the server has accepted the mail, in seconds. Keep it under the
-                route's, which cuts off the whole delivery.
-            context: whom to trust; None: the certificate authorities that the machine does.
-            clock: what the date of a mail comes from.
+            port: None: 587 with "starttls", 465 with "tls", 25 with "none".
+            sender: the address of the sender, with or without a name.
+            to: recipients of mails that name none.
+            tls: "starttls" encrypts before anything is sent, "tls" encrypts from the first byte,
+                "none" is for servers on the same machine.
+            username: None: no login.
+            password: never sent with `tls="none"`.
+            timeout_s: until the server has accepted the mail, in seconds. Keep it under the route's
+                timeout, which cuts off the whole delivery.
+            context: None: the machine's certificate authorities.
+            clock: for the date of a mail.
 
         Raises:
             BadAdapter: one of them cannot work.
@@ -207,7 +201,7 @@ class Email(OutputAdapter):
     async def _send(
         self, message: EmailMessage, to: Sequence[str], confidence: Confidence
     ) -> Refusals:
-        """Have the server accept `message`, and return whom it is not accepted for."""
+        """Send `message`, and return the recipients that the server refused."""
         smtp = self._client(confidence)
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -318,7 +312,7 @@ def _failure(error: aiosmtplib.SMTPException | OSError) -> DeliveryFailed:
 
 
 def _nobody(refused: Sequence[aiosmtplib.SMTPRecipientRefused]) -> DeliveryFailed:
-    """Return the failure of a mail that nobody gets: not for good if somebody may, later."""
+    """Return the failure of a mail that nobody accepted: permanent only if all refusals are."""
     softest = min(refused, key=lambda each: each.code)
     return _reply(softest.code, f"{softest.recipient}: {softest.message}")
 

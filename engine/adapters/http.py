@@ -1,11 +1,11 @@
-"""What an answer over HTTP means for a delivery. Pure.
+"""The HTTP client of the adapters, and what an answer means for a delivery.
 
 | status | means |
 | --- | --- |
 | 2xx | delivered |
-| 408, 425, 429, 5xx | not now: tried again, not before `Retry-After` |
-| 3xx | never: redirects are not followed, because the next address is not the one declared |
-| any other | never: the receiver does not want it |
+| 408, 425, 429, 5xx | failed for now: tried again, not before `Retry-After` |
+| 3xx | failed: redirects are not followed, because only the declared address is trusted |
+| any other | failed: the receiver refuses it |
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from streams.json import UNDECODABLE
 TRANSIENT: Final = frozenset(
     {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
 )
-"""Below 500, what may be different the next time."""
+"""Statuses below 500 that are tried again."""
 
 RETRY_AFTER_S_MAX: Final = 86_400.0
 """Longest wait that a receiver can ask for, in seconds: a day."""
 
 REF_CHARS_MAX: Final = 512
-"""Longest name of a delivery that is kept; the rest is cut."""
+"""Longest receiver's reference that is stored; the rest is cut."""
 
 
 class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back."""
+    """An answer to a request."""
 
     status: int
     headers: Mapping[str, str]
-    """By their names in lower case."""
+    """By name in lower case."""
     body: bytes
     """As much of it as was read."""
 
@@ -54,8 +54,8 @@ def check(answer: HttpAnswer, *, now: datetime) -> None:
     """Return if `answer` says that the receiver has accepted the output.
 
     Raises:
-        DeliveryFailed: it does not; the error class is `http_` and the status. Its detail is the
-            answer's text, which may quote what is a secret.
+        DeliveryFailed: it has not; the error class is `http_` and the status. The detail is the
+            answer's text, which may quote secrets.
     """
     status = answer.status
     if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
@@ -70,10 +70,7 @@ def check(answer: HttpAnswer, *, now: datetime) -> None:
 
 
 def retry_after_s(said: str, *, now: datetime) -> float | None:
-    """Return how long the receiver asks to wait, or None if it does not ask (RFC 9110, 10.2.3).
-
-    It says so in seconds, or as a date. More than `RETRY_AFTER_S_MAX` is that.
-    """
+    """Return the `Retry-After` (RFC 9110) in seconds, at most `RETRY_AFTER_S_MAX`; None: none."""
     said = said.strip()
     if said.isascii() and said.isdigit():
         return min(float(said), RETRY_AFTER_S_MAX)
@@ -86,7 +83,7 @@ def retry_after_s(said: str, *, now: datetime) -> float | None:
 
 
 def receipt(answer: HttpAnswer) -> str | None:
-    """Return what the receiver calls the delivery: `id` of its JSON answer, else `Location`."""
+    """Return the receiver's reference: `id` of its JSON answer, else `Location`."""
     named = _id(answer.body) or answer.headers.get("location", "")
     return named[:REF_CHARS_MAX] or None
 
@@ -109,11 +106,11 @@ def _words(answer: HttpAnswer) -> str:
 
 
 _DEPTH_MAX: Final = 10
-"""How far down a cause is looked for."""
+"""How many causes of an error are searched."""
 
 
 def is_about_tls(error: BaseException) -> bool:
-    """Return whether `error` comes from a certificate, or from encryption, that failed."""
+    """Return whether `error` comes from a certificate or from encryption."""
     at: BaseException | None = error
     for _ in range(_DEPTH_MAX):
         if isinstance(at, ssl.SSLError):
@@ -123,30 +120,31 @@ def is_about_tls(error: BaseException) -> bool:
 
 
 TIMEOUT_S: Final = 15.0
-"""How long a receiver may take until it says whether it accepts, in seconds, unless the app says
-otherwise. Half of what a route gives an attempt by default."""
+"""Default time for a receiver to answer with a status, in seconds: half of what a route gives an
+attempt by default.
+"""
 
 ANSWER_BYTES_MAX: Final = 64 * 1024
-"""How much of an answer is read. All that is used of it is a name, or a sentence."""
+"""How much of an answer is read: enough for a reference, or an error message."""
 
 ANSWER_S_MAX: Final = 1.0
-"""How long an answer may take to follow its status, in seconds."""
+"""Longest wait for the body after the status, in seconds."""
 
 CONNECTIONS_MAX: Final = 100
 """Connections of one adapter, on each node. Its route has fewer deliveries at a time, as a rule."""
 
 KEPT_MAX: Final = 10
-"""Connections that are kept open while nothing is sent."""
+"""Idle connections that stay open."""
 
 KEPT_S: Final = 30.0
-"""How long they are, in seconds: less than servers and proxies close them after."""
+"""How long they stay open, in seconds: shorter than the idle timeouts of servers and proxies."""
 
 
 class HttpClient:
     """Sends requests for one adapter."""
 
     def __init__(self, *, timeout_s: float, tls: ssl.SSLContext | None) -> None:
-        """Give each request `timeout_s` until its status is there; None trusts public CAs."""
+        """Give each request `timeout_s` for its status; `tls` None trusts public CAs."""
         self._timeout_s = timeout_s
         self._tls = tls
         self._client: httpx.AsyncClient | None = None
@@ -154,10 +152,9 @@ class HttpClient:
     async def send(
         self, method: str, url: str, *, body: bytes, headers: Mapping[str, str]
     ) -> HttpAnswer:
-        """Send a request and return the answer, whatever it says.
+        """Send a request and return the answer, whatever its status.
 
-        The status decides. Once it is there, what goes wrong with the rest of the answer, or never
-        comes, changes nothing any more.
+        Only the status decides: an incomplete body is no failure.
 
         Raises:
             DeliveryFailed: there was no status.
@@ -188,7 +185,7 @@ class HttpClient:
 
 
 def problem_of_url(url: str) -> str | None:
-    """Return why no request can go to `url`, or None. The url is not in what it says."""
+    """Return why no request can go to `url`, or None. The text never contains the url."""
     try:
         parts = urlsplit(url)
         has_host = bool(parts.hostname) and parts.port != 0
@@ -200,21 +197,17 @@ def problem_of_url(url: str) -> str | None:
 
 
 def checked_url(url: str) -> str:
-    """Return `url` if a request can go there.
-
-    Raises:
-        DeliveryFailed: it is none, for good.
-    """
+    """Return `url` if a request can go there; otherwise raise a permanent `DeliveryFailed`."""
     if problem := problem_of_url(url):
         raise DeliveryFailed("bad_url", problem, permanent=True)
     return url
 
 
 def declared_url(url: Secret, *, of: str) -> Secret:
-    """Return `url` if the adapter `of` can send requests there, as far as it is known by now.
+    """Return `url` if the adapter `of` may be able to use it.
 
     Raises:
-        BadAdapter: it is no URL, or nothing that returns one.
+        BadAdapter: it is neither a URL nor a function that returns one.
     """
     checked_secret(url, of=of, argument="url")
     if isinstance(url, str) and (problem := problem_of_url(url)):
@@ -240,7 +233,7 @@ def _client(timeout_s: float, tls: ssl.SSLContext | None) -> httpx.AsyncClient:
 
 
 def _keep_urls_out_of_logs() -> None:
-    """Have httpx log no request: for some receivers, the address is the password."""
+    """Keep httpx from logging requests: for some receivers, the address is the password."""
     for name in ("httpx", "httpcore"):
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
@@ -248,7 +241,7 @@ def _keep_urls_out_of_logs() -> None:
 
 
 async def _beginning(response: httpx.Response) -> bytes:
-    """Return what comes of the body in time, up to `ANSWER_BYTES_MAX`."""
+    """Return the part of the body that arrives in time, up to `ANSWER_BYTES_MAX`."""
     read = bytearray()
     try:
         async with asyncio.timeout(ANSWER_S_MAX):
@@ -262,7 +255,7 @@ async def _beginning(response: httpx.Response) -> bytes:
 
 
 def _host(url: str) -> str:
-    """Return host and port of a URL: what people may read of it, and need."""
+    """Return host and port of a URL: safe to show."""
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"

@@ -1,16 +1,12 @@
-"""What must not stand in code: passwords, keys, and addresses that whoever has them may use.
+"""Secrets of adapters: reading them, keeping them out of error messages, and signing with them.
 
-What a delivery was told in confidence, and what it says of itself without that. Pure.
+Passwords, keys and secret addresses do not belong in code: `env` reads them from the environment.
+Receivers quote addresses and headers in their refusals, which end up in the journal, in rows and in
+dead letters; `Confidence` removes all secrets of a delivery from them first.
 
-Receivers quote what they do not like: the address that was asked for, the header that is wrong.
-Such a refusal is kept on the journal, in rows and in dead letters, so what was a secret is taken
-out of it first.
-
-Signatures that tell a receiver who has sent a request, and when. Pure.
-
-The convention is Standard Webhooks 1.0.0 (https://www.standardwebhooks.com), for which there are
-libraries in most languages: HMAC-SHA256 of `<id>.<timestamp>.<body>`, the key being the base64 in
-the secret, and three headers.
+`signed_headers` follows Standard Webhooks 1.0.0 (https://www.standardwebhooks.com), for which most
+languages have libraries: HMAC-SHA256 of `<id>.<timestamp>.<body>`, with the base64 in the secret as
+the key, in three headers.
 """
 
 from __future__ import annotations
@@ -32,19 +28,19 @@ from engine.app.outputs import DeliveryFailed
 from engine.errors import BadAdapter
 
 Secret: TypeAlias = str | Callable[[], str]
-"""A text, or what returns it: called for every delivery, so that it may change under way."""
+"""A text, or a function that returns it: called for every delivery, so that it may change."""
 
 MISSING: Final = "secret_missing"
-"""The error class of a delivery on a node that was not given the secret."""
+"""The error class of a delivery on a node that lacks the secret."""
 
 BAD: Final = "bad_secret"
-"""The error class of a delivery whose secret is none, for good."""
+"""The error class of a delivery whose secret is invalid."""
 
 
 def env(variable: str) -> Callable[[], str]:
-    """Return a secret that is in an environment variable of the node, without space around it.
+    """Return the secret in an environment variable of the node, without surrounding space.
 
-    A node without it still starts; what it is to deliver fails there as `secret_missing`, for now.
+    A node without the variable still starts; its deliveries fail for now as `secret_missing`.
     """
 
     def read() -> str:
@@ -60,7 +56,7 @@ def checked_secret(secret: Secret, *, of: str, argument: str) -> Secret:
     """Return `secret` if it can be one.
 
     Raises:
-        BadAdapter: it is neither a text nor a function. The secret is not in what it says.
+        BadAdapter: it is neither a text nor a function. The message never contains the secret.
     """
     if isinstance(secret, str) or callable(secret):
         return secret
@@ -69,14 +65,10 @@ def checked_secret(secret: Secret, *, of: str, argument: str) -> Secret:
 
 
 def told(secret: Secret, *, of: str) -> str:
-    """Return what `secret` is now.
-
-    Args:
-        secret: the secret.
-        of: adapter and argument, for whoever reads that it is missing.
+    """Return the current value of `secret`; errors name the adapter and argument in `of`.
 
     Raises:
-        DeliveryFailed: it is in an environment variable that is not set, or is no text.
+        DeliveryFailed: its environment variable is not set, or it is no text.
     """
     try:
         value: object = secret if isinstance(secret, str) else secret()
@@ -96,39 +88,39 @@ def told(secret: Secret, *, of: str) -> str:
 HIDDEN: Final = "***"
 
 CHARS_MIN: Final = 4
-"""Shortest text that is hidden. What is shorter keeps nobody out, and stands in too many words."""
+"""Shortest text that is hidden. Shorter ones protect nothing and occur in ordinary words."""
 
 PART_CHARS_MIN: Final = 12
-"""Shortest part of a longer secret that is hidden where it stands alone: a token, not a word."""
+"""Shortest part of a longer secret that is hidden on its own: a token, not a word."""
 
 SHOWN_CHARS_MAX: Final = 300
-"""How much of a refusal's text is kept for people."""
+"""How much of a refusal's text is stored."""
 
 
 class Confidence:
-    """What one delivery was told."""
+    """The secrets of one delivery."""
 
     def __init__(self, adapter: str) -> None:
-        """Be told nothing yet; `adapter` is for whoever reads what is wrong with a secret."""
+        """Start without secrets; `adapter` is named in errors."""
         self._adapter = adapter
         self._secrets: set[str] = set()
         self._paths: set[str] = set()
 
     def told(self, secret: Secret, argument: str) -> str:
-        """Return what `secret` is now, and hide it from then on.
+        """Return the current value of `secret`, and hide it from then on.
 
         Raises:
-            DeliveryFailed: it is not there.
+            DeliveryFailed: it is missing.
         """
         value = told(secret, of=f"{self._adapter}: {argument}")
         self.keep(value)
         return value
 
     def told_url(self, secret: Secret) -> str:
-        """Return what the URL is now, and hide from then on all but its host.
+        """Return the current URL, and hide all but its host from then on.
 
         Raises:
-            DeliveryFailed: it is not there, or it is none.
+            DeliveryFailed: it is missing or invalid.
         """
         url = told(secret, of=f"{self._adapter}: url")
         try:
@@ -146,24 +138,21 @@ class Confidence:
         return url
 
     def keep(self, value: str, *, chars_min: int = CHARS_MIN) -> None:
-        """Hide `value` from now on, and those parts of it that are secrets by themselves."""
+        """Hide `value` from now on, and those parts of it that are secrets on their own."""
         if len(value) >= chars_min:
             self._secrets |= {value, value.partition(" ")[2]}
             self._secrets |= {part for part in value.split() if len(part) >= PART_CHARS_MIN}
 
     def hide(self, text: str) -> str:
-        """Return `text` without anything that was told."""
+        """Return `text` without secrets."""
         return _without(text, self._secrets | self._paths)
 
     def hide_in_name(self, name: str) -> str:
-        """Return what a receiver calls a delivery without what was told.
-
-        Such a name may begin with the path that the request went to. That is kept.
-        """
+        """Return a receiver's reference without secrets, except for the path of the request."""
         return _without(name, self._secrets)
 
     def in_public(self, failure: DeliveryFailed) -> DeliveryFailed:
-        """Return `failure` with only what people may read of its detail."""
+        """Return `failure` with a detail that people may read."""
         return DeliveryFailed(
             failure.error_class,
             self.hide(failure.detail)[:SHOWN_CHARS_MAX],
@@ -181,7 +170,7 @@ def _without(text: str, secrets: set[str]) -> str:
 
 
 def _spelled(secret: str) -> Iterator[str]:
-    """Yield `secret` in the ways that a receiver may quote it."""
+    """Yield `secret` in the encodings in which a receiver may quote it."""
     plain = unquote(secret)
     for each in (quote(plain, errors="replace"), quote(plain, safe="", errors="replace")):
         yield from (each, each.lower())
@@ -193,15 +182,11 @@ def _spelled(secret: str) -> Iterator[str]:
 
 
 TIMEOUT_S_MAX: Final = 600.0
-"""Longest that a receiver may take, in seconds: as long as a route may give an attempt."""
+"""Longest timeout of a receiver, in seconds: the longest that a route gives an attempt."""
 
 
 def checked_timeout(timeout_s: object, *, of: str) -> float:
-    """Return `timeout_s` if the adapter `of` can use it.
-
-    Raises:
-        BadAdapter: it is no time over 0 and up to `TIMEOUT_S_MAX`.
-    """
+    """Return `timeout_s` if it is over 0 and at most `TIMEOUT_S_MAX`; else raise `BadAdapter`."""
     match timeout_s:
         case bool():
             pass
@@ -212,11 +197,7 @@ def checked_timeout(timeout_s: object, *, of: str) -> float:
 
 
 def checked_tls(tls: object, *, of: str, argument: str = "tls") -> ssl.SSLContext | None:
-    """Return `tls` if the adapter `of` can use it.
-
-    Raises:
-        BadAdapter: it is neither a context nor None.
-    """
+    """Return `tls` if it is a context or None; raise `BadAdapter` otherwise."""
     if tls is None or isinstance(tls, ssl.SSLContext):
         return tls
     raise BadAdapter(of, argument, f"{tls!r} is neither an ssl.SSLContext nor None")
@@ -226,7 +207,7 @@ PREFIX: Final = "whsec_"
 
 KEY_BYTES_MIN: Final = 24
 KEY_BYTES_MAX: Final = 64
-"""Shortest and longest key, as the convention has them."""
+"""Shortest and longest key, by the convention."""
 
 ID: Final = "webhook-id"
 TIMESTAMP: Final = "webhook-timestamp"
@@ -234,11 +215,11 @@ SIGNATURE: Final = "webhook-signature"
 
 
 def keys_of(secret: str) -> Sequence[bytes]:
-    """Return the keys in `secret`: one, or several with spaces in between.
+    """Return the keys in `secret`: one, or several separated by spaces.
 
     Raises:
-        ValueError: there is none, or one is not `whsec_` and 24 to 64 bytes in base64. The secret
-            is not in what it says.
+        ValueError: there is none, or one is not `whsec_` and 24 to 64 bytes in base64. The message
+            never contains the secret.
     """
     keys = [_key(part) for part in secret.split()]
     if not keys:
@@ -249,7 +230,7 @@ def keys_of(secret: str) -> Sequence[bytes]:
 def signed_headers(keys: Sequence[bytes], *, id: str, at: datetime, body: bytes) -> dict[str, str]:
     """Return the headers of a request with `body` that is sent at `at`.
 
-    It is signed with each of `keys`, so that receivers can change from one to another.
+    It is signed with each of `keys`, so that receivers can rotate them.
     """
     timestamp = str(int(at.timestamp()))
     signed = b".".join((id.encode(), timestamp.encode(), body))

@@ -1,7 +1,7 @@
-"""Outputs as chat messages, through an incoming webhook as Slack has them.
+"""`Slack`: outputs as chat messages, through an incoming webhook.
 
-Mattermost, Rocket.Chat and others understand the same. Such webhooks know no idempotency: after a
-crash, or a timeout, a message may be there twice.
+Mattermost, Rocket.Chat and others understand the same. Such webhooks ignore idempotency keys: after
+a crash or a timeout, a message may appear twice.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _CONTENT = ("text", "blocks", "attachments")
 class Slack(OutputAdapter):
     """Posts each output as one message.
 
-    The payload is a text, or the message as Slack has it: an object with `text`, `blocks` or
-    `attachments`, and whatever else goes beside them. Statuses mean what they mean to `Webhook`.
+    The payload is a text, or Slack's message object with `text`, `blocks` or `attachments`.
+    Statuses mean the same as for `Webhook`.
     """
 
     def __init__(
@@ -32,13 +32,13 @@ class Slack(OutputAdapter):
         tls: ssl.SSLContext | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Declare where messages go.
+        """Declare the address.
 
         Args:
-            url: of the incoming webhook. Whoever knows it can post: better not in code.
-            timeout_s: until the receiver says whether it accepts, in seconds.
-            tls: whom to trust; None: the certificate authorities that browsers do.
-            clock: what a `Retry-After` that is a date is compared with.
+            url: of the incoming webhook. Anybody who knows it can post: keep it out of code.
+            timeout_s: until the receiver answers, in seconds.
+            tls: None: public certificate authorities.
+            clock: for a `Retry-After` that is a date.
 
         Raises:
             BadAdapter: one of them cannot work.
@@ -50,7 +50,7 @@ class Slack(OutputAdapter):
         self._clock = clock or SystemClock()
 
     async def deliver(self, output: OutputView) -> str | None:
-        """Post one message; such webhooks give it no name. See `OutputAdapter.deliver`."""
+        """Post one message; such webhooks return no reference. See `OutputAdapter.deliver`."""
         confidence = Confidence("Slack")
         try:
             await self._post(output, confidence)

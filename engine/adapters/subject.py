@@ -1,4 +1,4 @@
-"""Outputs as NATS messages, on any subject that a stream captures."""
+"""`Subject`: outputs as NATS messages, on any subject that a stream captures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streams.wire.outgoing import problem_of_subject
 
 
 class SubjectMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The payload of an output that says itself where it goes."""
+    """The payload of an output that names its own subject."""
 
     subject: str
     data: msgspec.Raw = NOTHING
@@ -32,23 +32,23 @@ _PERMANENT: Final[Mapping[type[StreamError], str]] = {
     TooLarge: "too_large",
     Incompatible: "not_permitted",
 }
-"""What will not be different the next time, and what it is called."""
+"""Exception → error class, of failures that a retry cannot help."""
 
 
 class Subject(OutputAdapter):
-    """Publishes each output, and has it delivered when a stream has acknowledged it.
+    """Publishes each output; it is delivered when a stream has acknowledged it.
 
-    With a subject, the payload is the message's body, as JSON. Without one the payload says it all:
+    With a subject, the payload is the message's body, as JSON. Without one, the payload is
     `{"subject": …, "data": any JSON, "headers": {…}}`. `Nats-Msg-Id` is the idempotency key, so a
-    stream keeps an output once within its duplicate window. The receiver's name for it is
+    stream stores an output once within its duplicate window. The receiver's reference is
     `<stream>:<sequence>`.
 
-    `<stack>.event.<name>` makes it a domain event, which may wake actors; such chains end where
-    others do. Nothing else of the stack can be published to, nor what is the server's own.
+    `<stack>.event.<name>` publishes a domain event, which may trigger actors; the hop limit
+    applies. No other subject of the stack, or of the server, is allowed.
     """
 
     def __init__(self, subject: str | None = None) -> None:
-        """Declare where outputs go; None: each payload says it.
+        """Declare the subject; None: each payload names one.
 
         Raises:
             BadAdapter: no message can go to `subject`.
@@ -100,7 +100,7 @@ async def _send(ports: Ports, message: SubjectMessage, output: OutputView) -> Se
 
 
 async def _hops(ports: Ports, episode_id: str) -> int:
-    """Return how long the chain of events is that an output of this episode makes."""
+    """Return the number of hops of an event that an output of this episode makes."""
     first = (await ports.log.read(ports.stack.episode(episode_id)))[:1]
     opened = [event for each in first for event in each.commit.events]
     return 1 + max(

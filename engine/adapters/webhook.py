@@ -1,4 +1,4 @@
-"""Outputs as HTTP requests, signed if there is a secret."""
+"""`Webhook`: outputs as HTTP requests, signed if there is a secret."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _RESERVED: Final = frozenset(
         *("content-length", "content-type", "host", "transfer-encoding", "connection"),
     }
 )
-"""Headers that are ours to say."""
+"""Headers that users may not set."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]*[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 class Webhook(OutputAdapter):
-    """Sends each output's payload, as JSON and nothing around it, to one URL.
+    """Sends each output's payload as a JSON body to one URL.
 
-    A 2xx status is what delivers it; what the receiver calls it is the `id` of its JSON answer, or
-    else its `Location` header. 408, 425, 429, any 5xx and trouble with the connection are tried
-    again, not before `Retry-After`. Any other status fails the output at once, redirects as well.
+    A 2xx status delivers it; the receiver's reference is the `id` of its JSON answer, or else its
+    `Location` header. 408, 425, 429, any 5xx and connection errors are tried again, not before
+    `Retry-After`. Any other status fails the output at once, redirects included.
 
     Every request has `Idempotency-Key`, the same for each attempt at an output, and
-    `Vigil-Attempt`. With a secret it is signed as Standard Webhooks does, and has `webhook-id`
-    (that key again), `webhook-timestamp` and `webhook-signature`, too.
+    `Vigil-Attempt`. With a secret it is signed by Standard Webhooks: `webhook-id` (that key again),
+    `webhook-timestamp` and `webhook-signature`.
     """
 
     def __init__(
@@ -61,18 +61,17 @@ class Webhook(OutputAdapter):
         tls: ssl.SSLContext | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Declare where outputs go.
+        """Declare the address.
 
         Args:
             url: begins with https:// or http://.
-            secret: `whsec_` and the base64 of 24 to 64 random bytes; several, with spaces in
-                between, while receivers change from one to another. None: nothing is signed.
+            secret: `whsec_` and the base64 of 24 to 64 random bytes; several, separated by spaces,
+                while receivers rotate them. None: unsigned.
             headers: more headers, such as `Authorization`.
-            method: of the request.
-            timeout_s: until the receiver says whether it accepts, in seconds. Keep it under the
-                route's, which cuts off the whole delivery.
-            tls: whom to trust; None: the certificate authorities that browsers do.
-            clock: what the time of a signature comes from.
+            timeout_s: until the receiver answers, in seconds. Keep it under the route's timeout,
+                which cuts off the whole delivery.
+            tls: None: public certificate authorities.
+            clock: for the time of a signature.
 
         Raises:
             BadAdapter: one of them cannot work.
@@ -102,7 +101,7 @@ class Webhook(OutputAdapter):
         await self._http.close()
 
     async def _send(self, output: OutputView, confidence: Confidence) -> str | None:
-        """Send the request, and return what the receiver calls it."""
+        """Send the request, and return the receiver's reference."""
         body = bytes(exact(output.payload))
         answer = await self._http.send(
             self._method,

@@ -1,8 +1,7 @@
-"""What a strategy may ask for next, as data.
+"""The actions that `next_step` may return, as data, and the check of their values. Pure.
 
-What is wrong with the values of an action. Pure.
-
-A strategy may make actions by any means, so whatever it asks for is looked at before it is done.
+`Step` is the union of the actions whose result is recorded. A strategy may construct an action
+without the functions below, so `problem_of` checks each one before it is performed.
 """
 
 from __future__ import annotations
@@ -25,30 +24,30 @@ APPROVERS_MAX: Final = 64
 """Most people that one request for approval names."""
 
 NAMES_NOBODY: Final = "an empty list names nobody; leave it out, and anybody may decide"
-"""What is wrong with a list of those who may decide, wherever it is given."""
+"""The problem with a list of approvers that names nobody."""
 
 APPROVER_CHARS_MAX: Final = 200
-"""Longest name of one of them, in characters: as long as that of whoever decides may be."""
+"""Longest name of an approver, in characters: as long as the `by` of a decision may be."""
 
 SUMMARY_CHARS_MAX: Final = 4_000
 """Longest summary of a request, in characters."""
 
 REF_CHARS_MAX: Final = 256
-"""Longest reference that something is waited for by, in characters."""
+"""Longest `ref` of a `wait`, in characters."""
 
 EXPIRES_S_MAX: Final = 10 * 365 * 24 * 3600.0
-"""Longest that an answer can be waited for, unless it is for ever: ten years, in seconds."""
+"""Longest time limit for an answer, in seconds: ten years."""
 
 REMIND_S_MIN: Final = 1.0
 """Shortest time between two reminders, in seconds: each is a public event and a timer."""
 
 OF_APPROVALS: Final = frozenset({OnExpiry.DENY, OnExpiry.APPROVE, OnExpiry.FAIL})
 OF_WAITS: Final = frozenset({OnExpiry.CONTINUE, OnExpiry.FAIL})
-"""What the expiry of either may mean."""
+"""The values of `on_expiry` for either kind of wait."""
 
 ExpiryOfApproval: TypeAlias = Literal["deny", "approve", "fail"]
 ExpiryOfWait: TypeAlias = Literal["continue", "fail"]
-"""The same, as strategies write it."""
+"""The same values, as strategies write them."""
 
 
 class ToolCall(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call"):
@@ -86,7 +85,7 @@ class SendOutput(msgspec.Struct, frozen=True, tag_field="kind", tag="output"):
 
 
 class RequestApproval(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="approval"):
-    """Ask people, and go on when they have decided. No node has the episode meanwhile."""
+    """Ask people and continue when they have decided. Meanwhile the episode occupies no node."""
 
     plan: object
     summary: str = ""
@@ -97,7 +96,7 @@ class RequestApproval(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind
 
 
 class WaitFor(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="wait"):
-    """Go on when word has come from outside. No node has the episode meanwhile."""
+    """Continue when a signal arrives. Meanwhile the episode occupies no node."""
 
     ref: str
     expires_s: float = 0.0
@@ -117,7 +116,7 @@ Work: TypeAlias = ToolCall | Observe | Synthesize | Checkpoint | SendOutput
 """An action that the node performs."""
 
 Pause: TypeAlias = RequestApproval | WaitFor
-"""An action that someone outside answers."""
+"""An action that is answered from outside."""
 
 Step: TypeAlias = Work | Pause
 """An action whose result is recorded and handed to `handle_result`."""
@@ -141,15 +140,14 @@ def observe(data: object) -> Observe:
 def synthesize(prompt: object, *, transient: JsonObject | None = None) -> Synthesize:
     """Return the action that asks the synthesizer about `prompt`, any JSON value.
 
-    Args:
-        prompt: recorded with the step.
-        transient: what the synthesizer gets besides and nobody stores, such as secrets.
+    `prompt` is recorded with the step; `transient` reaches the synthesizer and is stored nowhere,
+    so put secrets there.
     """
     return Synthesize(prompt, transient or {})
 
 
 def checkpoint(phase: str) -> Checkpoint:
-    """Return the action that keeps the state, under the name of a `phase`."""
+    """Return the action that stores the state under the name `phase`."""
     return Checkpoint(phase)
 
 
@@ -168,18 +166,16 @@ def approval(
     `denied` or `approval_expired`. An episode that a denial ends is canceled, not failed.
 
     Args:
-        plan: what is to be done, any JSON value, for people to read. Whoever decides names its
-            SHA-256, so nobody approves something else than they saw.
-        summary: the same in one sentence, up to 4,000 characters.
+        plan: what is to be done, any JSON value, for people to read. A decision names its SHA-256,
+            so nobody approves a plan other than the one they read.
+        summary: the plan in one sentence, up to 4,000 characters.
         approvers: names of those who may decide, 1 to 64; None: anybody.
-        expires_s: how long it can be decided, in seconds, over 0 and up to ten years; None: for as
-            long as it takes.
-        on_expiry: what it means that nobody has decided by then: `deny`, `approve` or `fail`.
+        expires_s: time limit in seconds, over 0 and up to ten years; None: none.
+        on_expiry: the decision if nobody decides in time: `deny`, `approve` or `fail`.
         remind_every_s: seconds between two public reminders, at least 1; None: none.
 
     Raises:
-        InvalidAction: `approvers` is empty or holds what is no name, `on_expiry` is none of the
-            three, or a number of seconds is 0 or less.
+        InvalidAction: a value is impossible.
     """
     return RequestApproval(
         plan=plan,
@@ -198,19 +194,18 @@ def wait(
     on_expiry: ExpiryOfWait = "fail",
     remind_every_s: float | None = None,
 ) -> WaitFor:
-    """Return the action that waits until somebody outside says that `ref` has come about.
+    """Return the action that waits for the signal `ref`, such as `payment:42`: 1 to 256 characters.
 
-    `handle_result` gets what they said, any JSON value, or a `Failure` of class `wait_expired`.
+    `handle_result` gets the signal's result, any JSON value, or a `Failure` of class
+    `wait_expired`.
 
     Args:
-        ref: what they call it, such as `payment:42`: 1 to 256 characters.
-        expires_s: how long to wait, in seconds, over 0 and up to ten years; None: for as long as
-            it takes.
-        on_expiry: what it means that nothing has come by then: `fail`, or `continue` with `null`.
+        expires_s: time limit in seconds, over 0 and up to ten years; None: none.
+        on_expiry: the answer if no signal arrives in time: `fail`, or `continue` with `null`.
         remind_every_s: seconds between two public reminders, at least 1; None: none.
 
     Raises:
-        InvalidAction: `on_expiry` is neither of the two, or a number of seconds is 0 or less.
+        InvalidAction: a value is impossible.
     """
     return WaitFor(
         ref=ref,
@@ -266,14 +261,14 @@ def _on_expiry(given: str, allowed: frozenset[OnExpiry]) -> OnExpiry:
 
 
 def either(allowed: frozenset[OnExpiry]) -> str:
-    """Return `allowed` as a choice, for whoever is to make it."""
+    """Return the names in `allowed` as text for an error message: `a or b`."""
     return " or ".join(sorted(each.value for each in allowed))
 
 
 def problem_of(action: Action) -> str | None:
     """Return what is wrong with the values of `action`, or None.
 
-    Whether JSON can say them is found out when they are recorded.
+    Whether JSON can represent them is checked when they are recorded.
     """
     match action:
         case ToolCall(capability=capability, action=name, args=args):
@@ -348,7 +343,7 @@ def _object(field: str, value: object) -> str | None:
 
 
 def without_transient(args: JsonObject) -> JsonObject:
-    """Return `args` without the values that are stored nowhere: names starting with `_`."""
+    """Return `args` without those that are never stored: names starting with `_`."""
     return {key: value for key, value in args.items() if not key.startswith("_")}
 
 
@@ -356,7 +351,7 @@ def fingerprint(action: Step) -> str:
     """Return the SHA-256 of `action` in hex, transient values left out.
 
     Raises:
-        Unencodable: the action holds something JSON cannot say.
+        Unencodable: JSON cannot represent the action.
     """
     match action:
         case ToolCall():

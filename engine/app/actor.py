@@ -1,4 +1,4 @@
-"""Actors and what they expect. Checked when declared, so that a node starts or says why not."""
+"""`Actor` and `Expectation`: declared by users, and checked when declared. Pure."""
 
 from __future__ import annotations
 

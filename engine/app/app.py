@@ -1,10 +1,8 @@
-"""An app: the actors that a node runs, and what they share with those that are defined as data.
+"""`App`: the actors of a node, and the tools, outputs and templates that all of them share. Pure.
 
-Which of an app's actors and workflows a stack has. Pure.
-
-An actor may name the stacks that it runs on. A workflow is where all actors are that it asks for
-episodes, be it by way of the workflows within it: an instance that could never end is not begun.
-Everywhere else nodes are as if the app had neither. The app is checked as a whole before that.
+An app is checked as a whole when it is declared. `on_stack` then leaves out the actors that
+name other stacks. It also leaves out a workflow if any actor that its steps need, directly or
+through other workflows, is left out: its instances could never end.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ class Orphan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ALL: Final = "(all)"
-"""Stands for every actor where an error names one."""
+"""The actor's name in an error that concerns every actor."""
 
 ResolvePolicy: TypeAlias = Callable[[Orphan], Policy | None]
 
@@ -61,7 +59,7 @@ NodeName: TypeAlias = Callable[[], str]
 
 @dataclass(frozen=True, init=False)
 class App:
-    """Everything a node needs to know about its work. Any actor runs on any node of the app."""
+    """Everything a node needs to know about its work. Any of its nodes runs any actor."""
 
     actors: Mapping[str, Actor]
     tools: Mapping[str, Tool]
@@ -91,25 +89,24 @@ class App:
         """Declare an app.
 
         Args:
-            actors: those in code, each with an id of its own and at least one expectation. Others
-                come and go while a node runs, as they are defined. None: only such.
-            tools: capability → tool, for actors that have none of that name.
-            outputs: name → adapter, or a `Route` to one, for what strategies want delivered.
-            synthesizer: for actors that have none.
-            resolve_policy: asked after a crash what is to become of the episode; None leaves it
-                to the expectation.
-            node_name: asked once, when a node starts that has no name of its own: what it is to
-                be called. No other node of the stack may be called so; 1 to 64 of A-Z a-z 0-9 _ -
-            gatherers: name → what templates ask for facts; see `engine.app.tools`.
-            templates: name → what makes a strategy of a configuration, beside those that every
-                app has; see `engine.templates`.
-            strategies: name → what definitions mean by it, such as `"checks:CheckDisk"`.
-            workflows: what hangs together of the actors' work. Each has an actor of its own beside
-                those above, `workflow-<name>`, which begins its instances. Every actor that a step
-                names must be among `actors`, also where other nodes run it.
+            actors: those declared in code, each with a unique id and at least one expectation.
+                Nodes load others from definitions while they run. None: only those.
+            tools: capability → tool, for actors without a tool of that name.
+            outputs: name → adapter, or a `Route` to one.
+            synthesizer: for actors without one.
+            resolve_policy: asked after a crash for the episode's recovery policy; None: the
+                expectation's.
+            node_name: called once when a node without a name starts; returns the name. It must be
+                unique in the stack: 1 to 64 of A-Z a-z 0-9 _ -
+            gatherers: name → function that templates ask for facts; see `engine.app.tools`.
+            templates: name → function that makes a strategy from a configuration, in addition to
+                the built-in ones; see `engine.templates`.
+            strategies: name → strategy that definitions may name, such as `"checks:CheckDisk"`.
+            workflows: each gets an actor of its own, `workflow-<name>`, that starts its instances.
+                `actors` must include every actor that a step names, also if other nodes run it.
 
         Raises:
-            DeclarationError: a value cannot work; the message names it. Of a workflow it is a
+            DeclarationError: a value cannot work; the message names it. For a workflow it is a
                 `BadWorkflow`.
         """
         synthesizer = checked_callback(synthesizer, actor=ALL, field="synthesizer")

@@ -119,7 +119,7 @@ def overspent(budget: Budget, *, turns: int, tokens: int, wall_s: float) -> str 
 
 
 F = TypeVar("F")
-"""What is declared."""
+"""The type of the declared value."""
 
 LABEL_BYTES_MAX: Final = 512
 """Longest `domain`, `spec_rev` or `subject_key`, in bytes of UTF-8; every episode keeps them."""
@@ -154,23 +154,19 @@ def checked_tools(tools: Mapping[str, ToolLike], *, actor: str) -> Mapping[str, 
 
 
 def checked_callback(value: F | None, *, actor: str, field: str) -> F | None:
-    """Return `value`, which is to be called one day.
-
-    Raises:
-        DeclarationError: it cannot be.
-    """
+    """Return `value` if it can be called; raise `DeclarationError` otherwise."""
     return Check(actor).callback(field, value)
 
 
 @dataclass(frozen=True)
 class Check:
-    """Checks of declared values; each returns the value, or raises what says what is wrong."""
+    """Checks of declared values; each returns the value or raises an error that names the field."""
 
     actor: str
     expectation: str = ""
 
     def refuse(self, field_: str, problem: str, cause: Exception | None = None) -> DeclarationError:
-        """Return the error that says what is wrong with a field, to be raised."""
+        """Return the error for a field, for the caller to raise."""
         error = DeclarationError(
             actor=self.actor, expectation=self.expectation, field=field_, problem=problem
         )
@@ -187,7 +183,7 @@ class Check:
             raise self.refuse("name", "declared twice")
 
     def stacks(self, field_: str, given: object, *, most: int) -> tuple[str, ...]:
-        """Return the names of stacks in a list; none if there is no list."""
+        """Return the names of stacks; none if there is no list."""
         if given is None:
             return ()
         if isinstance(given, str) or not isinstance(given, Sequence):
@@ -288,7 +284,7 @@ class Check:
         return self.whole(field_, value, least=1, most=most)
 
     def label(self, field_: str, value: str) -> str:
-        """Return a text that is short enough for every episode to keep."""
+        """Return a text that is short enough to store with every episode."""
         if not isinstance(value, str):
             raise self.refuse(field_, f"{value!r} is not text")
         try:

@@ -1,18 +1,16 @@
-"""What a payload must say for an event to fire: conditions on values, by path. Pure.
+"""The conditions of an event filter: on values of the payload, by path. Pure.
 
-A condition is checked when it is declared, so a misfit at runtime is always the event's doing.
-It is told as one of three classes, because they call for different remedies:
-
-    filter               a value is not as wanted              nothing: that is what filters do
-    filter_key_missing   nothing is where a value is wanted    is the path right?
-    filter_type          text compared with a number, say      is the type right?
-
-Conditions as files spell them: what `engine.app.conditions` asks of a value, as data. Pure.
+Strategies build them with `gt`, `between`, `exists` and so on; definitions spell them as JSON:
 
     {"disk.used": {"gt": 90, "lte": 100}, "state": ["new", "paid"], "test": {"exists": false}}
 
-A value alone must be equal, a list holds the values that are allowed, and an object holds
-operators, all of which must hold. So what is to be equal to an object is spelled with `eq`.
+A plain value must be equal, a list names the allowed values, and an object names operators that
+must all hold; to compare with an object, use `eq`. A condition is checked when it is declared, so a
+`Misfit` is always about the event. It has one of three classes:
+
+    filter               the value does not fit                   expected; filters do that
+    filter_key_missing   there is no value at the path            check the path
+    filter_type          for example text compared with a number  check the type
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from engine.validation import ABSENT, problem_of_path, value_at
 from streams.json import JsonObject, raw
 
 Scalar: TypeAlias = int | float | str
-"""What has an order: numbers among themselves, and texts by code point."""
+"""Values that have an order: numbers among themselves, and texts by code point."""
 
 Order: TypeAlias = Literal["gt", "ge", "lt", "le"]
 
@@ -40,26 +38,26 @@ _ORDERS: Final[Mapping[Order, Callable[[Any, Any], bool]]] = {
 
 
 class OneOf(msgspec.Struct, frozen=True):
-    """The value is one of these. Equality is being one of one."""
+    """The value is one of these. Equality is a `OneOf` with one value."""
 
     values: tuple[object, ...]
 
 
 class Other(msgspec.Struct, frozen=True):
-    """There is a value, and it is another one."""
+    """There is a value, and it differs from this one."""
 
     than: object
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """The value is on one side of a bound."""
+    """The value is above or below a bound."""
 
     how: Order
     bound: Scalar
 
 
 class Between(msgspec.Struct, frozen=True):
-    """The value lies between two bounds, or is one of them."""
+    """The value lies between two bounds, bounds included."""
 
     low: Scalar
     high: Scalar
@@ -80,7 +78,7 @@ class AllOf(msgspec.Struct, frozen=True):
 Condition: TypeAlias = OneOf | Other | Compared | Between | Exists | AllOf
 
 Filter: TypeAlias = Mapping[str, Condition]
-"""Path → what must be there."""
+"""Path → the condition on its value."""
 
 MisfitReason: TypeAlias = Literal["filter", "filter_key_missing", "filter_type"]
 
@@ -118,7 +116,7 @@ def between(low: Scalar, high: Scalar) -> Condition:
 
 
 def ne(value: object) -> Condition:
-    """Return the condition that there is a value and it is not `value`. Any type may differ."""
+    """Return the condition that there is a value other than `value`, of any type."""
     return Other(value)
 
 
@@ -138,12 +136,12 @@ def missing() -> Condition:
 
 
 def all_of(*conditions: object) -> Condition:
-    """Return the condition that a value fits all of `conditions`, asked in this order."""
+    """Return the condition that a value fits all of `conditions`, checked in this order."""
     return AllOf(tuple(map(condition_of, conditions)))
 
 
 def condition_of(wanted: object) -> Condition:
-    """Return what `wanted` means: a condition, a collection of allowed values, or one value."""
+    """Return the condition for `wanted`: a condition, the allowed values, or one value."""
     match wanted:
         case OneOf() | Other() | Compared() | Between() | Exists() | AllOf():
             return wanted
@@ -171,7 +169,7 @@ def filter_of(wanted: Mapping[str, object]) -> Filter:
 
 
 def misfit(wanted: Filter, payload: JsonObject) -> Misfit | None:
-    """Return why `payload` does not fit `wanted`: the first reason; None if it does."""
+    """Return the first reason why `payload` does not fit `wanted`; None if it fits."""
     for path, condition in wanted.items():
         reason = _reason(condition, value_at(payload, path))
         if reason is not None:
@@ -215,7 +213,7 @@ def is_same(one: object, other: object) -> bool:
 
 
 def _kind(value: object) -> str:
-    """Return what a value can be compared with; empty if it has no order."""
+    """Return the kind of values that this one can be compared with; empty if it has no order."""
     if isinstance(value, str):
         return "text"
     return "number" if isinstance(value, int | float) and not isinstance(value, bool) else ""
@@ -261,7 +259,7 @@ def _is_bound(value: object) -> bool:
 
 
 def _is_json(value: object) -> bool:
-    """Return whether `value` could be in a payload: it comes back from JSON as it went."""
+    """Return whether `value` survives a round trip through JSON unchanged."""
     try:
         return bool(msgspec.json.decode(raw(value)) == value)
     except (TypeError, ValueError):
@@ -297,11 +295,11 @@ OPERATORS: Final[Mapping[str, Callable[..., Condition]]] = {
     "between": _pair,
     "exists": _presence,
 }
-"""How a file spells a condition → what makes it of a value."""
+"""Operator in a definition → the function that makes the condition."""
 
 
 def operators_of(spelled: object) -> Mapping[str, object]:
-    """Return what is asked of a value as operators: a value alone is `eq`, a list is `in`."""
+    """Return a spelled condition as operators: a plain value is `eq`, a list is `in`."""
     match spelled:
         case dict():
             return spelled
@@ -312,10 +310,10 @@ def operators_of(spelled: object) -> Mapping[str, object]:
 
 
 def operator_condition(operator: str, value: object) -> Condition:
-    """Return the condition that one operator makes of a value.
+    """Return the condition for one operator and its value.
 
     Raises:
-        ValueError: there is no such operator, or it cannot work with this value.
+        ValueError: the operator does not exist or cannot take this value.
     """
     make = OPERATORS.get(operator)
     if make is None:
@@ -327,7 +325,7 @@ def operator_condition(operator: str, value: object) -> Condition:
 
 
 def conditions_of(spelled: object) -> Condition:
-    """Return the one condition that is `spelled`.
+    """Return the condition that a definition spells as `spelled`.
 
     Raises:
         ValueError: it cannot work.

@@ -1,18 +1,13 @@
-"""What user code may ask about findings while an episode runs.
+"""What user code is given while an episode runs: `EpisodeView`, `Context` and `Findings`. Pure.
 
-It is there where the outside may be read: in `init`, `converge`, tools, synthesizers, enrichments,
-as `episode.findings` or `ctx.findings`. `next_step` and `handle_result` are called again after a
-crash and must decide the same then, so in `next_step` it refuses.
+Findings are available where user code may read the outside: in `init`, `converge`, tools,
+synthesizers and enrichments. `next_step` and `handle_result` run again after a crash and must
+decide the same, so there `Findings` refuses.
 
-Versions of a strategy's state, and the way from an old one to the current one. Pure.
-
-State is kept at checkpoints and may outlive the code that kept it. A schema numbers the
-state's shape; every change of shape is a new version and a migration from the one before.
-
-A strategy's state to JSON and back. Pure.
-
-A state may be a `msgspec.Struct`, a dataclass, a pydantic model or a dict. It is kept at
-checkpoints, so whatever it holds must survive the way to JSON and back.
+The file also encodes a strategy's state as JSON and back. A state is a `msgspec.Struct`, a
+dataclass, a pydantic model or a dict; checkpoints store it, and it may outlive the code that wrote
+it. `StateSchema` numbers its shape: every change of shape is a new version with a migration from
+the one before.
 """
 
 from __future__ import annotations
@@ -32,34 +27,30 @@ from streams.model.triggers import Budget, Mode
 
 
 class Findings(Protocol):
-    """The findings of a stack, each by its key, as the journal has them now."""
+    """The findings of a stack by key, as the journal has them now."""
 
     async def get(self, key: str) -> Finding | None:
         """Return the latest raise of a finding, active or not; None if there has never been one.
 
-        A dry run that keeps its findings gets the one that is kept under this key, if there is one.
+        In a dry run that stores its findings it returns the stored one of that key, if there is
+        one.
 
         Raises:
             BadName: no finding can have this key.
-            UnreadableEvent: a newer version of the engine has written it.
-            Unavailable: the log is away.
         """
 
     async def recent(self, key: str, within: Duration) -> Finding | None:
-        """Return the finding if it was raised, changed or ended no longer ago; else None.
+        """Return the finding if it was raised, changed or ended `within` that time; else None.
 
-        Args:
-            key: the finding's.
-            within: seconds, a text such as `15m`, or a timedelta; up to ten years.
+        `within` is a number of seconds, a text such as `15m`, or a timedelta; up to ten years.
 
         Raises:
             ValueError: `within` is no duration.
-            BadName, UnreadableEvent, Unavailable: as for `get`.
         """
 
 
 class _OutOfReach:
-    """The findings where user code must not ask for them."""
+    """The findings where user code must not read them."""
 
     def get(self, key: str) -> NoReturn:
         """Refuse."""
@@ -73,7 +64,7 @@ class _OutOfReach:
 WHERE: Final = "findings can be read in init, converge, tools, synthesizers and enrichments only"
 
 OUT_OF_REACH: Final[Findings] = _OutOfReach()
-"""What whoever must not read findings is given."""
+"""Given to user code that must not read findings."""
 
 
 class EpisodeView(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,9 +77,9 @@ class EpisodeView(msgspec.Struct, frozen=True, kw_only=True):
     budget: Budget
     stack: str
     mode: Mode = Mode.LIVE
-    """Whether it is meant."""
+    """Live or dry run."""
     findings: Findings = OUT_OF_REACH
-    """Those of the stack, by key, as they are now."""
+    """The stack's findings by key, as they are now."""
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,9 +93,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     """1 for the first `next_step`."""
     tokens_used: int
     mode: Mode = Mode.LIVE
-    """Whether the episode is meant."""
+    """Live or dry run."""
     findings: Findings = OUT_OF_REACH
-    """In `converge`: those of the stack, by key, as they are now. In `next_step` it refuses."""
+    """In `converge`: the stack's findings by key, as they are now. In `next_step` it refuses."""
 
 
 def view_of(opened: EpisodeOpened, stack: str, findings: Findings) -> EpisodeView:
@@ -126,11 +117,11 @@ Migration: TypeAlias = Callable[[JsonObject], JsonObject]
 
 @dataclass(frozen=True)
 class StateSchema:
-    """The current version of a state, and how to reach it from older ones."""
+    """The current version of a state's shape, and the migrations from older ones."""
 
     version: int = 1
     migrations: Mapping[int, Migration] = field(default_factory=dict)
-    """Version n → what makes a state of n, as JSON, one of n + 1."""
+    """Version n → function from a state of version n, as JSON, to one of n + 1."""
 
     def problem(self) -> str | None:
         """Return what is wrong with this schema, or None."""
@@ -146,10 +137,10 @@ class StateSchema:
 
 
 def migrate(state: msgspec.Raw, schema: StateSchema, *, version: int) -> msgspec.Raw:
-    """Return `state`, kept at `version`, in the current shape.
+    """Return `state`, stored at `version`, in the current shape.
 
     Raises:
-        Unencodable: a migration returned something that JSON cannot say.
+        Unencodable: a migration returned something that JSON cannot represent.
     """
     for step in range(version, schema.version):
         try:

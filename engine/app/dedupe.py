@@ -1,16 +1,16 @@
-"""Identity from causes: the same cause always gives the same episode. Pure.
+"""Episode ids from causes: the same cause always gives the same episode. Pure.
 
-The dedupe key says what the same cause is. Each kind of key has a prefix of its own, so that no
-two kinds can ever mean the same episode:
+The dedupe key identifies the cause. Each kind of key has its own prefix, so keys of two kinds never
+collide:
 
-    event:<id>                          the event's identity
-    payload:<hash>[@<window>]           what it says, or some of that
-    value:<path>=<JSON>[@<window>]      one value in it
-    own:<text>                          what a function of the user makes of it
+    event:<id>                          the event's id
+    payload:<hash>[@<window>]           its payload, or parts of it
+    value:<path>=<JSON>[@<window>]      one value of the payload
+    own:<text>                          the result of the user's function
     manual:<text>, dry_run:<text>       the idempotency key of a fire by hand
 
-A window is a bucket of time, so the same cause counts anew in each. An event is put in one by
-when it was stored, which no delivery changes.
+A window is a bucket of time; the same cause counts again in the next one. The time at which the
+server stored an event selects its bucket, so redelivery does not change it.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ WINDOWS: Final[Mapping[Window, timedelta]] = {
 }
 
 FIRST_WINDOW: Final = datetime(1970, 1, 5, tzinfo=UTC)
-"""Where all windows are aligned: a Monday at midnight UTC, so that a week is a calendar week."""
+"""The start of all windows: a Monday at midnight UTC, so that a week is a calendar week."""
 
 KEY_CHARS_MAX: Final = 512
-"""Longest key that a function may return. It becomes part of the episode, its rows and its id."""
+"""Longest key that a user's function may return. The episode, its rows and its id contain it."""
 
 VALUE_CHARS_MAX: Final = 256
-"""Longest value, as JSON, that a key spells out; of a longer one it holds the hash."""
+"""Longest value, as JSON, that a key contains; a longer one is replaced by its hash."""
 
 
 class ByEvent(msgspec.Struct, frozen=True):
@@ -76,35 +76,30 @@ Dedupe: TypeAlias = ByEvent | ByPayload | ByValue | Callable[[DomainEvent], str]
 
 
 def by_event() -> Dedupe:
-    """Return the rule that an event is the same as itself only: one episode for each."""
+    """Return the rule that every event is a cause of its own: one episode for each."""
     return ByEvent()
 
 
 def by_payload(*paths: str, window: Window | None = None) -> Dedupe:
-    """Return the rule that events which say the same are the same.
+    """Return the rule that events with the same values at `paths` are one cause.
 
-    Args:
-        paths: what is compared; without any, the whole payload. An absent value is the same as
-            `null`. An event in which all of them are is known by its id.
-        window: for how long; without one, for ever.
+    Without paths the whole payload is compared. An absent value equals `null`; if all of them are
+    absent, the event's id is the key. `window` limits how long; without one, for ever.
     """
     return ByPayload(paths, window)
 
 
 def by_value(path: str, *, window: Window | None = None) -> Dedupe:
-    """Return the rule that events with the same value at `path` are the same.
+    """Return the rule that events with the same value at `path`, such as `order.id`, are one cause.
 
-    An event without one, or with `null`, is known by its id.
-
-    Args:
-        path: such as `order.id`; see `engine.validation`.
-        window: for how long; without one, for ever.
+    An event with no value there, or `null`, is identified by its id. `window` limits how long;
+    without one, for ever.
     """
     return ByValue(path, window)
 
 
 def problem_of_dedupe(dedupe: object) -> str | None:
-    """Return why `dedupe` cannot tell events apart, or None."""
+    """Return why `dedupe` cannot work, or None."""
     match dedupe:
         case ByEvent():
             return None
@@ -131,16 +126,17 @@ def _problem_of_key(paths: tuple[str, ...], window: Window | None) -> str | None
 
 
 def event_key(event_id: str) -> str:
-    """Return the dedupe key of an event that is the same as itself only."""
+    """Return the dedupe key of an event that is a cause of its own."""
     return f"event:{event_id}"
 
 
 def key_of(dedupe: Dedupe, event: DomainEvent) -> str:
     """Return the dedupe key of an episode that `event` opens.
 
+    Exceptions of the user's function pass through.
+
     Raises:
-        StrategyError: a function of the user returned something that is no key. What it raises
-            itself is passed on.
+        StrategyError: the user's function returned something that cannot be a key.
     """
     match dedupe:
         case ByEvent():
@@ -166,11 +162,11 @@ def key_of(dedupe: Dedupe, event: DomainEvent) -> str:
 def episode_id(
     *, stack: str, actor: str, expectation: str, dedupe_key: str, generation: int = 0
 ) -> str:
-    """Return the episode's id: a UUIDv8 (RFC 9562) over BLAKE2b-128 of what caused it.
+    """Return the episode's id: a UUIDv8 (RFC 9562) over BLAKE2b-128 of its cause.
 
-    Opening an episode twice is therefore a version conflict, not a second episode. The parts
-    are hashed as a JSON list, so that no two different lists of parts look alike. An episode
-    that a person had tried again is of the next generation, and so never a duplicate.
+    Opening an episode twice is therefore a version conflict, not a second episode. The parts are
+    hashed as a JSON list, so that different lists never hash alike. A retry by a person increments
+    the generation, which gives a new id.
     """
     parts = msgspec.json.encode([stack, actor, expectation, dedupe_key, generation])
     digest = bytearray(hashlib.blake2b(parts, digest_size=16).digest())
@@ -194,7 +190,7 @@ def _spelled(value: object) -> str:
 
 
 def _bucket(window: Window | None, at: datetime) -> str:
-    """Return the part of a key that says which window `at` lies in; empty without windows."""
+    """Return the part of a key that names the window of `at`; empty without windows."""
     if window is None:
         return ""
     start = at - (at - FIRST_WINDOW) % WINDOWS[window]

@@ -1,20 +1,15 @@
-"""What strategies intend with findings, checked where it is said. Pure.
+"""Findings as strategies write them: intents, escalations and enrichments, checked. Pure.
 
-`engine.findings.finding` says what becomes of it.
+`raise_finding`, `update_finding` and `clear_finding` return intents; `engine.findings.finding`
+decides what follows from them.
 
-What time makes of a finding: it expires, and it gets worse. Pure.
+`expire` and `grow_worse` are the rules for age. A finding with an end expires at that time. One
+whose class has escalations gets more severe with age, counted from its raise; the escalated
+severity becomes a floor for later raises. Both rules look at the finding as it is now, so calling
+them early, late or twice is harmless.
 
-An active finding with an end expires when that has come. One whose class has escalations gets
-worse as it grows older, counted from its raise, and only ever worse: what its age has made of its
-severity is the least that it has from then on, whatever it is said to be.
-
-Both are decided on the finding as it is. So whoever decides too early, late or twice does no harm:
-the finding may have been refreshed, cleared or raised anew since somebody wanted it looked at.
-
-Enrichment: what is looked up about a finding once it is raised. Pure, but for the callback.
-
-A user's callback gets the finding as it was raised and may return more evidence, a better summary
-or another confidence. It never decides whether the finding is raised, nor how bad it is.
+An enrichment is a user's callback that may add evidence, a better summary or another confidence to
+a finding after it was raised. It never decides whether a finding is raised or how severe it is.
 """
 
 from __future__ import annotations
@@ -47,23 +42,23 @@ from streams.tokens import encode_token
 from streams.wire.timers import due_time
 
 EXPIRE: Final = "expire"
-"""Purpose of the timer that has a finding expire. The key is the finding's."""
+"""Purpose of the timer that makes a finding expire. Its key is the finding's."""
 
 AgeEvent: TypeAlias = FindingExpired | FindingEscalated
-"""What the age of a finding may lead to."""
+"""The events that follow from a finding's age."""
 
 ESCALATE: Final = "escalate"
-"""Purpose of the timer that has it get worse."""
+"""Purpose of the timer that escalates a finding."""
 
 AGE_S_MAX: Final = 365 * 86_400.0
-"""Oldest that a finding may be when it gets worse, in seconds: a year."""
+"""Highest age of an escalation, in seconds: a year."""
 
 AGE_S_MIN: Final = 0.1
-"""Youngest, in seconds: timers fire up to 0.25 s late."""
+"""Lowest age, in seconds: timers fire up to 0.25 s late."""
 
 
 class Escalation(msgspec.Struct, frozen=True):
-    """What a finding of a certain age becomes."""
+    """The severity of a finding from a certain age on."""
 
     after_s: float
     """Age, in seconds since it was raised."""
@@ -75,11 +70,10 @@ Escalations: TypeAlias = Mapping[str, Sequence[Escalation]]
 
 
 def escalate(*, after: Duration, to: str) -> Escalation:
-    """Return that a finding which is active for so long is `to` from then on, if not worse.
+    """Return the escalation to severity `to` of findings that are active for as long as `after`.
 
-    Args:
-        after: seconds, a text such as `30m`, or a timedelta: from 0.1 s to a year.
-        to: `medium`, `high` or `critical`.
+    `after` is a number of seconds, a text such as `30m`, or a timedelta: from 0.1 s to a year. `to`
+    is `medium`, `high` or `critical`; a finding that is already worse stays as it is.
 
     Raises:
         ValueError: a value is impossible.
@@ -107,7 +101,7 @@ def problem_of_escalation(escalation: object) -> str | None:
 
 
 def expire(finding: Finding, *, cause: DueTimer, at: datetime) -> FindingExpired | None:
-    """Return the end of `finding` if its time has come, or None."""
+    """Return the expiry of `finding` if it is due, or None."""
     is_over = finding.expires_at is not None and finding.expires_at <= at
     if finding.status is not FindingStatus.ACTIVE or not is_over:
         return None
@@ -118,14 +112,7 @@ def expire(finding: Finding, *, cause: DueTimer, at: datetime) -> FindingExpired
 def grow_worse(
     finding: Finding, steps: Sequence[Escalation], *, cause: DueTimer, at: datetime
 ) -> FindingEscalated | None:
-    """Return what the age of `finding` makes of it, or None if that is nothing new.
-
-    Args:
-        finding: as it is.
-        steps: the escalations of its class.
-        cause: why it is looked at.
-        at: when it is.
-    """
+    """Return the escalation of `finding` that its age calls for, or None if there is none."""
     if finding.status is not FindingStatus.ACTIVE:
         return None
     due = [step.to for step in _worse(finding, steps) if _due_at(finding, step) <= at]
@@ -136,12 +123,7 @@ def grow_worse(
 
 
 def wakes_at(finding: Finding, steps: Sequence[Escalation]) -> Mapping[str, datetime]:
-    """Return when `finding` must be looked at next, by purpose.
-
-    Args:
-        finding: as it is.
-        steps: the escalations of its class.
-    """
+    """Return when `finding` must be checked next, by timer purpose; `steps` are its escalations."""
     if finding.status is not FindingStatus.ACTIVE:
         return {}
     wakes = {} if finding.expires_at is None else {EXPIRE: finding.expires_at}
@@ -179,24 +161,23 @@ def raise_finding(
 ) -> RaiseFinding:
     """Return the intent to make a finding active, or to refresh the active one.
 
+    With None, `severity`, `confidence` and the end of an active finding stay as they are.
+
     Args:
         key: what the finding is about, stable over time: one finding per key is active.
         class_: its kind, such as `disk_full`.
-        severity: `low`, `medium`, `high` or `critical`; None leaves an active finding's, or
-            `medium`.
-        confidence: 0.0 to 1.0; None leaves an active finding's, or 1.0.
+        severity: `low`, `medium`, `high` or `critical`; a new finding's default is `medium`.
+        confidence: 0.0 to 1.0; a new finding's default is 1.0.
         summary: one sentence for people.
         subject: kind and id of the thing observed, such as `("host", "web-1")`.
         evidence: any JSON value.
         caused_by: key of the finding that explains this one.
-        ttl_s: seconds after which it expires unless it is raised or updated again, over 0 and up
-            to ten years; None leaves an active finding's end, or the expectation's
-            `finding_ttl_s`.
-        expires_at: when it expires, with a time zone and at most in 2200, whatever is raised or
-            updated until then; None as for `ttl_s`. Only one of the two may be said.
+        ttl_s: seconds until it expires unless it is raised or updated again, over 0 and up to ten
+            years; a new finding's default is the expectation's `finding_ttl_s`.
+        expires_at: a fixed end instead of `ttl_s`, with a time zone and at most in 2200.
 
     Raises:
-        InvalidFinding: a value is impossible; the message says which are not.
+        InvalidFinding: a value is impossible; the message names it.
     """
     kind, id_ = _subject(subject)
     return RaiseFinding(
@@ -224,10 +205,10 @@ def update_finding(
 ) -> UpdateFinding:
     """Return the intent to change an active finding; `None` leaves a value as it is.
 
-    A time to live begins anew.
+    Its time to live starts again.
 
     Raises:
-        InvalidFinding: a value is impossible; the message says which are not.
+        InvalidFinding: a value is impossible; the message names it.
     """
     return UpdateFinding(
         finding_key=checked_key(key),
@@ -248,11 +229,7 @@ def clear_finding(key: str, *, reason: str = "") -> ClearFinding:
 
 
 def checked_key(key: object) -> str:
-    """Return `key` if a finding may have it.
-
-    Raises:
-        InvalidFinding: it may not.
-    """
+    """Return `key` if it can be a finding's; raise `InvalidFinding` otherwise."""
     if not isinstance(key, str):
         raise InvalidFinding(f"finding key {key!r}: must be text")
     try:
@@ -271,11 +248,7 @@ def _severity(severity: object) -> Severity:
 
 
 def checked_confidence(confidence: object) -> float | None:
-    """Return `confidence` if it is one, or None.
-
-    Raises:
-        InvalidFinding: it is none.
-    """
+    """Return `confidence` if it is valid, or None; raise `InvalidFinding` otherwise."""
     if confidence is None:
         return None
     if isinstance(confidence, int | float) and 0 <= confidence <= 1:
@@ -318,16 +291,16 @@ def _expires_at(expires_at: object, *, ttl_s: object) -> datetime | None:
 
 
 def checked_evidence(evidence: object) -> msgspec.Raw:
-    """Return `evidence` as JSON; None is nothing.
+    """Return `evidence` as JSON; None gives no bytes.
 
     Raises:
-        Unencodable: JSON cannot say it.
+        Unencodable: JSON cannot represent it.
     """
     return NOTHING if evidence is None else validation.encode(evidence, what="evidence")
 
 
 def cut_summary(summary: str | None) -> str | None:
-    """Return `summary`, no longer than may be."""
+    """Return `summary`, cut to `SUMMARY_CHARS_MAX`."""
     return None if summary is None else summary[:SUMMARY_CHARS_MAX]
 
 
@@ -336,7 +309,7 @@ ENRICH_S_MAX: Final = 10.0
 
 
 class Enriched(msgspec.Struct, frozen=True, kw_only=True):
-    """What was looked up. None, and JSON `null`, leave a value as it is."""
+    """What an enrichment found. None, and JSON `null`, leave a value as it is."""
 
     evidence: msgspec.Raw = NOTHING
     summary: str | None = None
@@ -346,12 +319,10 @@ class Enriched(msgspec.Struct, frozen=True, kw_only=True):
 def enriched(
     *, evidence: object = None, summary: str | None = None, confidence: float | None = None
 ) -> Enriched:
-    """Return, from an enrichment, what is to change.
+    """Return, from an enrichment, the changes to the finding; None leaves a value as it is.
 
-    Args:
-        evidence: any JSON value, in the place of what there is; None leaves it.
-        summary: one sentence for people; None leaves it.
-        confidence: 0.0 to 1.0; None leaves it.
+    `evidence` is any JSON value and replaces the old one, `summary` is one sentence for people, and
+    `confidence` is from 0.0 to 1.0.
 
     Raises:
         InvalidFinding, Unencodable: a value is impossible.

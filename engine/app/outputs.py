@@ -1,23 +1,16 @@
-"""What strategies want delivered, checked where it is said; and the keys that make it once. Pure.
+"""Outputs as users declare them: adapters, routes, and the intents of strategies. Pure.
 
-The key of an output is its identity in the stack. Where a strategy gives none, it is made from the
-episode, so that a replay means the same output again and no other episode does.
-
-Adapters: how outputs reach the outside.
-
-An adapter is what a user registers in `App(outputs={"pager": …})`. It is asked to deliver one
-output at a time, at least once: a node that dies after the outside has accepted an output and
-before that is on the journal leaves it to be delivered again, with the same `idempotency_key`.
-Give that key to systems that honour one, and nothing happens twice.
-
-Routes: the way that outputs of one kind take to the outside, as an app declares it. Pure.
+An adapter (`OutputAdapter`) delivers outputs to the outside; an app registers it, alone or in a
+`Route`:
 
     App(outputs={
         "pager": Webhook(url="https://pager.example/alerts"),
         "mail": Route(Email(…), retries=Retries(attempts_max=3), max_concurrent=2, rate_per_s=5),
     })
 
-An adapter alone is a route with the defaults.
+A strategy asks for a delivery with `propose_output` or `output`. Delivery is at least once: if a
+node dies after the receiver accepted an output and before the journal has that, the output is
+delivered again with the same `idempotency_key`. A receiver that honours the key acts once.
 """
 
 from __future__ import annotations
@@ -42,21 +35,23 @@ from streams.tokens import name as checked_name
 
 
 class OutputView(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be delivered, for adapters.
+    """An output as adapters get it.
 
     Nodes fill in every field. The defaults are for tests: `await deliver(OutputView(payload=…))`.
     """
 
     payload: object
-    """As the strategy gave it: any JSON value, decoded. It is the adapter's to keep."""
+    """As the strategy gave it: any JSON value, decoded. The adapter may change it."""
     output_key: str = "output"
-    """Its name in the stack; `vigil outputs show` finds it by this."""
+    """Its key in the stack; `vigil outputs show` takes it."""
     adapter: str = "adapter"
-    """The name under which `App.outputs` has the adapter."""
+    """The adapter's name in `App.outputs`."""
     idempotency_key: str = "0" * 64
-    """64 hex digits: the same for every attempt at this output, and never that of another one."""
+    """64 hex digits: the same for every attempt at this output, and different for every other
+    output.
+    """
     attempt: int = 1
-    """1-based, over all attempts since it was proposed; a new one after a crash counts, too."""
+    """1-based, over all attempts since it was proposed, repeats after a crash included."""
     episode_id: str = "episode"
     actor_id: str = "actor"
     expectation_id: str = "expectation"
@@ -64,7 +59,7 @@ class OutputView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeliveryFailed(Exception):
-    """Raised by an adapter to say, in its own words, that an output was not delivered."""
+    """Raised by an adapter to report, with an error class, that an output was not delivered."""
 
     def __init__(
         self,
@@ -74,15 +69,14 @@ class DeliveryFailed(Exception):
         permanent: bool = False,
         retry_after_s: float | None = None,
     ) -> None:
-        """Say why.
+        """Report the failure.
 
         Args:
             error_class: a stable word or two, such as `rate_limited`.
             detail: for people.
-            permanent: whether trying again is of no use: the output fails at once. Otherwise it is
-                tried again, as often as its `Route` says.
-            retry_after_s: what the receiver asks for: the next attempt is not made before, but for
-                what is longer than an hour.
+            permanent: whether the output fails at once instead of being retried as its `Route`
+                allows.
+            retry_after_s: no attempt is made for so long, up to an hour.
         """
         super().__init__(f"{error_class}: {detail}" if detail else error_class)
         self.error_class = error_class or "delivery_failed"
@@ -95,25 +89,24 @@ class OutputAdapter:
     """Something that delivers outputs. Override `deliver`; the rest has sensible defaults."""
 
     async def open(self, ports: Ports) -> None:
-        """Get ready, once, before the first delivery on a node.
+        """Prepare, once, before the first delivery on a node.
 
-        An exception fails that delivery for now, and the next one calls it again.
+        If it raises, that delivery fails for now and the next one calls it again.
         """
 
     async def deliver(self, output: OutputView) -> str | None:
-        """Deliver `output`, and return what the receiver calls it, if that is known.
+        """Deliver `output` and return the receiver's reference for it, if there is one.
 
-        It may be called for several outputs at a time: `Route.max_concurrent` bounds that. It is
-        canceled when it takes longer than `Route.timeout_s`.
+        It may run for several outputs at once, up to `Route.max_concurrent`, and is canceled after
+        `Route.timeout_s`.
 
         Raises:
-            DeliveryFailed: it was not delivered, for now or for good. Any other exception counts
-                as for now.
+            DeliveryFailed: it was not delivered. Any other exception counts as a failure for now.
         """
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Let go of what `open` has got. Called once, when the node has stopped."""
+        """Release what `open` acquired. Called once, when the node has stopped."""
 
 
 DeliverFunction: TypeAlias = Callable[[OutputView], Awaitable[str | None]]
@@ -133,11 +126,7 @@ class _Function(OutputAdapter):
 
 
 def as_adapter(candidate: object) -> OutputAdapter:
-    """Return `candidate` as an adapter.
-
-    Raises:
-        TypeError: it is none of the things that can be one.
-    """
+    """Return `candidate` as an adapter; raise `TypeError` if it cannot be one."""
     match candidate:
         case OutputAdapter():
             if problem := _problem_of(candidate):
@@ -165,14 +154,13 @@ ERROR_CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (PermissionError, "delivery_refused"),
     (ConnectionError, "receiver_unavailable"),
 )
-"""What an exception out of an adapter is called, where its kind says enough; else `crash`."""
+"""Exception of an adapter → error class; any other is a `crash`."""
 
 
 def plan_hash(plan: msgspec.Raw) -> str:
-    """Return what a decision names a plan by: the SHA-256 of its JSON, in hex.
+    """Return the hash by which a decision names a plan: SHA-256 in hex.
 
-    Args:
-        plan: as `streams.json.raw` encodes it, keys sorted.
+    `plan` must be encoded by `streams.json.raw`, which sorts the keys.
     """
     return hashlib.sha256(bytes(plan)).hexdigest()
 
@@ -198,28 +186,28 @@ def propose_output(
 ) -> OutputIntent:
     """Return the intent to deliver something to the outside, for `ConvergeResult(outputs=[…])`.
 
+    The arguments after `requires_approval` count only if that is set.
+
     Args:
-        adapter: who delivers it: a name in `App(outputs=…)`.
-        payload: any JSON value; what of it goes where is the adapter's matter.
-        dedupe_key: whatever has the same, of any episode, is delivered once; unless it failed for
-            good, was canceled, or nobody approved it in time, then it may be proposed anew. At most
-            1,024 bytes with every byte outside `A-Z a-z 0-9 _ -` counted as three.
-        key: tells outputs apart where there is no `dedupe_key`: the same adapter, the same key and
-            the same cause are one output, whatever episode is opened for that cause. Up to 512
-            characters. Without either, the output is one of its own.
-        requires_approval: whether nothing is delivered before somebody approves it. The rest is
-            about that, and means nothing without it.
-        summary: what people are asked, in one sentence of up to 4,000 characters.
+        adapter: a name in `App(outputs=…)`.
+        payload: any JSON value; the adapter decides what it means.
+        dedupe_key: outputs of any episodes with the same one are delivered once, unless the first
+            failed for good, was canceled, or was not approved in time. At most 1,024 bytes with
+            every byte outside `A-Z a-z 0-9 _ -` counted as three.
+        key: identifies the output where there is no `dedupe_key`: same adapter, key and cause are
+            one output. Up to 512 characters. Without either, every proposal is an output of its
+            own.
+        requires_approval: whether somebody must approve it before it is delivered.
+        summary: the question to people, in one sentence of up to 4,000 characters.
         approvers: names of those who may decide, 1 to 64; None: anybody.
-        expires_s: how long it can be decided, in seconds, over 0 and up to ten years; None: for as
-            long as it takes.
-        on_expiry: what it means that nobody has decided by then: `deny`, it is rejected; `fail`, it
-            has failed, as if it could not be delivered; `approve`, it is delivered.
+        expires_s: time limit in seconds, over 0 and up to ten years; None: none.
+        on_expiry: if nobody decides in time: `deny` rejects it, `fail` fails it as undeliverable,
+            `approve` delivers it.
         remind_every_s: seconds between two public reminders, at least one; None: none.
 
     Raises:
-        InvalidOutput: a value is impossible; the message says which.
-        Unencodable: JSON cannot say the payload, or it is over 256 KiB.
+        InvalidOutput: a value is impossible; the message names it.
+        Unencodable: JSON cannot represent the payload, or it is over 256 KiB.
     """
     try:
         asked = approval(
@@ -260,27 +248,12 @@ def output(
     on_expiry: ExpiryOfApproval = "deny",
     remind_every_s: float | None = None,
 ) -> SendOutput:
-    """Return the action that has something delivered now, instead of after convergence.
+    """Return the action that delivers an output now, instead of after convergence.
 
-    One attempt is made at once. `handle_result` gets `{"output_key": …, "status": …}`, where the
-    status is `delivered`, `duplicate`, `failed` (then with `error_class`), `rejected`, `dry_run`;
-    or `proposed` or `awaiting_approval`, if it is to be delivered, or approved, later: then the
-    episode ends no sooner than that is settled.
-
-    Args:
-        adapter: as in `propose_output`, like everything else.
-        payload: what is delivered.
-        dedupe_key: its identity in the stack.
-        key: its identity for one cause.
-        requires_approval: whether nothing is delivered before somebody approves it.
-        summary: what people are asked.
-        approvers: who may decide.
-        expires_s: how long it can be decided.
-        on_expiry: what it means that nobody has.
-        remind_every_s: seconds between two public reminders.
-
-    Raises:
-        InvalidOutput, Unencodable: as `propose_output`.
+    The arguments and errors are those of `propose_output`. One attempt is made at once.
+    `handle_result` gets `{"output_key": …, "status": …}` with the status `delivered`, `duplicate`,
+    `failed` (then with `error_class`), `rejected` or `dry_run`; or `proposed` or
+    `awaiting_approval` if it is delivered or approved later: then the episode ends only after that.
     """
     intent = propose_output(
         adapter,
@@ -298,11 +271,7 @@ def output(
 
 
 def checked_intent(intent: object) -> OutputIntent:
-    """Return `intent` if an output can be made of it, however it was made.
-
-    Raises:
-        InvalidOutput: it cannot; the message says why.
-    """
+    """Return `intent` if it can become an output; else raise `InvalidOutput`."""
     if not isinstance(intent, OutputIntent):
         raise InvalidOutput(
             f"outputs must be made with propose_output(…), not a {type(intent).__name__}"
@@ -351,7 +320,7 @@ def _given(field: str, value: object) -> str:
 
 
 NO_ADAPTER: Final = "no_adapter"
-"""Error class of an output whose adapter the app here does not have."""
+"""Error class of an output whose adapter this app lacks."""
 
 ATTEMPTS_MAX: Final = 100
 """Most attempts that a route may make at one output."""
@@ -371,36 +340,39 @@ RATE_MAX: Final = 10_000.0
 
 @dataclass(frozen=True, kw_only=True)
 class Retries:
-    """How often, and when, a delivery that failed for now is tried again."""
+    """How often, and when, a failed delivery is repeated."""
 
     attempts_max: int = 20
-    """Attempts, the first included; the last one that fails makes the output a dead letter. The
-    defaults spread them over about an hour: nine waits that double, 511 s together, and ten of
-    300 s are 3,511 s at most, and no less than half of that."""
+    """Attempts, the first included; when the last one fails, the output becomes a dead letter. The
+    defaults spread them over about an hour: nine waits that double, 511 s together, and ten of 300
+    s are 3,511 s at most, and no less than half of that.
+    """
     first_s: float = 1.0
-    """Wait after the first attempt, in seconds; it doubles each time. A part of each wait, up to
-    half, is left off, another one for each output, so that not all come again at once."""
+    """Wait after the first attempt, in seconds; it doubles each time. Jitter shortens each wait by
+    up to half, so that outputs that failed together are not retried together.
+    """
     most_s: float = 300.0
     """Longest such wait, in seconds."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """An adapter, and how it is to be used."""
+    """An adapter, with its limits and retries."""
 
     adapter: AdapterLike
     retries: Retries = field(default=Retries(), kw_only=True)
     timeout_s: float = field(default=30.0, kw_only=True)
-    """How long one attempt may take, in seconds. Past it nobody knows whether the outside has
-    accepted the output: it is tried again, with the same idempotency key."""
+    """Longest that one attempt may take, in seconds. After that it counts as failed and is repeated
+    with the same idempotency key, since the receiver may have accepted it.
+    """
     max_concurrent: int = field(default=8, kw_only=True)
     """Deliveries at a time, on each node."""
     rate_per_s: float | None = field(default=None, kw_only=True)
-    """Deliveries that may begin in a second, on each node; None: as many as there are."""
+    """Deliveries that may begin in a second, on each node; None: no limit."""
 
     @property
     def outlet(self) -> OutputAdapter:
-        """Return the adapter, which `checked_routes` has made one."""
+        """Return the adapter, which `checked_routes` has converted."""
         return as_adapter(self.adapter)
 
 
@@ -409,10 +381,10 @@ Outputs: TypeAlias = Mapping[str, AdapterLike | Route]
 
 
 def checked_routes(outputs: object) -> Mapping[str, Route]:
-    """Return what `App(outputs=…)` was given, every value as a route with an `OutputAdapter`.
+    """Return the routes of `App(outputs=…)`, each with an `OutputAdapter`.
 
     Raises:
-        ValueError, TypeError: something cannot work; the message says what.
+        ValueError, TypeError: a value cannot work; the message names it.
     """
     if not isinstance(outputs, Mapping):
         raise TypeError(f"{outputs!r} is not a dict of name to adapter")
@@ -420,7 +392,7 @@ def checked_routes(outputs: object) -> Mapping[str, Route]:
 
 
 def missing(adapter: str) -> str:
-    """Return what people are told of an adapter that the app does not have."""
+    """Return the error detail for an adapter that the app lacks."""
     return f"the app has no output {adapter!r}"
 
 

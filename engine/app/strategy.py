@@ -1,4 +1,7 @@
-"""What a strategy is: the thinking part of an actor, one step at a time."""
+"""`Strategy`: the code of an expectation, which decides one step at a time. Pure.
+
+A strategy returns actions (`engine.app.actions`) until it converges to a `ConvergeResult`.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +33,16 @@ CONVERGED_BYTES_MAX: Final = 768 * 1024
 """Largest convergence: it must fit in one message, 1 MiB by the server's default."""
 
 FINDINGS_MAX: Final = 1_000
-"""Most findings of one convergence: the end of its episode, which names the outcome of each, must
-fit in one message, too."""
+"""Most findings of one convergence: the end of its episode names the outcome of each and must fit
+in one message.
+"""
 
 OUTPUTS_MAX: Final = 100
 """Most outputs of one convergence: its episode waits until each is settled, and names them."""
 
 
 class ConvergeResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a strategy decided is true."""
+    """The conclusion of a strategy."""
 
     classification: JsonObject = {}
     """Any JSON object, such as `{"primary": "disk_full"}`."""
@@ -49,19 +53,20 @@ class ConvergeResult(msgspec.Struct, frozen=True, kw_only=True):
     findings: Sequence[FindingIntent] = ()
     """Made with `raise_finding`, `update_finding` and `clear_finding`; applied in order."""
     outputs: Sequence[OutputIntent] = ()
-    """Made with `propose_output`; delivered once the findings are applied, in no order."""
+    """Made with `propose_output`; delivered in any order once the findings are applied."""
     result: object = None
-    """What a step of a workflow brings for those after it, any JSON value; None: an object of
-    classification, confidence and summary."""
+    """The result of a workflow's step, any JSON value; None: an object of classification,
+    confidence and summary.
+    """
 
 
 def conclude(result: object) -> EpisodeConverged:
-    """Return `result` as the event that goes on the journal.
+    """Return `result` as the event for the journal.
 
     Raises:
         InvalidResult: not a `ConvergeResult`, or one with impossible values.
-        InvalidFinding, InvalidOutput: what one of its intents says is impossible.
-        Unencodable: the classification or the result cannot be said in JSON.
+        InvalidFinding, InvalidOutput: one of its intents is impossible.
+        Unencodable: JSON cannot represent the classification or the result.
     """
     if not isinstance(result, ConvergeResult):
         raise InvalidResult(f"converge() returned {_name(result)}; it must return a ConvergeResult")
@@ -129,7 +134,7 @@ S = TypeVar("S", default=Any)
 
 
 class StepTaken(msgspec.Struct, frozen=True, kw_only=True):
-    """The step that `handle_result` gets the result of."""
+    """The step whose result `handle_result` gets."""
 
     step_no: int
     """1-based."""
@@ -140,7 +145,7 @@ class StepTaken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """Go on with this state: `next_step` may well ask for the same again. The budget counts."""
+    """Continue with this state. `next_step` may ask for the same step again. The budget counts."""
 
     state: Any
 
@@ -153,7 +158,7 @@ class Abort(msgspec.Struct, frozen=True):
 
 
 def retry(state: object) -> Retry:
-    """Return, from `handle_result`, that the step is to be tried again with `state`."""
+    """Return, from `handle_result`, that the strategy continues with `state`."""
     return Retry(state)
 
 
@@ -166,12 +171,12 @@ Handled: TypeAlias = S | Retry | Abort
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
-    """What an app must have for a strategy to work; it is checked when the app is declared."""
+    """What a strategy needs from its app; checked when the app is declared."""
 
     gatherer: str = ""
-    """Name of the gatherer that it asks; empty: none."""
+    """Name of its gatherer; empty: none."""
     synthesizer: bool = False
-    """Whether it is nothing without a synthesizer."""
+    """Whether it cannot work without a synthesizer."""
     outputs: tuple[str, ...] = ()
     """Names of the outputs that it proposes, in order."""
 
@@ -179,23 +184,23 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
 class Strategy(Generic[S]):
     """Subclass this. Every callback may be plain or `async`.
 
-    A plain one runs on the node's event loop, where everything else waits for it: if it blocks
-    (`time.sleep`, a synchronous HTTP client), the node's leases may lapse, and other nodes take
-    its episodes over. Whoever waits for something uses async code, or `asyncio.to_thread`.
+    A plain callback runs on the node's event loop. If it blocks (`time.sleep`, a synchronous HTTP
+    client), the node's leases may lapse, and other nodes take over its episodes. Use async code or
+    `asyncio.to_thread` for anything that waits.
 
-    `next_step` and `handle_result` must be deterministic: after a crash they are called again
-    with what the journal recorded, and must decide the same. `init`, `converge`, tools and
-    synthesizers may read the outside. One instance serves all episodes: keep nothing on `self`.
+    `next_step` and `handle_result` must be deterministic: after a crash they are called again with
+    what the journal recorded, and must decide the same. `init`, `converge`, tools and synthesizers
+    may read the outside. One instance serves all episodes: store nothing on `self`.
     """
 
     State: ClassVar[type | None] = None
-    """The state's type. Not needed where `init` declares what it returns, or for a dict."""
+    """The state's type. Optional for a dict, or if `init` declares its return type."""
 
     needs: Needs = Needs()
-    """What the app must have for it."""
+    """What the app must provide."""
 
     def init(self, episode: EpisodeView, trigger: Trigger) -> S | Awaitable[S]:
-        """Return the state to begin with."""
+        """Return the first state."""
         raise NotImplementedError
 
     def next_step(self, state: S, ctx: Context) -> Action | Awaitable[Action]:
@@ -210,12 +215,8 @@ class Strategy(Generic[S]):
     ) -> Handled[S] | Awaitable[Handled[S]]:
         """Return the state after `step`, or `retry(…)` or `abort(…)`.
 
-        Args:
-            state: as it was before the step.
-            step: what was done.
-            result: what it brought back, as JSON gives it, or a `Failure`.
-
-        By default a failure ends the episode and a result is ignored.
+        `state` is the state before the step; `result` is its result, decoded from JSON, or a
+        `Failure`. By default a failure ends the episode and a result is ignored.
         """
         del step
         if isinstance(result, Failure):
@@ -223,15 +224,15 @@ class Strategy(Generic[S]):
         return state
 
     def converge(self, state: S, ctx: Context) -> ConvergeResult | Awaitable[ConvergeResult]:
-        """Return what is true now."""
+        """Return the conclusion."""
         raise NotImplementedError
 
 
 def state_type(strategy: Strategy[Any]) -> type:
-    """Return the type that `strategy` keeps its state in.
+    """Return the type of the state of `strategy`.
 
     Raises:
-        TypeError: neither `State` nor the annotation of `init` names a type that can be kept.
+        TypeError: neither `State` nor the annotation of `init` names a type that can be stored.
     """
     declared = strategy.State or _returned_by(strategy.init)
     if declared is None:
@@ -268,7 +269,7 @@ def missing(strategy: Strategy[Any]) -> list[str]:
 
 
 Template: TypeAlias = Callable[[JsonObject], Strategy[Any]]
-"""Makes a strategy of a configuration. It raises a `ValueError` about one that cannot work."""
+"""Makes a strategy from a configuration; raises a `ValueError` if that cannot work."""
 
 BUILT_IN_TEMPLATES: Final = frozenset(
     {"observe_classify_converge", "observe_synthesize_converge", "dispatch"}
@@ -277,10 +278,10 @@ BUILT_IN_TEMPLATES: Final = frozenset(
 
 
 def checked_templates(templates: object) -> Mapping[str, Template]:
-    """Return what `App(templates=…)` was given.
+    """Return the templates of `App(templates=…)`.
 
     Raises:
-        TypeError, ValueError: something is no template, or its name is taken; which, and why.
+        TypeError, ValueError: one is no template, or its name is taken; the message names it.
     """
     if not isinstance(templates, Mapping):
         raise TypeError(f"{templates!r} is not a dict of name to template")

@@ -1,22 +1,17 @@
-"""Tools and synthesizers: how a strategy reaches the outside.
+"""How a strategy reaches the outside: tools, synthesizers and gatherers; and their overrides. Pure.
 
-Gatherers: how a template gets at the facts it decides on.
+A `Tool` does what a `tool_call` asks for. A gatherer is an async function in
+`App(gatherers={"metrics": …})` that gives a template its facts: it gets the payload of the trigger
+and the options of the template's configuration. Its result is recorded as a step, so after a crash
+the same facts are used.
 
-A gatherer is an async function that a user registers in `App(gatherers={"metrics": …})`. It gets
-the payload of what fired the expectation, and the options of the template's configuration; what
-it returns, any JSON value, is the result of a step on the journal. So it looks outside once, and
-after a crash the same facts are decided on.
-
-What a dry run puts in the place of the outside: how it is said, and what it may say. Pure.
+Overrides replace the outside in dry runs. An expectation declares them, or a fire by hand gives
+them (as JSON, with the same three names); `engine.episodes.dry_run` decides which apply:
 
     overrides(tools={"mail.send": {"id": 7}}, synthesis="all is well", persist_findings=True)
 
-Overrides are declared with an expectation, or given with a fire by hand, there also as JSON with
-the same three names. Which of the two holds is `engine.episodes.dry_run`'s to say.
-
-Publishing from a strategy: domain events as a step, under ids that stay the same. Pure.
-
-The tool that does it is supplied by the node: see `engine.execution.steps`.
+`publish` publishes domain events as a step, with ids that are the same in a replay;
+`engine.execution.steps` supplies the tool for it.
 """
 
 from __future__ import annotations
@@ -40,7 +35,7 @@ from streams.tokens import name as checked_name
 
 
 class CallContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is calling, for tools and synthesizers."""
+    """The calling episode and step, for tools and synthesizers."""
 
     actor_id: str
     expectation_id: str
@@ -49,16 +44,17 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     """1-based; the same in a replay."""
     idempotency_key: str
     """Give it to systems that honour one: the same for every attempt at this step, and for an equal
-    action on an equal turn if the episode begins anew; for any other action, another one. It is
-    `<episode_id>:<turn>:<first 16 hex digits of the action's fingerprint>`."""
+    action on an equal turn if the episode restarts; different for any other action. It is
+    `<episode_id>:<turn>:<first 16 hex digits of the action's fingerprint>`.
+    """
     findings: Findings = OUT_OF_REACH
-    """Those of the stack, by key, as they are now."""
+    """The stack's findings by key, as they are now."""
     hops: int = 0
-    """How many engine-made events lie between what fired the episode and the outside world."""
+    """How many engine-made events lie between the trigger and the outside world."""
 
 
 class ToolFailed(Exception):
-    """Raised by a tool to say, in its own words, that the call failed.
+    """Raised by a tool to report a failure with its own error class.
 
     The strategy's `handle_result` gets it as a `Failure`.
     """
@@ -80,11 +76,12 @@ class Tool:
     """Something strategies can call. Override `call`; the rest has sensible defaults."""
 
     side_effect: bool = False
-    """Whether a call changes the outside: then it is announced on the journal before it happens."""
+    """Whether a call changes the outside: then the journal announces it before it happens."""
 
     idempotent: bool = False
-    """Whether calls with one `idempotency_key` have one effect. After a crash in the middle of
-    such a call it is made again; without this the episode fails as `outcome_unknown`."""
+    """Whether calls with one `idempotency_key` have one effect. After a crash in the middle of such
+    a call it is repeated; without this the episode fails as `outcome_unknown`.
+    """
 
     async def call(self, action: str, args: JsonObject, ctx: CallContext) -> object:
         """Do `action` and return its result, any JSON value.
@@ -95,29 +92,29 @@ class Tool:
         raise NotImplementedError
 
     def redact(self, args: JsonObject) -> object:
-        """Return `args` as people may see them."""
+        """Return `args` with secrets removed."""
         return args
 
     def redact_result(self, result: object) -> object:
-        """Return `result` as people may see it."""
+        """Return `result` with secrets removed."""
         return result
 
 
 class EngineTool(Tool):
-    """A tool that the engine supplies, and that is shown the episode that calls it."""
+    """A tool that the engine supplies and that gets the calling episode."""
 
     async def serve(self, opened: EpisodeOpened, action: str, args: JsonObject) -> object:
         """Do `action` for the episode that `opened` opened, and return its result.
 
         Raises:
-            ToolFailed: as `Tool.call`.
+            ToolFailed: the call failed; the strategy decides what to do.
         """
         raise NotImplementedError
 
 
 ToolFunction: TypeAlias = Callable[[JsonObject, CallContext], Awaitable[object]]
 ToolLike: TypeAlias = Tool | ToolFunction | Mapping[str, ToolFunction]
-"""A `Tool`; an async function that serves every action; or a mapping of action → function."""
+"""A `Tool`; an async function for every action; or a mapping of action → function."""
 
 
 class _Functions(Tool):
@@ -138,11 +135,7 @@ class _Functions(Tool):
 
 
 def as_tool(candidate: object) -> Tool:
-    """Return `candidate` as a tool.
-
-    Raises:
-        TypeError: it is none of the things that can be a tool.
-    """
+    """Return `candidate` as a tool; raise `TypeError` if it cannot be one."""
     match candidate:
         case Tool():
             return candidate
@@ -158,11 +151,11 @@ def as_tool(candidate: object) -> Tool:
 
 
 SYNTHESIS_TOKENS_MAX: Final = 2**31 - 1
-"""Most tokens that one synthesis may say it used: beyond is a mistake."""
+"""Most tokens that one synthesis may report: more is a mistake."""
 
 
 class Synthesis(msgspec.Struct, frozen=True, kw_only=True):
-    """What a synthesizer came back with."""
+    """The result of a synthesizer."""
 
     content: object
     """Any JSON value; `handle_result` gets this."""
@@ -171,7 +164,7 @@ class Synthesis(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what the journal could not be read with, where it is made."""
+        """Refuse values that would make the journal unreadable."""
         counts = (self.input_tokens, self.output_tokens)
         if not all(isinstance(count, int) for count in counts) or not isinstance(self.model, str):
             raise TypeError("Synthesis: tokens must be whole numbers and the model text")
@@ -183,12 +176,12 @@ class Synthesis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Synthesizer(Protocol):
-    """Makes sense of a prompt, usually with a language model. A plain async function is one."""
+    """Answers a prompt, usually with a language model. A plain async function is one."""
 
     async def __call__(
         self, prompt: object, transient: JsonObject, ctx: CallContext
     ) -> Synthesis | object:
-        """Return a `Synthesis`, or just its content when no tokens are counted.
+        """Return a `Synthesis`, or only its content if tokens are not counted.
 
         Raises:
             ToolFailed: it failed; the strategy decides what to do.
@@ -201,21 +194,19 @@ ERROR_CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (ConnectionError, "tool_unavailable"),
     (FileNotFoundError, "tool_not_found"),
 )
-"""What an exception out of a tool is called, where its kind says enough; else it is a `crash`."""
+"""Exception of a tool → error class; any other is a `crash`."""
 
 GATHER: Final = "gather"
-"""The capability under which strategies reach gatherers; the action is the gatherer's name."""
+"""The capability of gatherers; the action is the gatherer's name."""
 
 
 class Gatherer(Protocol):
-    """Looks facts up. It may be called again after a crash, so it changes nothing."""
+    """Looks facts up. It may be called again after a crash, so it must change nothing."""
 
     async def __call__(self, payload: JsonObject, options: JsonObject) -> object:
         """Return the facts, any JSON value of up to 256 KiB.
 
-        Args:
-            payload: of what fired the expectation.
-            options: as the template's configuration says.
+        `payload` is the trigger's, `options` come from the template's configuration.
 
         Raises:
             ToolFailed: it failed; the error class becomes the step's and the episode's.
@@ -223,7 +214,7 @@ class Gatherer(Protocol):
 
 
 class Gathering(Tool):
-    """The gatherers of an app, as the tool that strategies call."""
+    """The gatherers of an app as a tool."""
 
     def __init__(self, gatherers: Mapping[str, Gatherer]) -> None:
         """Call one of `gatherers`, by name."""
@@ -239,15 +230,15 @@ class Gathering(Tool):
 
 
 def gather(gatherer: str, *, payload: JsonObject, options: JsonObject) -> ToolCall:
-    """Return the action that asks `gatherer`. The journal has the payload already; see `_`."""
+    """Return the action that asks `gatherer`. The payload is transient: the journal has it."""
     return tool_call(GATHER, gatherer, {"_payload": payload, "options": options})
 
 
 def checked_gatherers(gatherers: object) -> Mapping[str, Gatherer]:
-    """Return what `App(gatherers=…)` was given.
+    """Return the gatherers of `App(gatherers=…)`.
 
     Raises:
-        TypeError, ValueError: something is no gatherer, or has no name; what to write.
+        TypeError, ValueError: one is no gatherer, or has no name; the message says what to write.
     """
     if not isinstance(gatherers, Mapping):
         raise TypeError(f"{gatherers!r} is not a dict of name to gatherer")
@@ -260,12 +251,7 @@ def checked_gatherers(gatherers: object) -> Mapping[str, Gatherer]:
 
 
 def check_name(name: object, *, of: str) -> None:
-    """Raise `ValueError` unless `name` can name something that an app registers.
-
-    Args:
-        name: 1 to 64 of A-Z a-z 0-9 _ -
-        of: what it is to name.
-    """
+    """Raise `ValueError` unless `name` is 1 to 64 of A-Z a-z 0-9 _ -; the error calls it `of`."""
     if not isinstance(name, str):
         raise ValueError(f"{name!r} is no name of {of}")  # noqa: TRY004 - as for its value
     try:
@@ -276,14 +262,15 @@ def check_name(name: object, *, of: str) -> None:
 
 
 OVERRIDES_BYTES_MAX: Final = 192 * 1024
-"""Most that the overrides of one place may hold, in bytes of JSON. Those of a fire and those of its
-expectation are kept with the payload (512 KiB) in one commit, of 1 MiB by the server's default."""
+"""Largest overrides of one place, in bytes of JSON. Those of a fire and those of its expectation
+are stored with the payload (512 KiB) in one commit, of 1 MiB by the server's default.
+"""
 
 PREFIX: Final = "dry_run"
-"""What the findings that a dry run keeps begin with, unless it says otherwise."""
+"""Default prefix of the findings that a dry run stores."""
 
 FIELDS: Final = tuple(field.name for field in msgspec.structs.fields(Overrides))
-"""What overrides may say."""
+"""The fields of overrides."""
 
 
 def overrides(
@@ -292,15 +279,15 @@ def overrides(
     synthesis: object = None,
     persist_findings: bool | str = False,
 ) -> Overrides:
-    """Return what a dry run uses in the place of the outside.
+    """Return the overrides that a dry run uses in place of the outside.
 
     Args:
-        tools: `capability.action` → the result, any JSON value, that stands for calling it, also
-            where there is no such tool.
-        synthesis: any JSON value but `null` that stands for every synthesis; None: none does.
-        persist_findings: whether its findings are kept, under keys and an actor of their own:
-            False, they are not; True, those begin with `dry_run:`; or a name to begin with
-            instead, 1 to 64 of `A-Z a-z 0-9 _ -`.
+        tools: `capability.action` → the result, any JSON value, that replaces the call, also if
+            there is no such tool.
+        synthesis: any JSON value but `null` that replaces every synthesis; None: nothing does.
+        persist_findings: whether its findings are stored, under keys and an actor of their own:
+            False: no; True: with the prefix `dry_run:`; or another prefix, 1 to 64 of
+            `A-Z a-z 0-9 _ -`.
 
     Raises:
         ValueError: a value is impossible; the message names the field.
@@ -312,10 +299,10 @@ def overrides(
 
 
 def parse_overrides(text: str | bytes) -> Overrides:
-    """Return the overrides that `text` says: a JSON object of some of `FIELDS`.
+    """Return the overrides in `text`: a JSON object of some of `FIELDS`.
 
     Raises:
-        ValueError: it says none; the message is one line that names the field.
+        ValueError: it is invalid; the message is one line that names the field.
     """
     try:
         said = msgspec.json.decode(text)
@@ -332,7 +319,7 @@ def parse_overrides(text: str | bytes) -> Overrides:
 
 
 def problem_of_overrides(given: object) -> str | None:
-    """Return why a dry run cannot use `given`, in words for whoever gave it, or None."""
+    """Return why a dry run cannot use `given`, for the person who gave it, or None."""
     if not isinstance(given, Overrides) or not isinstance(given.tools, dict):
         return f"{given!r}: not made by overrides(tools={{'mail.send': …}})"
     for tool_name in given.tools:
@@ -347,15 +334,15 @@ def problem_of_overrides(given: object) -> str | None:
 
 
 def size_of(given: Overrides) -> int:
-    """Return what the values of overrides come to, in bytes of JSON."""
+    """Return the size of the overrides' values, in bytes of JSON."""
     return sum(len(bytes(value)) for value in (*given.tools.values(), given.synthesis))
 
 
 def parse_step_overrides(text: str | bytes) -> dict[str, Overrides]:
-    """Return the overrides of steps that `text` says: a JSON object of step to overrides.
+    """Return the overrides in `text`: a JSON object of step → overrides.
 
     Raises:
-        ValueError: it says none; the message is one line that names the step and the field.
+        ValueError: it is invalid; the message is one line that names the step and the field.
     """
     try:
         said = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
@@ -390,7 +377,7 @@ def _made(tools: object, synthesis: object, persist_findings: object) -> Overrid
 
 
 def _prefix(persist_findings: object) -> str:
-    """Return what kept findings begin with; empty: none are kept."""
+    """Return the prefix of stored findings; empty: none are stored."""
     if isinstance(persist_findings, bool):
         return PREFIX if persist_findings else ""
     if problem := _problem_of_prefix(persist_findings):
@@ -429,16 +416,16 @@ def _is_json(value: object) -> bool:
 
 
 ENGINE: Final = "vigil"
-"""The capability of the tools that the engine itself supplies; no app may register it."""
+"""The capability of the engine's own tools; no app may register it."""
 
 WORKFLOWS: Final = "vigil_workflows"
-"""The capability of the tool that begins instances of workflows; no app may register it either."""
+"""The capability of the tool that starts workflow instances; no app may register it either."""
 
 PUBLISH: Final = "publish"
 """The action that publishes."""
 
 _MARK_BYTES: Final = 16
-"""Of the hash of what an event is about: so many that no two are ever met with the same."""
+"""Length of the hash of an event's subject: long enough that two never collide."""
 
 
 class Announcement(msgspec.Struct, frozen=True):
@@ -449,21 +436,16 @@ class Announcement(msgspec.Struct, frozen=True):
 
 
 def publish(name: str, events: Sequence[Announcement], *, attempt: int = 1) -> ToolCall:
-    """Return the action that publishes `events`, all called `name`.
+    """Return the action that publishes `events`, each with the dotted event name `name`.
 
-    It may be done again: an event with the same id is the same event, to the stream for two
-    minutes and to actors for ever.
-
-    Args:
-        name: a dotted event name.
-        events: the events.
-        attempt: tells a second try from a step that goes in circles.
+    Repeating it is safe: an event with the same id is the same event, to the stream for two minutes
+    and to actors for ever. `attempt` tells an intended repetition from a loop.
     """
     told = [{"id": event.id, "payload": event.payload} for event in events]
     return tool_call(ENGINE, PUBLISH, {"name": name, "events": told, "attempt": attempt})
 
 
 def event_id(episode_id: str, about: str) -> str:
-    """Return the id of the event that an episode publishes about something, whenever it does."""
+    """Return the id of an event that an episode publishes; the same in every replay."""
     mark = blake2b(about.encode(errors="surrogatepass"), digest_size=_MARK_BYTES).hexdigest()
     return f"{episode_id}.about.{mark}"

@@ -1,29 +1,23 @@
-"""When a schedule ticks, and which of the ticks that were missed are made up for. Pure.
+"""The triggers of an expectation, as declared: events, schedules, people and workflows. Pure.
 
-A tick is an instant that follows from the schedule alone, so every node knows the same ticks and
-gives each the same dedupe key: however many nodes open one, it is one episode. Ticks of `every`
-are multiples of the interval since `FIRST_WINDOW`; ticks of `cron` are what the clock of its time
-zone says (`engine.app.triggers`), and are known in UTC.
+`event`, `every`, `cron`, `manual` and `workflow` return them; `engine.triggers.rules` decides
+whether an event fires. `due_ticks` decides which ticks of a schedule open an episode. A tick is an
+instant that follows from the schedule alone, so every node computes the same ticks and the same
+dedupe keys: one tick is one episode, however many nodes open it. Ticks of `every` are multiples of
+the interval since `FIRST_WINDOW`; ticks of `cron` follow the clock of its time zone.
 
-Cron expressions, and the times at which the clock of a zone fits one. Pure, on `cronsim`.
-
-When clocks are changed, cron does what Debian's does (measured with cronsim 2.8):
+When clocks change, cron does the same as Debian's (measured with cronsim 2.8):
 
     neither minutes nor hours begin with `*`
-        a time that is skipped comes once, at the end of the gap; one that comes twice counts
-        the first time only
+        a skipped time comes once, at the end of the gap; a repeated time counts the first time
+        only
     one of them does
-        whenever the clock shows such a time: not in what is skipped, and both times in what
-        comes twice; but where a clock is set back by half an hour (Lord Howe Island), the half
-        hour after that is left out
+        whenever the clock shows such a time: never in the gap, and both times in the repeated
+        hour; but where a clock is set back by half an hour (Lord Howe Island), the half hour
+        after that is left out
 
-The same library knows `L`, `LW` and `#`. If neither the day of the month nor the day of the week
-begins with `*`, either of them is enough; else both must fit.
-
-What wakes an expectation, as it is declared: events, schedules, people and workflows.
-
-Pure. Whether an event fires is for `engine.triggers.rules` to rule; when a schedule does, for
-`engine.app.triggers`.
+`L`, `LW` and `#` work too. If neither the day of the month nor the day of the week begins with `*`,
+one of them must fit; else both must.
 """
 
 from __future__ import annotations
@@ -49,8 +43,9 @@ from streams.ports.domain_events import DomainEvent
 from streams.tokens import event_name
 
 EXPRESSION_CHARS_MAX: Final = 200
-"""Longest cron expression. Every minute of an hour, spelled out, takes 169; and a timer's key has
-room for this many."""
+"""Longest cron expression. Every minute of an hour, spelled out, takes 169; a timer's key has room
+for this many.
+"""
 
 MACROS: Final[Mapping[str, str]] = {
     "@hourly": "0 * * * *",
@@ -61,7 +56,7 @@ MACROS: Final[Mapping[str, str]] = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-"""Words for common expressions, and what they stand for."""
+"""Macro → cron expression."""
 
 _FIELDS: Final = 5
 
@@ -71,8 +66,9 @@ _HINT: Final = (
 )
 
 _JUDGED_FROM: Final = datetime(2024, 1, 1, tzinfo=UTC)
-"""Whether an expression ever matches is judged on four fixed years, one of them a leap year, so
-that it is accepted by every node on every day or by none."""
+"""Whether an expression ever matches is checked on four fixed years, one of them a leap year, so
+that every node decides the same on every day.
+"""
 
 _JUDGED_FOR: Final = timedelta(days=4 * 365 + 1)
 
@@ -86,10 +82,10 @@ def is_zone(tz: object) -> bool:
 
 
 def spelled_out(expression: object, *, tz: str) -> str:
-    """Return an expression in five fields of capitals, one space between them.
+    """Return an expression as five fields in capitals, one space between them.
 
     Raises:
-        ValueError: it is none, or fits no day of four years in the zone `tz`; and what to write.
+        ValueError: it is invalid, or fits no day of four years in the zone `tz`.
     """
     try:
         spelled = _in_fields(expression)
@@ -104,10 +100,7 @@ def spelled_out(expression: object, *, tz: str) -> str:
 def time_after(expression: str, after: datetime, *, tz: str) -> datetime | None:
     """Return the first time past `after` that fits, in UTC; None if there is none in fifty years.
 
-    Args:
-        expression: as `spelled_out` gives it.
-        after: with a zone, whichever.
-        tz: the zone whose clock is to fit.
+    `expression` must come from `spelled_out`; `tz` is the zone whose clock must fit.
     """
     zone = UTC if tz == "UTC" else ZoneInfo(tz)
     shown = CronSim(expression, after.astimezone(zone))
@@ -132,23 +125,25 @@ def _in_fields(expression: object) -> str:
 
 @cache
 def _zones() -> frozenset[str]:
-    """Return the names of all time zones: of the package, so that all machines know the same."""
+    """Return all time zones of the `tzdata` package, so that all machines know the same."""
     return frozenset(resources.files("tzdata").joinpath("zones").read_text("utf-8").split())
 
 
 CatchUp: TypeAlias = Literal["skip", "one", "all"]
-"""What becomes of ticks that came due while nobody was there. `skip`: nothing. `one`: one episode,
-for the newest. `all`: one episode for each."""
+"""What happens with ticks that came due while no node ran. `skip`: nothing. `one`: one episode, for
+the newest. `all`: one episode for each.
+"""
 
 CATCH_UPS: Final[tuple[str, ...]] = get_args(CatchUp)
 """All of them."""
 
 TICKS_MAX: Final = 100
-"""Most ticks that are made up for in one go; the next go follows at once."""
+"""Most missed ticks that are handled at once; the rest follow immediately."""
 
 TICK_LATE_S: Final = 60.0
-"""How late a tick may come and not count as missed, in seconds. A server takes 0.25 s to fire a
-timer; the rest is for nodes that are busy or being replaced."""
+"""How late a tick may be without counting as missed, in seconds. A server takes 0.25 s to fire a
+timer; the rest is for nodes that are busy or being replaced.
+"""
 
 EVERY_S_MIN: Final = 1.0
 """Shortest interval, in seconds."""
@@ -185,7 +180,7 @@ Schedule: TypeAlias = Every | Cron
 
 
 class Catch(msgspec.Struct, frozen=True):
-    """What is to be done about a tick that came due."""
+    """What to do about a tick that came due."""
 
     opens: tuple[datetime, ...]
     """The ticks that open an episode, oldest first."""
@@ -201,12 +196,12 @@ def every(interval: Duration, *, catch_up: CatchUp = "one", window: Window | Non
 
     Args:
         interval: whole seconds, from 1 to 366 days: 900, "15m" or timedelta(minutes=15).
-        catch_up: what becomes of ticks that came due while no node ran: "skip" them all, fire
-            for "one" (the newest), or for "all".
-        window: with one, such as "h1", ticks in the same window open one episode.
+        catch_up: for ticks that came due while no node ran: "skip" them, fire for "one" (the
+            newest), or for "all".
+        window: ticks in the same window, such as "h1", open one episode.
 
     Raises:
-        ValueError: an argument cannot work; which one, and why.
+        ValueError: an argument cannot work; the message names it.
     """
     try:
         seconds = seconds_of(interval, least_s=EVERY_S_MIN, most_s=EVERY_S_MAX)
@@ -226,16 +221,14 @@ def cron(
 
     Args:
         expression: minute, hour, day of month, month, day of week, such as "*/5 9-17 * * MON-FRI";
-            or one of `engine.crontab.MACROS`, such as "@hourly". Days of the week are 0-7, and 0
-            and 7 are Sunday.
+            or one of `MACROS`, such as "@hourly". Days of the week are 0-7; 0 and 7 are Sunday.
         tz: a name of the IANA database, such as "Europe/Berlin".
-        catch_up: what becomes of ticks that came due while no node ran: "skip" them all, fire
-            for "one" (the newest), or for "all".
-        window: with one, such as "h1", ticks in the same window open one episode.
+        catch_up: as for `every`.
+        window: as for `every`.
 
     Raises:
-        ValueError: an argument cannot work, or the expression fits no day of four years; which
-            one, and why.
+        ValueError: an argument cannot work, or the expression fits no day of four years; the
+            message names it.
     """
     if not is_zone(tz):
         raise ValueError(f"cron(): tz: {tz!r} is not a time zone; write one such as Europe/Berlin")
@@ -251,7 +244,7 @@ def checked_schedule(schedule: Schedule) -> Schedule:
     """Return `schedule` as `every` or `cron` would have made it.
 
     Raises:
-        ValueError: neither of them would have; which field is wrong, and why.
+        ValueError: neither would have made it; the message names the field.
     """
     catch_up, window = schedule.catch_up, schedule.window
     match schedule:
@@ -264,7 +257,7 @@ def checked_schedule(schedule: Schedule) -> Schedule:
 
 
 def spec_of(schedule: Schedule) -> str:
-    """Return the text that names a schedule and its timer: two that tick alike have the same."""
+    """Return the text that identifies a schedule and its timer; the same for equal ticks."""
     match schedule:
         case Every(interval_s=interval_s):
             return f"every {interval_s}s"
@@ -275,12 +268,12 @@ def spec_of(schedule: Schedule) -> str:
 
 
 def tick_timer_key(expectation: str, spec: str) -> str:
-    """Return the key of the timer of the schedule that `spec_of` calls `spec`."""
+    """Return the key of the timer of the schedule with the text `spec`."""
     return f"{expectation}/{spec}"
 
 
 def schedule_in(spec: str) -> Schedule | None:
-    """Return a schedule that `spec_of` calls `spec`; None if this version knows none."""
+    """Return a schedule with the text `spec`; None if this version cannot read it."""
     kind, _, said = spec.partition(" ")
     expression, _, tz = said.rpartition(" ")
     try:
@@ -294,7 +287,7 @@ def next_tick(schedule: Schedule, after: datetime) -> datetime:
     """Return the first tick later than `after`, in UTC.
 
     Raises:
-        ValueError: there is none. What `cron` returned always has one.
+        ValueError: there is none; what `cron` returned always has one.
     """
     match schedule:
         case Every(interval_s=interval_s):
@@ -311,10 +304,8 @@ def next_tick(schedule: Schedule, after: datetime) -> datetime:
 def due_ticks(schedule: Schedule, tick: datetime, now: datetime) -> Catch:
     """Return which ticks open an episode now that `tick` has come due, and which to arm next.
 
-    Args:
-        schedule: the one that `tick` is of.
-        tick: the oldest that nobody has answered for.
-        now: if before `tick`, the clocks differ, and it is `tick`.
+    `tick` is the oldest unanswered one. If `now` is before it, clocks differ, and `tick` counts as
+    now.
     """
     tick, now = tick.astimezone(UTC), max(now, tick).astimezone(UTC)
     if schedule.catch_up == "all":
@@ -335,7 +326,7 @@ def tick_key(schedule: Schedule, tick: datetime) -> str:
 
 
 def _in_turn(schedule: Schedule, tick: datetime, now: datetime) -> Catch:
-    """Return every tick from `tick` to `now`, as many as one go may hold."""
+    """Return every tick from `tick` to `now`, up to `TICKS_MAX`."""
     opens, following = [tick], next_tick(schedule, tick)
     while following <= now and len(opens) < TICKS_MAX:
         opens.append(following)
@@ -346,8 +337,8 @@ def _in_turn(schedule: Schedule, tick: datetime, now: datetime) -> Catch:
 def _newest(schedule: Schedule, tick: datetime, now: datetime) -> datetime:
     """Return the newest tick up to `now`; `tick` is one.
 
-    Of cron it is found by halving: 27 looks for a century. Walking backwards with cronsim would be
-    one look, but in the second pass of an hour that comes twice it does not see the first.
+    Binary search: 27 steps cover a century. Walking backwards with cronsim would be one step, but
+    in the second pass of a repeated hour it does not see the first.
     """
     if isinstance(schedule, Every):
         return max(tick, _multiple(schedule, now))
@@ -381,29 +372,29 @@ def _iso(at: datetime) -> str:
 
 
 ENTITY_CHARS_MAX: Final = 512
-"""Most of a subject key's value that becomes the episode's subject."""
+"""Longest subject of an episode; a longer value of the subject key is cut."""
 
 SOURCES_MAX: Final = 64
 """Most triggers of one expectation."""
 
 
 class EventSource(msgspec.Struct, frozen=True):
-    """Fires on events whose payload fits a filter: domain events by name, or those of a feed."""
+    """Fires on events whose payload fits a filter: domain events, or those of a foreign stream."""
 
     names: tuple[str, ...]
     filter: Filter = {}
     foreign: ForeignStream | None = None
-    """Another stream to listen to; without one, the stack's own domain events."""
+    """The foreign stream; None: the stack's own domain events."""
 
     def watches(self, happened: DomainEvent) -> bool:
-        """Return whether `happened` is one that it listens to, whatever it says."""
+        """Return whether `happened` is one of its events, filter aside."""
         if self.foreign is None:
             return not happened.stream and happened.name in self.names
         return self.foreign.holds(stream=happened.stream, subject=happened.name)
 
 
 class ManualSource(msgspec.Struct, frozen=True):
-    """Fires when a person or a program asks for it; so does every other expectation."""
+    """Fires on request only. Every other expectation can be fired by hand, too."""
 
 
 class WorkflowSource(msgspec.Struct, frozen=True):
@@ -413,10 +404,10 @@ class WorkflowSource(msgspec.Struct, frozen=True):
 Source: TypeAlias = EventSource | Every | Cron | ManualSource | WorkflowSource
 
 Sources: TypeAlias = tuple[Source, ...]
-"""What an expectation listens to: the first one that fits fires, once per event."""
+"""The triggers of an expectation: the first one that fits fires, once per event."""
 
 On: TypeAlias = Source | Sequence[Source]
-"""The same as it is declared."""
+"""The triggers as users write them."""
 
 
 def event(
@@ -433,14 +424,13 @@ def event(
         filter: path into the payload, such as `disk.used` → the value that must be there, a list
             of allowed values, or a condition such as `gt(90)`. All must fit; an event that lacks a
             value does not fire, unless `missing()` is asked for.
-        stream: a JetStream stream that exists already, and is only read. Its messages are events
-            by the name of their subject.
-        subject: which of them, such as `orders.*.placed`; by default all.
-        start: where a new actor begins: `"new"` with what comes from then on, the default;
-            `"all"` with the oldest; a time with a zone; or a sequence.
+        stream: an existing JetStream stream, which is only read. An event's name is the subject.
+        subject: which subjects of it, such as `orders.*.placed`; by default all.
+        start: where a new actor starts reading: `"new"`, the default; `"all"` with the oldest; a
+            time with a zone; or a sequence.
 
     Raises:
-        ValueError: no name, or one that is not a dotted name; or filter or stream cannot work.
+        ValueError: there is no valid name, or filter or stream cannot work.
     """
     foreign = ForeignStream(stream=stream, subject=subject, start=start) if stream else None
     if problem := problem_of_names(names, foreign, is_plain=subject == ">" and start == "new"):
@@ -456,7 +446,7 @@ def event(
 def problem_of_names(
     names: Sequence[object], foreign: ForeignStream | None, *, is_plain: bool
 ) -> str | None:
-    """Return why an event trigger cannot listen to these `names` and that `feed`, or None."""
+    """Return why an event trigger cannot have these `names` and that `feed`, or None."""
     if foreign is not None:
         if names:
             return "name events, or a stream with a subject, not both"
@@ -481,12 +471,12 @@ def _problem_of_texts(foreign: ForeignStream) -> str | None:
 
 
 def manual() -> ManualSource:
-    """Return the trigger of what only people and programs fire, with `vigil fire` or `fire(…)`."""
+    """Return the trigger of an expectation that fires only with `vigil fire` or `fire(…)`."""
     return ManualSource()
 
 
 def workflow() -> WorkflowSource:
-    """Return the trigger of what runs as a step of workflows."""
+    """Return the trigger of an expectation that runs as a step of workflows."""
     return WorkflowSource()
 
 
@@ -497,15 +487,15 @@ _CALLS: Final[Sequence[tuple[object, str]]] = (
     (manual, "manual()"),
     (workflow, "workflow()"),
 )
-"""What makes triggers, and how it is called."""
+"""The functions that make triggers, as users call them."""
 
 
 def sources_of(on: On) -> Sources:
-    """Return the sources that `on` means, in order, each checked.
+    """Return the triggers in `on`, in order, each checked.
 
     Raises:
-        ValueError: it is no trigger and no list of triggers, or one of them cannot work.
-        TypeError: the names of one are no names at all.
+        ValueError: it is neither a trigger nor a list of triggers, or one of them cannot work.
+        TypeError: the names of one are not texts.
     """
     given: object = on
     listed = given if isinstance(given, list | tuple) else [given]
@@ -537,17 +527,15 @@ def _checked(source: object) -> Source:
 
 
 def schedules_of(sources: Sources) -> tuple[Schedule, ...]:
-    """Return those of `sources` that fire by time."""
+    """Return the schedules among `sources`."""
     return tuple(source for source in sources if isinstance(source, Every | Cron))
 
 
 def trigger_of(happened: DomainEvent, *, subject_key: str, coalesced: int = 0) -> EventTrigger:
-    """Return what an episode gets to know of the event that fired it.
+    """Return the trigger that an episode gets for the event that fired it.
 
-    Args:
-        happened: the event.
-        subject_key: path to what it is about.
-        coalesced: how many earlier events it stands for.
+    `subject_key` is the path to its subject; `coalesced` counts the earlier events that a debounce
+    replaced by this one.
     """
     return EventTrigger(
         event_id=happened.id,

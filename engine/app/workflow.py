@@ -1,13 +1,4 @@
-"""A step of a workflow, as it is declared, and the checks of what it says. Pure.
-
-What is done about a step of a workflow that has failed: how it is declared, and the rule. Pure.
-
-on_failure="abort"                                what runs is canceled, what is done undone
-on_failure="continue"                             it goes on, as if the step had brought nothing
-on_failure="pause"                                it waits for a person
-on_failure=retrying(attempts=3, backoff_s=5)      it is tried again, and then one of these
-
-Workflows: steps of actors that follow from one another, as they are declared.
+"""`Workflow`: steps of actors that depend on one another, as declared and checked. Pure.
 
     review = Workflow("client_review", on=event("client.changed"), subject_key="client")
     review.step("screen", "compliance", "screen_client")
@@ -19,8 +10,15 @@ Workflows: steps of actors that follow from one another, as they are declared.
     review.sub("onboard", "vendor_onboarding", depends_on=["rate"])
 
 Steps that do not depend on one another run at the same time. `input`, `when` and `for_each` get the
-trigger of the workflow, and the results of all steps that theirs depends on, by name; of one that
-brought none it is None. They must be deterministic: nothing but what they get may have a say.
+workflow's trigger and the results of all steps that theirs depends on, by name; the result of a
+step that has none is None. They must be deterministic. A failed step follows its policy:
+
+    on_failure="abort"                                cancel what runs, compensate what is done
+    on_failure="continue"                             go on as if the result were None
+    on_failure="pause"                                wait for a person
+    on_failure=retrying(attempts=3, backoff_s=5)      try again, and then one of these
+
+`remedy` is the rule that applies the policy.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ SKIP_ON_MAX: Final = 100
 """Most error classes that a step may name."""
 
 ABORTING: Final = OnFailure()
-"""What is done if nothing else is declared."""
+"""The default policy."""
 
 DENIED: Final = "denied"
 APPROVAL_EXPIRED: Final = "approval_expired"
@@ -70,7 +68,7 @@ STEP_TIMEOUT: Final = "step_timeout"
 """Error class of an attempt that took too long."""
 
 DECIDED: Final = frozenset({DENIED, APPROVAL_EXPIRED})
-"""Error classes that no other attempt is made after: it would ask the same people again."""
+"""Error classes that are never retried: the retry would ask the same people again."""
 
 
 def retrying(
@@ -80,17 +78,17 @@ def retrying(
     skip_on: Sequence[str] = (),
     then: RemedyName = "abort",
 ) -> OnFailure:
-    """Return the policy that a step which fails is tried again.
+    """Return the policy that a failed step is tried again.
 
     Args:
-        attempts: how often at most, the first one included: 1 to `ATTEMPTS_MAX`.
-        backoff_s: wait after the first, in seconds, up to `BACKOFF_S_MAX`; it doubles each time. A
-            part of each wait, up to half, is left off, so that not all come again at once.
-        skip_on: error classes after which it is of no use, such as `["bad_input"]`.
-        then: what becomes of the workflow after the last attempt: "abort", "continue" or "pause".
+        attempts: most attempts, the first included: 1 to `ATTEMPTS_MAX`.
+        backoff_s: wait after the first, in seconds, up to `BACKOFF_S_MAX`; it doubles each time.
+            Jitter shortens each wait by up to half.
+        skip_on: error classes that are not retried, such as `["bad_input"]`.
+        then: after the last attempt: "abort", "continue" or "pause".
 
     Raises:
-        ValueError: an argument cannot work; which one, and why.
+        ValueError: an argument cannot work; the message names it.
     """
     if isinstance(skip_on, str) or not isinstance(skip_on, Sequence):
         raise ValueError(f"retrying(): skip_on: {skip_on!r} is not a list of error classes")  # noqa: TRY004 - as for its values
@@ -105,11 +103,7 @@ def retrying(
 
 
 def policy_of(declared: object) -> OnFailure:
-    """Return the policy that `on_failure=` means.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Return the policy for an `on_failure=`; raise `ValueError` if it is none."""
     if isinstance(declared, OnFailure):
         if problem := _problem_of(declared):
             raise ValueError(problem)
@@ -124,14 +118,10 @@ def policy_of(declared: object) -> OnFailure:
 def remedy(
     policy: OnFailure, *, error_class: str, attempts: int, at: datetime, seed: str
 ) -> datetime | Remedy:
-    """Return when another attempt is made, or what becomes of the instance if none is.
+    """Return when the next attempt is made, or what happens to the instance if none is.
 
-    Args:
-        policy: of the step.
-        error_class: of the attempt that has failed.
-        attempts: how many there were, since a person last had it tried again.
-        at: when it failed.
-        seed: of the share of the wait that is left off; the same one leaves off the same.
+    `attempts` counts those since a person last retried it; `seed` selects the jitter, so the same
+    one gives the same wait.
     """
     is_final = error_class in policy.skip_on or error_class in DECIDED
     if is_final or attempts >= policy.attempts_max:
@@ -167,10 +157,7 @@ Graph: TypeAlias = Mapping[str, Sequence[str]]
 
 
 def cycle(graph: Graph) -> str:
-    """Return a way in `graph` that leads back to its beginning, as `a → b → a`; empty: none does.
-
-    Each node of it depends on the next one.
-    """
+    """Return a cycle in `graph` as `a → b → a`, each node depending on the next; empty: none."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -180,7 +167,7 @@ def cycle(graph: Graph) -> str:
 
 
 def ancestors(graph: Graph, node: str) -> frozenset[str]:
-    """Return every node that `node` depends on, by whatever way. `graph` has no cycle."""
+    """Return every node that `node` depends on, directly or not. `graph` must have no cycle."""
     found: set[str] = set()
     left = list(graph[node])
     while left:
@@ -192,7 +179,7 @@ def ancestors(graph: Graph, node: str) -> frozenset[str]:
 
 
 def depths(graph: Graph) -> Mapping[str, int]:
-    """Return how many nodes lie before each one on the longest way to it. There is no cycle."""
+    """Return the length of the longest way to each node. `graph` must have no cycle."""
     found: dict[str, int] = {}
     for node in TopologicalSorter(graph).static_order():
         found[node] = max((found[each] + 1 for each in graph.get(node, ())), default=0)
@@ -203,11 +190,12 @@ APPROVERS_MAX: Final = 100
 """Most names of those who may approve one step."""
 
 DEPENDENCIES_MAX: Final = 100
-"""Most steps that one may name as those it depends on."""
+"""Most steps in one `depends_on`."""
 
 Prior: TypeAlias = JsonObject
-"""Step → its result, as JSON gives it: of one that fans out, the list of results in the order of
-its items; None of one that was skipped, or failed where the workflow goes on."""
+"""Step → its result, decoded from JSON: a list in the order of its items if it fans out; None if it
+was skipped or failed and the workflow continued.
+"""
 
 InputOf: TypeAlias = Callable[[Trigger, Prior], JsonObject]
 When: TypeAlias = Callable[[Trigger, Prior], bool]
@@ -215,49 +203,54 @@ ForEach: TypeAlias = Callable[[Trigger, Prior], Sequence[Any]]
 
 
 class StepOptions(TypedDict, total=False):
-    """What may be said of a step, beyond what it runs."""
+    """The options of a step."""
 
     input: InputOf
     """Returns the input, a dict, which is the payload of its trigger. By default it is
     `{"trigger": payload, "prior": results}`, with the results of the steps in `depends_on`."""
     depends_on: Sequence[str]
-    """Steps that have to be settled before, also such as are declared later."""
+    """Steps that must be settled before; they may be declared later."""
     when: When
     """Returns whether the step runs at all. If not, its result is None."""
     for_each: ForEach
-    """Returns a list of up to 1,000. The step runs once for each item, all at the same time; the
-    item is the input, or `{"item": item}` if it is no dict. In the place of `input`."""
+    """Returns a list of up to 1,000 items. The step runs once for each, all at the same time; the
+    item is the input, or `{"item": item}` if it is no dict. Replaces `input`.
+    """
     on_failure: Policy
-    """"abort", the default, "continue", "pause" or `retrying(…)`: see `failure`. Of a step that
-    fans out it is for each item alone."""
+    """"abort", the default, "continue", "pause" or `retrying(…)`. If the step fans out, it applies
+    to each item.
+    """
     timeout_s: float
-    """Longest that an attempt may take, in seconds, with the wait for its turn. Then what it runs
-    is canceled, and it has failed as `step_timeout`. Default: any time."""
+    """Longest that an attempt may take, in seconds, the wait in its lane included. Then its episode
+    is canceled and the attempt has failed as `step_timeout`. Default: no limit.
+    """
     requires_approval: bool
     """Whether people have to approve the input before the step runs. Default: no."""
     approvers: Sequence[str]
     """Names of those who may, 1 to 100. Default: anybody."""
     approval_expires_s: float
-    """How long they can, in seconds; then it is denied. Default: any time."""
+    """Time limit for approval, in seconds; then it is denied. Default: none."""
     compensate: tuple[str, str]
-    """Actor and expectation that undo an item if the workflow stops after it was done. Their input
-    is `{"input": …, "result": …}`, and attempts are those of `on_failure`. Default: nothing."""
+    """Actor and expectation that undo an item if the workflow stops after it was done. They get
+    `{"input": …, "result": …}` and the attempts of `on_failure`. Default: nothing.
+    """
     reuse_s: float
-    """How old a result may be, in seconds, that stands for running an item: that of an episode of
-    such a step, of the same expectation and with equal input, which ended as `done`. What that one
-    found or sent is not done again. A result of a dry run stands only in dry runs with the same
-    overrides. Default: none does. Not for steps that people approve or that can be undone."""
+    """Oldest result, in seconds, that is reused instead of running an item: that of an episode of
+    the same expectation, with equal input, that ended as `done`. Its findings and outputs are not
+    repeated. A dry run's result is reused only in dry runs with the same overrides. Default: no
+    reuse. Not for steps that people approve or that can be compensated.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkflowStep:
-    """A step as it was declared. See `StepOptions`."""
+    """A declared step. See `StepOptions`."""
 
     name: str
     actor: str = ""
     expectation: str = ""
     workflow: str = ""
-    """What it runs, where that is another workflow; then there is no actor."""
+    """The workflow that it runs, if any; then it has no actor."""
     depends_on: tuple[str, ...] = ()
     input: InputOf | None = None
     when: When | None = None
@@ -272,16 +265,16 @@ class WorkflowStep:
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The names of the functions that it has, sorted."""
+        """The names of its functions, sorted."""
         named = {"for_each": self.for_each, "input": self.input, "when": self.when}
         return tuple(name for name, function in named.items() if function is not None)
 
 
 class WorkflowCheck(Check):
-    """As `Check`, of what a workflow, here in the place of the actor, and its steps say."""
+    """`Check` for the values of a workflow (in place of the actor) and its steps."""
 
     def refuse(self, field_: str, problem: str, cause: Exception | None = None) -> BadWorkflow:
-        """Return the error that says what is wrong with a field, to be raised."""
+        """Return the error for a field, for the caller to raise."""
         error = BadWorkflow(
             workflow=str(self.actor), step=str(self.expectation), field=field_, problem=problem
         )
@@ -289,7 +282,7 @@ class WorkflowCheck(Check):
         return error
 
     def named(self, field_: str, value: str) -> str:
-        """Return what may name a workflow, a step, an actor or an expectation."""
+        """Return a name of a workflow, a step, an actor or an expectation."""
         try:
             return checked_name(value, of=field_)
         except (BadName, TypeError) as error:
@@ -325,21 +318,21 @@ class WorkflowCheck(Check):
         return names
 
     def function(self, field_: str, value: object) -> None:
-        """Check something that is called while it is decided what is next, or None."""
+        """Check a function that is called while the next step is decided, or None."""
         if inspect.iscoroutinefunction(value):
             raise self.refuse(field_, f"{value!r} is async; it is called without waiting")
         if value is not None and not callable(value):
             raise self.refuse(field_, f"{value!r} is not a function")
 
     def policy(self, declared: Policy) -> OnFailure:
-        """Return what is done about a failure."""
+        """Return the policy for failures."""
         try:
             return policy_of(declared)
         except ValueError as error:
             raise self.refuse("on_failure", str(error), error) from error
 
     def compensation(self, given: tuple[str, str] | None) -> tuple[str, str] | None:
-        """Return the actor and the expectation that undo a step, or None."""
+        """Return the actor and the expectation that compensate a step, or None."""
         if given is None:
             return None
         pair: object = given
@@ -366,7 +359,7 @@ def checked_step(
     compensate: tuple[str, str] | None = None,
     reuse_s: float = 0.0,
 ) -> WorkflowStep:
-    """Return the step that says this; `runs` has its actor and expectation, or its workflow.
+    """Return the step with these options; `runs` has its actor and expectation, or its workflow.
 
     Raises:
         BadWorkflow: a value cannot work.
@@ -398,7 +391,7 @@ def checked_step(
 
 
 def _why_never_reused(runs: Mapping[str, str], compensate: object, *, asks: bool) -> str | None:
-    """Return why no earlier result may stand for a step, or None."""
+    """Return why a step can never reuse a result, or None."""
     if "workflow" in runs:
         return "is for steps that run an actor's expectation"
     if asks:
@@ -412,13 +405,12 @@ STEPS_MAX: Final = 100
 """Most steps of one workflow."""
 
 Overlap = Literal["allow", "skip"]
-"""What becomes of a cause whose subject an instance is still busy with: it begins one, too; or
-none."""
+"""For a cause whose subject already has a running instance: start another one, or none."""
 
 
 @dataclass(frozen=True, init=False)
 class Workflow:
-    """A name, what begins it, and its steps."""
+    """A name, triggers, and steps."""
 
     name: str
     on: Sources
@@ -428,7 +420,7 @@ class Workflow:
     overlap: Overlap
     dedupe: Dedupe
     revision: int
-    """Of the definition that it was made of; 0: it is declared in code."""
+    """Of the definition that it was made from; 0: it is declared in code."""
     steps: dict[str, WorkflowStep] = field(default_factory=dict)
 
     def __init__(
@@ -443,21 +435,20 @@ class Workflow:
         dedupe: Dedupe = DEFAULT_DEDUPE,
         revision: int = 0,
     ) -> None:
-        """Declare a workflow, still without steps.
+        """Declare a workflow without steps.
 
         Args:
-            name: stable; kept with every instance. 1 to 64 of A-Z a-z 0-9 _ -
-            on: what begins it, as for an expectation. By default only people, programs and other
-                workflows do.
-            subject_key: path into the payload whose value is what an instance is about.
-            debounce_s: how long a subject must be calm before an event begins it. Default: it
-                begins at once.
-            timeout_s: longest that an instance may take; then it is aborted. Default: any time.
-            overlap: "skip" begins no second instance for a subject that one is busy with; "allow",
-                the default, does.
+            name: stable; stored with every instance. 1 to 64 of A-Z a-z 0-9 _ -
+            on: its triggers, as for an expectation. By default only people, programs and other
+                workflows start it.
+            subject_key: path into the payload whose value is the subject of an instance.
+            debounce_s: an event starts an instance once its subject had no other event for so long.
+                Default: at once.
+            timeout_s: longest that an instance may take; then it is aborted. Default: no limit.
+            overlap: "skip" starts no second instance while the subject has one; "allow", the
+                default, does.
             dedupe: which events are the same cause, as for an expectation.
-            revision: of the definition that it is made of, for who makes workflows of those; leave
-                it out otherwise.
+            revision: for code that makes workflows from definitions; leave it out otherwise.
 
         Raises:
             BadWorkflow: a value cannot work; the message names it.
@@ -484,11 +475,8 @@ class Workflow:
     ) -> WorkflowStep:
         """Declare a step that runs an expectation of an actor, and return it.
 
-        Args:
-            name: stable within the workflow; its result is known by it.
-            actor: an actor's id.
-            expectation: one of its expectations, whatever else fires that.
-            options: see `StepOptions`.
+        `name` must be stable within the workflow: results are stored by it. The expectation may
+        have other triggers, too.
 
         Raises:
             BadWorkflow: a value cannot work, or the steps depend on one another in a circle; the
@@ -499,13 +487,9 @@ class Workflow:
     def sub(self, name: str, workflow: str, **options: Unpack[StepOptions]) -> WorkflowStep:
         """Declare a step that runs another workflow, and return it.
 
-        Its result is that of the other workflow's last steps, those that nothing depends on there,
-        by name. Once that is done, nothing of it is undone but by `compensate`.
-
-        Args:
-            name: stable within this workflow.
-            workflow: the other one's name. It finds the input as the payload of its trigger.
-            options: see `StepOptions`.
+        The other workflow gets the input as the payload of its trigger. The result has the results
+        of its last steps, those that nothing depends on, by name. Once it is done, only
+        `compensate` undoes anything of it.
 
         Raises:
             BadWorkflow: as for `step`.

@@ -1,13 +1,10 @@
-"""What an app's workflows come to with its actors: checked, and as data for the journal. Pure.
+"""An app's workflows, checked against its actors and turned into data for the journal. Pure.
 
-An instance holds all of this from its beginning, so what is deployed later changes nothing of it
-but what the functions say.
-
-What begins a workflow: an actor of its own, whose only expectation begins instances. Pure.
-
-So whatever may wake an actor may begin a workflow, by the same rules: events and calm, schedules,
-people, dedupe keys, pauses, dry runs. Each cause has an episode that says which instance it has
-begun, or why none.
+`spec_of` returns what an instance stores when it starts, so a later deployment changes only the
+functions. `starters_of` returns an actor for each workflow whose only expectation, `StartWorkflow`,
+starts instances. So anything that can trigger an actor can start a workflow, with the same rules
+for events, debounce, schedules, dedupe keys, pauses and dry runs. Its episodes record which
+instance they started, or why none.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from streams.model.triggers import Trigger
 from streams.model.workflows import StepSpec, Task, WorkflowSpec
 
 DEPTH_MAX: Final = 8
-"""Most workflows that one may be a part of, each a step of the next."""
+"""Most workflows that may be nested in one another."""
 
 WORKFLOWS_MAX: Final = 1_000
 """Most workflows of one app."""
@@ -42,8 +39,8 @@ def checked_workflows(
     """Return the workflows of an app by name.
 
     Raises:
-        BadWorkflow: one of them names a step, an actor, an expectation or a workflow that is not
-            there, or runs itself by way of others; the message names workflow, step and field.
+        BadWorkflow: one names a step, an actor, an expectation or a workflow that does not exist,
+            or runs itself through others; the message names workflow, step and field.
     """
     given: object = workflows
     if isinstance(given, str) or not isinstance(given, Sequence):
@@ -64,7 +61,7 @@ def checked_workflows(
 
 
 def spec_of(workflow: Workflow, actors: Mapping[str, Actor]) -> WorkflowSpec:
-    """Return what an instance of `workflow` is to do; `checked_workflows` has seen to it."""
+    """Return what an instance of `workflow` has to do; `checked_workflows` must have checked it."""
     return WorkflowSpec(
         name=workflow.name,
         steps=tuple(_step_spec(step, actors) for step in workflow.steps.values()),
@@ -76,10 +73,10 @@ def spec_of(workflow: Workflow, actors: Mapping[str, Actor]) -> WorkflowSpec:
 
 
 def problem_of_code(spec: WorkflowSpec, workflow: Workflow) -> str | None:
-    """Return what the code lacks to go on with an instance of `spec`, or None.
+    """Return what the code lacks to continue an instance of `spec`, or None.
 
-    A node that lacks something leaves the instance to others: they may be of the version that began
-    it.
+    Nodes that lack something leave the instance to others, such as nodes of the version that
+    started it.
     """
     for step in spec.steps:
         code = workflow.steps.get(step.id)
@@ -94,11 +91,7 @@ def problem_of_code(spec: WorkflowSpec, workflow: Workflow) -> str | None:
 def check_steps(
     workflow: Workflow, actors: Mapping[str, Actor], workflows: Mapping[str, Workflow]
 ) -> None:
-    """See to it that all that the steps of `workflow` name is there.
-
-    Raises:
-        BadWorkflow: something is not; the message names workflow, step and field.
-    """
+    """Raise `BadWorkflow` unless everything that the steps of `workflow` name exists."""
     if not workflow.steps:
         raise WorkflowCheck(workflow.name).refuse("steps", "none; use workflow.step(…)")
     for step in workflow.steps.values():
@@ -181,62 +174,62 @@ def _task(actor: str, expectation: str, actors: Mapping[str, Actor]) -> Task:
 
 
 PREFIX: Final = "workflow-"
-"""What the id of an actor that begins a workflow begins with; the workflow's name follows."""
+"""Prefix of the ids of actors that start workflows; the workflow's name follows."""
 
 NAME_CHARS_MAX: Final = 64 - len(PREFIX)
-"""Longest name of a workflow of an app, for its actor has it in its id."""
+"""Longest name of an app's workflow: its actor's id contains it."""
 
 START_EXPECTATION: Final = "start"
 """The actor's expectation, and the action of the tool that it calls."""
 
 UNAVAILABLE: Final = "tool_unavailable"
-"""Error class of a try for which the log was away."""
+"""Error class of an attempt that did not reach the log."""
 
 TRIES_MAX: Final = 10
-"""Most tries of one episode to begin an instance, while the log is away."""
+"""Most attempts of one episode to start an instance while the log is unavailable."""
 
 SKIPPED: Final = "skipped"
-"""What an episode says that began no instance: another one was busy with the subject."""
+"""The classification of an episode that started no instance because the subject had one."""
 
 STARTS_MAX: Final = 32
 """Episodes of such an actor that one node runs at a time."""
 
 
 class StartResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What the tool has come back with."""
+    """The result of the tool that starts an instance."""
 
     instance_id: str
-    """The instance that was begun, or the one that is busy with the subject."""
+    """The new instance, or the one that the subject already had."""
     is_skipped: bool = False
 
 
 class StartOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What an episode says came of its cause."""
+    """The outcome of an episode that starts workflows."""
 
     primary: str
     instance_id: str
 
 
 class StartWorkflow(Strategy["StartWorkflow.State"]):
-    """Begins an instance, and says which."""
+    """Starts an instance and reports its id."""
 
     class State(msgspec.Struct, frozen=True):
-        """Where it is."""
+        """The result so far."""
 
         tries: int = 0
         begun: StartResult | None = None
 
     def __init__(self, workflow: str) -> None:
-        """Begin instances of `workflow`."""
+        """Start instances of `workflow`."""
         self.workflow = workflow
 
     def init(self, episode: EpisodeView, trigger: Trigger) -> State:
-        """Begin with nothing tried."""
+        """Return the state before the first attempt."""
         del episode, trigger
         return self.State()
 
     def next_step(self, state: State, ctx: Context) -> Action:
-        """Ask for the instance, until there is an answer."""
+        """Ask for the instance until there is an answer."""
         del ctx
         if state.begun is not None:
             return converge()
@@ -245,7 +238,7 @@ class StartWorkflow(Strategy["StartWorkflow.State"]):
         )
 
     def handle_result(self, state: State, step: StepTaken, result: object) -> State | Retry | Abort:
-        """Keep the answer; try again if the log was away."""
+        """Store the answer; try again if the log was unavailable."""
         del step
         if not isinstance(result, Failure):
             return self.State(state.tries + 1, msgspec.convert(result, StartResult))
@@ -254,7 +247,7 @@ class StartWorkflow(Strategy["StartWorkflow.State"]):
         return Abort(result.error_class, result.detail)
 
     def converge(self, state: State, ctx: Context) -> ConvergeResult:
-        """Say which instance it is."""
+        """Return which instance it is."""
         del ctx
         begun = state.begun
         assert begun is not None, "it converges when it has an answer"
@@ -266,14 +259,14 @@ class StartWorkflow(Strategy["StartWorkflow.State"]):
 
 
 def starter_id(workflow: str) -> str:
-    """Return the id of the actor that begins instances of `workflow`."""
+    """Return the id of the actor that starts instances of `workflow`."""
     return PREFIX + workflow
 
 
 def fallback_starter(workflow: str) -> Actor:
-    """Return who has the place of the actor that begins instances of `workflow`, and begins none.
+    """Return an actor with the id of a workflow's starter that starts nothing.
 
-    So those that have begun go on while nothing begins.
+    It lets running instances continue while the workflow itself is disabled.
 
     Raises:
         DeclarationError: no workflow can have this name.
@@ -282,14 +275,14 @@ def fallback_starter(workflow: str) -> Actor:
 
 
 def workflow_of(actor_id: str) -> str | None:
-    """Return the workflow that an actor begins instances of, if its id says so."""
+    """Return the workflow that an actor starts instances of, if its id says so."""
     return actor_id.removeprefix(PREFIX) if actor_id.startswith(PREFIX) else None
 
 
 def problem_of_id(actor: Actor) -> str | None:
     """Return why no actor of an app may have the id of `actor`, or None.
 
-    Ids make names of queues, and of actors that begin workflows: none of these may meet.
+    Ids become names of queues and of workflow starters, which must not collide.
     """
     if actor.id.startswith("-"):
         return "begins with '-', as the engine's own queues do"
@@ -301,10 +294,10 @@ def problem_of_id(actor: Actor) -> str | None:
 
 
 def starters_of(workflows: Mapping[str, Workflow], actors: Mapping[str, Actor]) -> list[Actor]:
-    """Return the actors that begin `workflows`, beside the `actors` of an app.
+    """Return the actors that start `workflows`, in addition to the `actors` of an app.
 
     Raises:
-        BadWorkflow: a name is too long, an actor has the id, or what begins it cannot.
+        BadWorkflow: a name is too long, an actor has the id, or a trigger cannot work.
     """
     return [_starter_of(workflow, actors) for workflow in workflows.values()]
 

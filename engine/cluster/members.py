@@ -1,11 +1,9 @@
-"""Says that a node is there and what it does; and knows who else is.
+"""Membership: reports that this node is up, and knows which other nodes are.
 
-The server ends what a node says of itself when the node has not said it again for the life of a
-lease. So a node that crashed is missed as soon as its episodes are.
-
-There is room for one node of a name. Of two, the one that was started last is seen, for the other
-may be about to stop, and goes on unseen until that one is gone. Both say so: work that is shared
-out by name would go wrong.
+A node repeats its entry at every heartbeat; the server removes it after the lifetime of a lease, so
+a crashed node disappears when its episodes become free. Node names are unique: of two nodes with
+one name the newer is listed, since the older may be about to stop, and the older one returns when
+the newer is gone. Both log it, because work that is distributed by name would go wrong.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Gives and withdraws, live, what a node may do: wake each of its actors, and run its episodes.
+"""Applies modes and pauses to a running node: what it may wake, and whether it runs episodes.
 
-What people said stands in the registry, so it holds for a node that comes back as well. Until the
-node has looked there once it does nothing: whoever took it out of service wants it to stay out. The
-same goes for an actor that comes while the node runs.
+The entries are in a bucket, so they also apply to a node that comes back. A node, and a new actor
+on it, does nothing before the first look there: if people switched it off, it stays off.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
-"""Whether a node wakes actors and runs their episodes: its setting, and what people said. Pure.
+"""The rule for whether a node wakes actors and runs their episodes. Pure.
 
-    mode           wakes: its gates open episodes    runs: it takes episodes and drives them
+    mode           wakes: opens episodes for events  runs: takes episodes and runs them
     full           yes                               yes
     trigger_only   yes                               no: they are for other nodes
     disabled       no                                no
 
-The first one that says something counts: the registry about the actor on this node, the registry
-about this node, the node's own setting. An actor that is paused is woken by no node, whatever their
-modes; what is queued or runs goes on, so a pause is also how an actor is drained.
-
-An entry of the registry that cannot be read says nothing, as if it were not there.
+The first of these that is set decides: the entry for the actor on this node, the entry for this
+node, the node's own setting. No node wakes a paused actor, whatever the modes; queued and running
+episodes continue, so a pause drains an actor. An unreadable entry counts as absent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a live node says of itself, for other nodes and for people. Pure.
+"""What a live node reports about itself, to other nodes and to people. Pure.
 
-A node keeps this in the gates under its name for as long as it lives, and a little longer if it
-crashes. Nothing is safe because of it: it may be old by moments.
+The report is in a bucket under the node's name while the node lives, and a little longer if it
+crashes. Nothing relies on it for safety: it may be outdated by moments.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""A dead letter's life: it waits until a person has it tried again or gives it up. Pure.
+"""The dead letter aggregate: it waits until a person requeues or discards it. Pure.
 
     (nothing) ──DeadLettered──▶ waiting ──DeadRequeued──▶ requeued
                                    └─────DeadDiscarded──▶ discarded
 
-What is done to try it again comes before the `DeadRequeued` that says so, and has ids that
-come from the letter. So a crash in between leaves a letter that waits, and whoever requeues
-it then only completes what was begun.
-
-The letter of an output is settled, too, when the output goes on without it: a person has it tried
-again by its own name, or an episode proposes it anew.
+What requeuing does comes before its `DeadRequeued`, with ids from the letter. So a crash in between
+leaves the letter waiting, and requeuing it again completes the work. An output's letter is also
+settled when the output is retried by its key, or proposed again.
 """
 
 from __future__ import annotations

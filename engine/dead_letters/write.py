@@ -1,4 +1,4 @@
-"""Buries what cannot be done: a dead letter with the reason, for a person to decide about."""
+"""Writes dead letters: what could not be done, with the reason, for a person to decide."""
 
 from __future__ import annotations
 

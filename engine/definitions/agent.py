@@ -1,19 +1,14 @@
-"""AgentDefinition: an actor with its expectations, as data. Pure.
+"""`AgentDefinition`: an actor with its expectations and triggers as data, and how it is made. Pure.
 
-It has every option that `Actor` and `Actor.expect` have, by the same names, but for those that take
-functions: `tools` and `synthesizer` are the app's; `enrich` and `state_schema` belong to code.
+It has every option of `Actor` and `Actor.expect`, by the same names, except those that take
+functions: `tools` and `synthesizer` come from the app; `enrich` and `state_schema` need code.
+Templates, strategies and gatherers are named and must be registered in the app; nothing is
+imported. A trigger is one object:
 
-Definitions → actors: what is defined as data, declared as if it were code. Pure.
-
-Whatever a definition names (a template, a strategy, a gatherer) is registered in the app. Nothing
-is imported, and nothing runs that the app does not have.
-
-What wakes an expectation, as data: one object for each trigger. Pure.
-
-{"event": "disk.measured", "filter": {"used": {"gt": 90}}}
-{"stream": "ORDERS", "subject": "orders.>", "start": "all"}
-{"every": "15m"}      {"cron": "0 9 * * MON-FRI", "tz": "Europe/Berlin"}
-{"manual": true}      {"workflow": true}
+    {"event": "disk.measured", "filter": {"used": {"gt": 90}}}
+    {"stream": "ORDERS", "subject": "orders.>", "start": "all"}
+    {"every": "15m"}      {"cron": "0 9 * * MON-FRI", "tz": "Europe/Berlin"}
+    {"manual": true}      {"workflow": true}
 """
 
 from __future__ import annotations

@@ -1,21 +1,18 @@
-"""The life of a definition: what holds, and whether it may be changed. Pure.
+"""The definition aggregate: applied and disabled revisions; and the diff of two of them. Pure.
 
     (nothing) ──applied──▶ holds ◀──applied── disabled
                              └────disabled────▶
 
-Whoever changes a definition may say which revision they have looked at; if somebody else has
-changed it since, nothing happens. The append's version sees to the rest: of two who decide at the
-same time, one is refused.
+A change may name the revision that the person has seen; if it is not the newest one, the change is
+refused. Of two changes at the same time, the append's version refuses one.
 
-Comparing: what a new definition changes, in lines for people. Pure.
+`difference` returns lines for people. Omitted options count as defaults; objects in a list that all
+have an id, such as the steps of a workflow, are compared by it:
 
     + expectations.disk.priority: 5
     ~ expectations.disk.cooldown_s: 60 → 120
     - expectations.memory.strategy.ref: "checks:Memory"
     + steps.notify.timeout_s: 60
-
-What is not said is as by default. Objects of a list that all have an id of their own, such as the
-steps of a workflow, are compared by it; a line of the list itself has the ids in their order.
 """
 
 from __future__ import annotations
@@ -39,16 +36,16 @@ from streams.model.events.definitions import (
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """What a definition's events add up to."""
+    """The fold of a definition's events."""
 
     revision: int = 0
-    """Of the one that was applied last; 0: none ever was."""
+    """The last applied one; 0: none."""
     body: msgspec.Raw = NOTHING
     holds: bool = False
 
 
 class Apply(msgspec.Struct, frozen=True, kw_only=True):
-    """It is to hold as the body says."""
+    """Make this body the newest revision."""
 
     kind: DefinitionKind
     id: str
@@ -56,11 +53,11 @@ class Apply(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     reason: str = ""
     seen: int | None = None
-    """The revision that whoever wants it has looked at; None: whatever there is."""
+    """The revision that the person has seen; None: any."""
 
 
 class Disable(msgspec.Struct, frozen=True, kw_only=True):
-    """It is to hold no longer."""
+    """Disable the newest revision."""
 
     kind: DefinitionKind
     id: str
@@ -72,14 +69,14 @@ class Disable(msgspec.Struct, frozen=True, kw_only=True):
 Command: TypeAlias = Apply | Disable
 
 UNDEFINED = Definition()
-"""What nobody has defined."""
+"""A definition without events."""
 
 
 def decide(definition: Definition, command: Command) -> DefinitionEvent | None:
-    """Return what happens if `command` is put to a definition; None: it is so already.
+    """Return the event of `command` for a definition; None: it is so already.
 
     Raises:
-        Refused: it has changed since it was looked at, or there is nothing to disable.
+        Refused: it has changed since it was seen, or there is nothing to disable.
     """
     if isinstance(command, Apply) and definition.holds and definition.body == command.body:
         return None
@@ -119,15 +116,13 @@ def fold(events: Iterable[DefinitionEvent]) -> Definition:
 
 
 VALUE_CHARS_MAX: Final = 120
-"""Most of a value that a line shows."""
+"""Longest value in a line; the rest is cut."""
 
 
 def difference(old: JsonObject | None, new: JsonObject | None) -> list[str]:
-    """Return what is added (+), changed (~) and taken away (-), in the order of the paths.
+    """Return what is added (+), changed (~) and removed (-), in the order of the paths.
 
-    Args:
-        old: the definition as it stands, in its canonical form; None: there is none.
-        new: as it is to be; None: there will be none.
+    Both definitions are canonical; None: there is none.
     """
     before, after = dict(_paths(old)), dict(_paths(new))
     lines = (
@@ -142,7 +137,7 @@ def _paths(definition: JsonObject | None) -> Iterator[tuple[str, object]]:
 
 
 def _leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
-    """Yield every value that holds no others, with its path."""
+    """Yield every value that contains no others, with its path."""
     match value:
         case dict() if value:
             for key, item in value.items():
@@ -158,7 +153,7 @@ def _leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
 
 
 def _by_id(items: list[object]) -> JsonObject | None:
-    """Return the objects of a list by their ids; None: one has none, or another's."""
+    """Return the objects of a list by their ids; None: an id is missing or repeated."""
     by_id: JsonObject = {}
     for item in items:
         match item:

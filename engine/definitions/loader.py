@@ -1,9 +1,9 @@
-"""Loads what is defined as data, as it is applied and disabled: follow → make → cast → have.
+"""Loads definitions into a running node as they are applied and disabled.
 
-The registry says what holds. A definition that this node's app cannot run is told as a problem, and
-whatever of it ran here before begins nothing more: others may run what is new, and it would have
-two meanings at a time. What is open of it goes on. It is tried again now and then, and when it is
-applied again. While the registry is away, everything stays as it is.
+A definition that this node's app cannot run is reported as a problem; what ran of it before starts
+nothing more, since other nodes may run the new revision, but what is open continues. It is tried
+again from time to time, and when it is applied again. While the bucket of definitions is
+unavailable, everything stays as it is.
 """
 
 from __future__ import annotations

@@ -1,19 +1,12 @@
-"""Which actors and workflows a node is to have: those of its code, and those defined. Pure.
+"""The actors and workflows that a node has: those in code, and those made from definitions. Pure.
 
-An edition comes to the same on its own, whatever else there is, so it is made once. Whether a
-workflow can begin anything depends on all others: what its steps name must be there. One that
-cannot, or that is disabled, is closed: its instances go on as they began, and nothing else begins.
-So is an actor that is disabled, or that cannot be made: its episodes go on as they were opened.
-
-Who stands in for what has a problem here is an understudy: another node may have the part itself,
-and can do all that is to be done for it. So is who stands in for what is disabled and could not be
-made here, either.
-
-Who has the place of an actor that opens nothing now, so that what is open of it goes on. Pure.
-
-Its definition is disabled or cannot be made, so it has no expectations: those are found with each
-episode, as it was opened. How many of them may run at a time, the definition says that holds, or
-held last. It is read without the app, which may lack what it names.
+`make` turns one revision into an actor or a workflow; the result depends on nothing else, so it is
+made once. `catalog_of` combines them all: a workflow whose steps name something that is missing
+cannot start. Such a workflow, or one that is disabled, is closed: running instances continue,
+nothing starts. So is an actor that is disabled or cannot be made: `closed_actor` has no
+expectations of its own, since those come with each open episode, but keeps the limits of the
+definition. What has a problem only on this node is marked as a fallback: another node may be able
+to run it.
 """
 
 from __future__ import annotations
@@ -45,11 +38,9 @@ from streams.model.events import DefinitionKind
 
 
 def closed_actor(id_: str, body: msgspec.Raw = NOTHING) -> Actor | None:
-    """Return who sees to the open episodes of an actor; None: no definition can be called so.
+    """Return the actor that continues the open episodes of a definition; None: its id is invalid.
 
-    Args:
-        id_: the actor's.
-        body: its definition. What no agent can be read from sets no limits but those by default.
+    A `body` that no agent can be read from has the default limits.
     """
     try:
         plain = Actor(id_)
@@ -77,9 +68,9 @@ def _limited(id_: str, body: msgspec.Raw) -> Actor:
 
 
 def _cluster_max(agent: AgentDefinition) -> int | None:
-    """Return the limit of an actor, or the highest there is if only its expectations take turns.
+    """Return the limit of an actor, or the highest one if only its expectations have limits.
 
-    Without one of either its episodes would take none.
+    Without any limit it would have no lane.
     """
     takes_turns = any(each.concurrency_key or each.priority for each in agent.expectations.values())
     own = agent.max_concurrent_cluster
@@ -93,21 +84,21 @@ _bodies: Final = msgspec.json.Decoder(JsonObject)
 
 @dataclass(frozen=True, kw_only=True)
 class MadeDefinition:
-    """What one edition comes to with the app of a node."""
+    """One revision, made with the app of a node."""
 
     name: str
     """Kind and id, such as `agent.disk_watch`."""
     revision: int = 0
-    """Of the edition; 0: nobody here can read it."""
+    """0: this version cannot read it."""
     actor: Actor | None = None
-    """The actor that is defined, or the one that begins the workflow that is; None: neither is."""
+    """The defined actor, or the starter of the defined workflow; None: neither."""
     workflow: Workflow | None = None
     fallback: Actor | None = None
-    """Who sees to what is open of it while it is closed; None: it never is, or nobody can."""
+    """The actor that continues open episodes while it is closed; None: there is none."""
     problem: str = ""
     """Why this node cannot run it."""
     lack: str = ""
-    """Why this node could not run it if it were not disabled."""
+    """Why this node could not run it if it were enabled."""
 
 
 def name_of(registered: RegisteredDefinition) -> str:
@@ -118,13 +109,9 @@ def name_of(registered: RegisteredDefinition) -> str:
 def unmade(
     name: str, *, problem: str = "", revision: int = 0, body: msgspec.Raw = NOTHING
 ) -> MadeDefinition:
-    """Return what a definition comes to that is disabled, or that cannot be made.
+    """Return the result for a definition that is disabled or cannot be made.
 
-    Args:
-        name: kind and id.
-        problem: why it cannot; empty: it is disabled.
-        revision: of the edition.
-        body: the definition, as far as it is known: an actor that is closed keeps its limits.
+    `body` is needed, if it is known, for the limits of a closed actor.
     """
     kind, _, id_ = name.partition(".")
     made = MadeDefinition(name=name, revision=revision, problem=problem)
@@ -137,9 +124,9 @@ def unmade(
 
 
 def make(registered: RegisteredDefinition, app: App) -> MadeDefinition:
-    """Return what `edition` comes to.
+    """Return the result for `edition`.
 
-    It calls the template that the edition names, so it may raise whatever that raises.
+    It calls the template that the edition names, and passes its exceptions on.
     """
     made = unmade(name_of(registered), revision=registered.revision, body=registered.body)
     if not registered.holds:
@@ -159,14 +146,10 @@ def make(registered: RegisteredDefinition, app: App) -> MadeDefinition:
 def catalog_of(
     app: App, made: Iterable[MadeDefinition], *, stack: str | None = None
 ) -> CatalogContents:
-    """Return what a node of `app` is to have with all that is defined, as far as it can.
+    """Return the actors and workflows of a node of `app`, with what is `made` of definitions.
 
-    What the app declares in code goes before a definition of the same id.
-
-    Args:
-        app: with the actors that it declares in code for this stack, and what definitions name.
-        made: what is defined.
-        stack: the name of the node's; None: whatever the stack is, as if all were for it.
+    What the app declares in code wins over a definition of the same id. `stack` None applies no
+    `stacks=`.
     """
     problems: dict[str, str] = {}
     actors, begins, made = dict(app.actors), {}, list(made)
@@ -209,7 +192,7 @@ def _actor(registered: RegisteredDefinition, data: JsonObject, app: App) -> Acto
 def _closed(
     made: Iterable[MadeDefinition], actors: Mapping[str, Actor], stack: str | None
 ) -> Mapping[str, Actor]:
-    """Return who stands in for those who are not among `actors`, and are for this stack."""
+    """Return the fallbacks of definitions that have no actor among `actors`, on this stack."""
     fallbacks = (each.fallback for each in made)
     return {
         each.id: each
@@ -224,7 +207,7 @@ def _check_name(said: str, registered: RegisteredDefinition) -> None:
 
 
 def _clash(made: MadeDefinition, app: App, stack: str | None) -> str:
-    """Return why a node of `app` is not to have what was `made`; empty: it is."""
+    """Return why a node of `app` must not have what was `made`; empty: it may."""
     if made.actor is not None and made.actor.id in app.actors:
         return IN_CODE
     if stack is not None and made.actor is not None and not made.actor.runs_on(stack):
@@ -238,9 +221,9 @@ def _workable(
     begins: Mapping[str, MadeDefinition],
     problems: dict[str, str],
 ) -> Mapping[str, Workflow]:
-    """Return the workflows whose steps can run, and say of the others what they lack.
+    """Return the workflows whose steps can run; report of the others what they lack.
 
-    Each round leaves one out that cannot, and with it perhaps what others need.
+    Each round removes one that cannot run, and with it perhaps what others need.
     """
     named = {id_: each for id_, each in actors.items() if not _begins_workflow(id_, app)}
     defined = {name: each.workflow for name, each in begins.items() if each.workflow is not None}

@@ -1,8 +1,8 @@
-"""What a definition came to at each of its revisions: actors and workflows of the past.
+"""Actors and workflows at older revisions of their definitions, for episodes opened with those.
 
-An episode goes on as it was opened, on whichever node takes it, however often its actor has been
-defined anew since. What it was opened under is on the journal of the definition. It never changes,
-so what was made of it once is kept. What could not be made is tried again when it is needed again.
+An episode continues as it was opened, on any node, however often its actor was defined anew. The
+body of its revision is on the definition's journal and never changes, so what was made of it is
+cached; what could not be made is tried again when it is needed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from streams.ports.all import Ports
 from streams.ports.log import START
 
 REVISIONS_MAX: Final = 256
-"""Revisions that are remembered at a time, of all definitions, beside those that a node has."""
+"""Cached revisions of all definitions, in addition to the current ones."""
 
 Key: TypeAlias = tuple[DefinitionKind, str, int]
 """Kind, id and revision."""
@@ -41,21 +41,12 @@ class RevisionResolver:
     """The revisions of definitions, made with the app of one node."""
 
     def __init__(self, ports: Ports, app: App) -> None:
-        """Begin with none.
-
-        Args:
-            ports: of the stack.
-            app: has what definitions name.
-        """
+        """Begin with none."""
         self._ports, self._app = ports, app
         self._made: OrderedDict[Key, MadeDefinition] = OrderedDict()
 
     async def make(self, registered: RegisteredDefinition) -> MadeDefinition:
-        """Return what `edition` comes to, or why this node cannot run it.
-
-        Raises:
-            Unavailable: the log is away, and the edition is of an agent that is disabled.
-        """
+        """Return the result for `edition`, which may be a problem."""
         if not registered.holds and registered.kind is DefinitionKind.AGENT:
             return await self._close(registered)
         key = (registered.kind, registered.id, registered.revision)
@@ -68,11 +59,10 @@ class RevisionResolver:
         return made
 
     async def actor(self, actor_id: str, revision: int) -> Actor:
-        """Return the actor that was defined as `revision`.
+        """Return the actor at `revision`.
 
         Raises:
             Hindered: this node cannot have it.
-            Unavailable: the log is away.
         """
         made = await self._find((DefinitionKind.AGENT, actor_id, revision))
         if made.actor is None:
@@ -80,11 +70,10 @@ class RevisionResolver:
         return made.actor
 
     async def workflow(self, name: str, revision: int) -> Workflow:
-        """Return the workflow that was defined as `revision`.
+        """Return the workflow at `revision`.
 
         Raises:
             Hindered: this node cannot have it.
-            Unavailable: the log is away.
         """
         made = await self._find((DefinitionKind.WORKFLOW, name, revision))
         if made.workflow is None:
@@ -92,7 +81,7 @@ class RevisionResolver:
         return made.workflow
 
     async def _find(self, key: Key) -> MadeDefinition:
-        """Return what an edition comes to, from memory or from the journal."""
+        """Return the result for an edition, from the cache or the journal."""
         if key in self._made:
             self._made.move_to_end(key)
             return self._made[key]
@@ -110,10 +99,7 @@ class RevisionResolver:
         )
 
     async def _close(self, registered: RegisteredDefinition) -> MadeDefinition:
-        """Return what is left of an agent that is disabled: its limits, as they were last.
-
-        And whether this node could have run it.
-        """
+        """Return the closed actor of a disabled agent, with its last limits."""
         try:
             body = await body_of(self._ports, registered.kind, registered.id, registered.revision)
         except (BadName, UnreadableEvent):

@@ -1,12 +1,12 @@
-"""Inputs: what steps of a workflow are told, as data instead of functions. Pure.
+"""`StepDefinition`: a workflow's step as data, with its input, conditions and items. Pure.
 
     input:     {client: trigger.client, hit: prior.screen.hit, owners: [prior.rate.owner, ann]}
     when:      {prior.screen.hit: true, trigger.amount: {gte: 10}}
     for_each:  prior.rate.owners
 
-A text that is `trigger` or `item`, or begins with `trigger.`, `prior.` or `item.`, is a path: what
-is there takes its place, or null. Everything else is what it is, and so is the whole of
-`{value: …}`. So what a step is told depends on nothing but the definition and what is recorded.
+A text that is `trigger` or `item`, or begins with `trigger.`, `prior.` or `item.`, is a path and is
+replaced by the value there, or null. Everything else is itself, and so is all under `{value: …}`.
+So an input depends only on the definition and on recorded data.
 """
 
 from __future__ import annotations
@@ -26,57 +26,53 @@ from streams.json import JsonObject
 from streams.model.triggers import Trigger
 
 DEPTH_MAX: Final = 32
-"""Most objects and lists within each other in an input."""
+"""Deepest nesting of an input."""
 
 PATHS_MAX: Final = 100
-"""Most paths in one input, for each may lead to a whole payload."""
+"""Most paths in one input: each may lead to a whole payload."""
 
 STATIC: Final = "value"
-"""The only key of an object that stands for what is under it, as it is."""
+"""The key of an object whose value contains no paths."""
 
 _PATH: Final = re.compile(r"trigger|item|(trigger|prior|item)\..*", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class FilledInput:
-    """The input of a step: what is said, with what its paths lead to."""
+    """The input of a step, with its paths replaced."""
 
     said: JsonObject | str
-    """An object of fields, or the path to a whole one."""
+    """An object of fields, or the path to one."""
 
     def __call__(self, trigger: Trigger, prior: Prior) -> JsonObject:
-        """Return the input.
-
-        Raises:
-            TypeError: there is no object at the only path.
-        """
+        """Return the input; raise `TypeError` if its only path leads to no object."""
         return _object(self.said, _seen(trigger, prior))
 
 
 @dataclass(frozen=True)
 class Condition:
-    """Whether a step runs: all that is wanted must be there."""
+    """Whether a step runs: all conditions must hold."""
 
     wanted: Filter
 
     def __call__(self, trigger: Trigger, prior: Prior) -> bool:
-        """Return whether it does."""
+        """Return whether it runs."""
         return misfit(self.wanted, _seen(trigger, prior)) is None
 
 
 @dataclass(frozen=True)
 class Items:
-    """What a step fans out over, and what it is told of each item."""
+    """The items of a step that fans out, and the input of each."""
 
     path: str
     said: JsonObject | str | None = None
-    """The input for each item, which is `item` in it; None: the item is all."""
+    """The input, in which `item` is the item; None: the item is the input."""
 
     def __call__(self, trigger: Trigger, prior: Prior) -> Sequence[Any]:
         """Return the items, or their inputs.
 
         Raises:
-            TypeError: there is no list at the path, or no object at the only path of an input.
+            TypeError: there is no list at the path, or no object at an input's only path.
         """
         seen = _seen(trigger, prior)
         items = _found(self.path, seen)
@@ -88,7 +84,7 @@ class Items:
 
 
 def is_path(said: object) -> TypeGuard[str]:
-    """Return whether a value stands for what it leads to."""
+    """Return whether a value is a path."""
     return isinstance(said, str) and _PATH.fullmatch(said) is not None
 
 
@@ -96,13 +92,13 @@ def condition_of(when: Mapping[str, object]) -> Condition:
     """Return the condition that is spelled as a filter over paths.
 
     Raises:
-        ValueError: a path leads nowhere, or what is wanted there cannot work.
+        ValueError: a path or a condition cannot work.
     """
     return Condition(filter_of({path: conditions_of(each) for path, each in when.items()}))
 
 
 def paths_in(said: object) -> Sequence[tuple[str, str]]:
-    """Return every path of an input, and where in it that stands.
+    """Return every path of an input, and where in it that is.
 
     Raises:
         ValueError: it is no input.
@@ -127,7 +123,7 @@ def _paths(said: object, place: str, *, depth: int) -> Iterator[tuple[str, str]]
 
 
 def _parts(said: object) -> Sequence[tuple[object, object]]:
-    """Return what a value that is no path is made of, by key or index."""
+    """Return the parts of a value that is no path, by key or index."""
     match said:
         case dict() if not _is_static(said):
             return list(said.items())
@@ -155,7 +151,7 @@ def _object(said: JsonObject | str, seen: JsonObject) -> JsonObject:
 
 
 def _filled(said: object, seen: JsonObject) -> object:
-    """Return a value with what its paths lead to."""
+    """Return a value with its paths replaced."""
     if is_path(said):
         return _found(said, seen)
     match said:
@@ -184,7 +180,7 @@ DEFAULT_RETRY: Final = retrying()
 
 
 class RetryDefinition(Strict):
-    """How often a step is tried again, and what becomes of it then."""
+    """The policy `retrying(…)`."""
 
     attempts: int = DEFAULT_RETRY.attempts_max
     backoff_s: float = DEFAULT_RETRY.backoff_s
@@ -200,22 +196,18 @@ class RetryDefinition(Strict):
         return self
 
     def made(self) -> Policy:
-        """Return the policy.
-
-        Raises:
-            ValueError: a value is impossible.
-        """
+        """Return the policy; raise `ValueError` if it is impossible."""
         return retrying(**self.model_dump())
 
 
 class FailureDefinition(Strict):
-    """What is done about a failure where it takes more than a word to say."""
+    """A policy with options."""
 
     retry: RetryDefinition
 
 
 class CompensationDefinition(Strict):
-    """What undoes a step."""
+    """The compensation of a step."""
 
     actor: str
     expectation: str
@@ -230,15 +222,15 @@ def _kind_of_failure(said: object) -> str:
 
 
 class StepDefinition(Strict):
-    """One step: what it runs, and the options of `Workflow.step`, by the same names."""
+    """One step: the options of `Workflow.step`, by the same names."""
 
     actor: str = ""
     expectation: str = ""
     workflow: str = ""
-    """In the place of an actor and its expectation: another workflow."""
+    """Another workflow, instead of an actor and its expectation."""
     depends_on: Listed[str] = ()
     input: object = None
-    """An object of fields, or the path to a whole one."""
+    """An object of fields, or the path to one."""
     when: dict[str, object] = Field(default_factory=dict, max_length=CONDITIONS_MAX)
     """Path → conditions, as in filters."""
     for_each: str = ""
@@ -309,7 +301,7 @@ class StepDefinition(Strict):
         return self
 
     def paths(self) -> Iterator[tuple[str, str]]:
-        """Yield every path of the step, and where that stands."""
+        """Yield every path of the step, and where that is."""
         yield from ((f"when.{path}", path) for path in self.when)
         if self.for_each:
             yield "for_each", self.for_each
@@ -320,7 +312,7 @@ class StepDefinition(Strict):
             )
 
     def options(self) -> StepOptions:
-        """Return what `Workflow.step` is to be called with."""
+        """Return the arguments of `Workflow.step`."""
         options: StepOptions = {
             "depends_on": self.depends_on,
             "on_failure": (
@@ -342,7 +334,7 @@ class StepDefinition(Strict):
         return {**options, **self._given()}
 
     def _given(self) -> StepOptions:
-        """Return what says what the step runs with."""
+        """Return the functions for the step's input."""
         said: Any = self.input
         if self.for_each:
             return {"for_each": Items(self.for_each, said)}

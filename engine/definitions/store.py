@@ -1,7 +1,7 @@
-"""Reads and writes definitions: the journal, and the registry's copy of what holds.
+"""Reads and writes definitions: the journal, and a copy of the current revision in a bucket.
 
-What is written goes to the journal first, and then to the registry. Whoever dies in between leaves
-nodes with what held before; applying the same again tells them, and so does whoever applies next.
+A change goes to the journal first and then to the bucket that nodes watch. After a crash in
+between, nodes have the old revision until the same or another change is applied.
 """
 
 from __future__ import annotations

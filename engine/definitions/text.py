@@ -1,8 +1,8 @@
-"""Texts of definitions: JSON, YAML or TOML → one JSON object, and nothing else. Pure.
+"""Files of definitions: JSON, YAML or TOML text ↔ one JSON object. Pure.
 
-What a file means must not depend on who reads it. So a key may be said once; YAML is read by the
-core schema of YAML 1.2, in which `on`, `no` and `12:30` are texts; and tags, anchors and aliases,
-with which a small text can make things or become very large, are refused.
+A file means the same to every reader: no key may be repeated; YAML follows the core schema of YAML
+1.2, in which `on`, `no` and `12:30` are texts; tags, anchors and aliases are refused, since with
+them a small text can create objects or become very large.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _FIELDS: Final = {
     DefinitionKind.AGENT: "expectations",
     DefinitionKind.WORKFLOW: "steps",
 }
-"""What each kind has, and no other."""
+"""The fields that identify each kind."""
 
 
 def kind_of(data: JsonObject) -> DefinitionKind:
-    """Return what `data` defines, by the one field that tells.
+    """Return the kind of `data` by the one field that tells.
 
     Raises:
-        BadDefinition: it has none of them, or more than one.
+        BadDefinition: it has none of those fields, or more than one.
     """
     said = [kind for kind, field in _FIELDS.items() if field in data]
     if len(said) != 1:
@@ -45,10 +45,10 @@ def kind_of(data: JsonObject) -> DefinitionKind:
 
 
 TEXT_BYTES_MAX: Final = 256 * 1024
-"""Longest text of a definition, in bytes of UTF-8. The journal keeps it in one event."""
+"""Longest text of a definition, in bytes of UTF-8. The journal has it in one event."""
 
 DEPTH_MAX: Final = 64
-"""Most objects and lists within each other."""
+"""Deepest nesting."""
 
 Format: TypeAlias = Literal["json", "yaml", "toml"]
 
@@ -58,11 +58,7 @@ _SUFFIXES: Final = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".toml": "
 
 
 def format_of(file: str) -> Format:
-    """Return the format of a file by its name.
-
-    Raises:
-        BadDefinition: the name does not say.
-    """
+    """Return the format of a file by its name; raise `BadDefinition` if that has none."""
     found = _SUFFIXES.get(PurePath(file).suffix.lower())
     for known in FORMATS:
         if found == known:
@@ -71,10 +67,10 @@ def format_of(file: str) -> Format:
 
 
 def read(text: str | bytes, form: Format) -> JsonObject:
-    """Return the object that `text`, of this form, says.
+    """Return the object in `text`.
 
     Raises:
-        BadDefinition: it says none, or is too long or too deep; in one line.
+        BadDefinition: it is invalid, too long or too deep; in one line.
     """
     decoded = _decoded(text)
     try:
@@ -98,7 +94,7 @@ def _decoded(text: str | bytes) -> str:
 
 
 def _bounded(value: object) -> object:
-    """Return `value`, if there is nothing left of it once so many levels are taken off."""
+    """Return `value` if it is not nested deeper than this."""
     level = [value]
     for _ in range(DEPTH_MAX + 1):
         level = [item for each in level for item in _items(each)]
@@ -166,7 +162,7 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Hashable, object]:  # noqa: FBT001, FBT002 - the library's
-        """Make a dict whose keys are texts, each said once."""
+        """Make a dict whose keys are texts, without repetition."""
         said: set[str] = set()
         for key, _ in node.value:
             if key.tag != _TEXT_TAG:
@@ -194,14 +190,14 @@ CORE_SCALARS: Final = (
         list("-+.0123456789"),
     ),
 )
-"""Kinds of plain scalars, how they are written and what they begin with.
+"""Kinds of plain scalars: how they are written, and their first characters.
 
 Source: YAML 1.2.2, 10.3.2.
 """
 
 
 def _number(loader: yaml.SafeLoader, node: ScalarNode) -> float:
-    """Return a number as YAML 1.2 writes it; 1.1 would read 010 as 8."""
+    """Return a number of YAML 1.2; 1.1 would read 010 as 8."""
     text = str(loader.construct_scalar(node))
     if text.lower().lstrip("+-") in (".inf", ".nan"):
         return math.nan
@@ -220,17 +216,17 @@ for _kind in ("int", "float"):
 _READERS: Final = {"json": _read_json, "yaml": _read_yaml, "toml": _read_toml}
 
 Written: TypeAlias = Literal["yaml", "json"]
-"""What a definition can be written as. TOML has no null."""
+"""The formats that can be written. TOML has no null."""
 
 NAMES: Final = ("id", "name")
-"""What stands first in an object, for people: what it is about."""
+"""Keys that are written first in an object, for readers."""
 
 ODD_BREAKS: Final = frozenset("\x85\u2028\u2029")
-"""Line breaks of YAML 1.1 that PyYAML folds into others unless they are escaped."""
+"""Line breaks of YAML 1.1 that PyYAML folds unless they are escaped."""
 
 
 def write(definition: JsonObject, form: Written) -> str:
-    """Return a definition as the text of a file; what something is called stands first."""
+    """Return a definition as the text of a file, names first."""
     ordered = _named_first(definition)
     if form == "json":
         return msgspec.json.format(msgspec.json.encode(ordered), indent=2).decode() + "\n"
@@ -249,15 +245,15 @@ def _named_first(value: object) -> object:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes every text that YAML 1.1 or the core schema of 1.2 would read as something else."""
+    """Quotes every text that YAML 1.1 or 1.2 would read as something else."""
 
     def ignore_aliases(self, data: object) -> bool:
-        """Write everything out: anchors and aliases are not read."""
+        """Write everything out: anchors and aliases are not readable."""
         del data
         return True
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
-        """Write a text of several lines as such."""
+        """Write a text of several lines as a block."""
         style = '"' if ODD_BREAKS.intersection(text) else "|" if "\n" in text else None
         return self.represent_scalar("tag:yaml.org,2002:str", text, style)
 

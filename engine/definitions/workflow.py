@@ -1,6 +1,6 @@
-"""WorkflowDefinition: a workflow with its steps, as data. Pure.
+"""`WorkflowDefinition`: a workflow with its steps as data. Pure.
 
-It has every option that `Workflow` has, by the same names, and those of its steps: see
+It has every option of `Workflow`, by the same names, and those of its steps: see
 `engine.definitions.steps`.
 """
 
@@ -104,7 +104,7 @@ class WorkflowDefinition(Strict):
 
 
 def _named(steps: Sequence[object]) -> Mapping[str, object]:
-    """Return steps of a list by the names that are their ids."""
+    """Return the steps of a list by their ids."""
     named: dict[str, object] = {}
     for index, step in enumerate(steps):
         id_ = step.get("id") if isinstance(step, dict) else None
@@ -121,11 +121,10 @@ def _unknown(step: str, steps: Mapping[str, object]) -> str:
 
 
 def workflow_of(data: JsonObject) -> WorkflowDefinition:
-    """Return the workflow that `data` defines. Whether an app has its actors is seen there.
+    """Return the workflow in `data`. Whether an app has its actors is checked when it is applied.
 
     Raises:
-        BadDefinition: it defines none that could work in any app; the error names the first field
-            that is wrong.
+        BadDefinition: it cannot work in any app; the error names the first field that is wrong.
     """
     definition = parsed(WorkflowDefinition, data)
     to_workflow(definition)
@@ -133,11 +132,9 @@ def workflow_of(data: JsonObject) -> WorkflowDefinition:
 
 
 def to_workflow(definition: WorkflowDefinition, *, revision: int = 0) -> Workflow:
-    """Return the workflow that is defined. Equal definitions make equal ones.
+    """Return the workflow of a definition. Equal definitions give equal workflows.
 
-    Args:
-        definition: which.
-        revision: of the definition, where it was applied; its instances keep it.
+    `revision` is that of the applied definition; instances store it.
 
     Raises:
         BadDefinition: something cannot work; the error names the field.

@@ -6,14 +6,11 @@
     half_open ──the probe failed──▶ open
 
 A probe that was canceled, or has not ended after `half_open_after_s`, makes room for another one.
-While the breaker is not closed nobody but the probe has a say: an episode that was begun before
-and ends now tells what was true then. A canceled episode says nothing at any time.
+While the breaker is not closed only the probe's end counts: an episode that began before tells what
+was true then. Canceled episodes never count. Dry runs and fires by hand neither ask the breaker nor
+count, and it does not cancel them.
 
-Dry runs and what people fire by hand stand outside: the first do not meet what fails, the second
-are somebody's decision. They are not asked, count for nothing, and are not canceled.
-
-The state is a value that whoever rules keeps; nothing here knows where. Being asked or told the
-same thing twice in a row changes nothing, so a crash between the two may repeat it.
+The caller stores the state. The same call twice in a row changes nothing, so a crash may repeat it.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ from streams.model.triggers import ManualTrigger, Mode
 Status: TypeAlias = Literal["closed", "open", "half_open"]
 
 Outcome: TypeAlias = Literal["succeeded", "failed", "canceled"]
-"""How an episode ended, as far as a breaker cares."""
+"""The end of an episode, for a breaker."""
 
 Change: TypeAlias = Literal["opened", "half_opened", "closed"]
 
@@ -38,24 +35,25 @@ Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 """A time with its zone: without one it cannot be compared."""
 
 TRIPPED: Final = "circuit_breaker_tripped"
-"""Error class of an episode that was canceled because a breaker was not closed."""
+"""Error class of an episode that an open breaker canceled."""
 
 
 class BreakerState(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about the latest episodes."""
+    """The latest ends of an expectation's episodes."""
 
     status: Status = "closed"
     failures: tuple[str, ...] = ()
-    """Ids of the episodes that failed one after the other, the newest last."""
+    """Ids of the episodes that failed in a row, the newest last."""
     opened_at: Moment | None = None
     probe: str = ""
-    """Id of the one episode that is let through; empty if there is none. In a closed breaker, that
-    of the one which closed it, for as long as nothing has failed since."""
+    """Id of the probe; empty: there is none. In a closed breaker, the probe that closed it, as long
+    as nothing has failed since.
+    """
     probe_since: Moment | None = None
 
 
 CLOSED: Final = BreakerState()
-"""The state of a breaker that nobody has told anything."""
+"""The first state of a breaker."""
 
 
 class Passage(msgspec.Struct, frozen=True):
@@ -63,7 +61,7 @@ class Passage(msgspec.Struct, frozen=True):
 
     allowed: bool
     becomes: BreakerState | None = None
-    """The state to keep before the episode is opened; None if it stays as it is."""
+    """The state to store before the episode is opened; None: unchanged."""
 
 
 def pass_through(
@@ -71,8 +69,8 @@ def pass_through(
 ) -> Passage:
     """Return whether an episode may be opened now.
 
-    While the breaker is not closed an episode is only ever allowed as the probe. The state that
-    makes it one must be kept first, and by one node only, or two nodes would each have a probe.
+    While the breaker is not closed an episode is only allowed as the probe. The state with the
+    probe must be stored first, at its revision, or two nodes would each have a probe.
     """
     match state.status:
         case "closed":
@@ -96,10 +94,9 @@ def _is_over(since: datetime | None, breaker: Breaker, now: datetime) -> bool:
 def note(
     state: BreakerState, breaker: Breaker, *, episode_id: str, outcome: Outcome, now: datetime
 ) -> BreakerState:
-    """Return the state once it is known how an episode ended; the same object if nothing changes.
+    """Return the state after the end of an episode; the same object if nothing changes.
 
-    One episode's failure counts once as long as no success has come between; each end should
-    be noted once.
+    Each end should be noted once; a failure counts once until the next success.
     """
     match state.status:
         case "closed":
@@ -138,7 +135,7 @@ def _note_probe(
 
 
 def outcome_of(opened: EpisodeOpened, finished: EpisodeFinished) -> Outcome | None:
-    """Return what the end of an episode says to a breaker; None if that is none of its business."""
+    """Return what the end of an episode means to a breaker; None: nothing."""
     if stands_outside(opened):
         return None
     match finished.status:
@@ -151,11 +148,10 @@ def outcome_of(opened: EpisodeOpened, finished: EpisodeFinished) -> Outcome | No
 
 
 def cancels(state: BreakerState, breaker: Breaker, opened: EpisodeOpened) -> bool:
-    """Return whether an episode that is queued or running is to be canceled.
+    """Return whether an episode that is queued or running must be canceled.
 
-    It says nothing of when the episode was opened. Of all that have passed the gate, only those
-    from before the breaker opened, and the probe, can be met while it is not closed: no two nodes'
-    clocks need agree.
+    When it was opened does not matter, so clocks need not agree: while the breaker is not closed,
+    the only episodes left are those from before it opened, and the probe.
     """
     if not breaker.cancel_in_flight or stands_outside(opened):
         return False
@@ -163,7 +159,7 @@ def cancels(state: BreakerState, breaker: Breaker, opened: EpisodeOpened) -> boo
 
 
 def stands_outside(opened: EpisodeOpened) -> bool:
-    """Return whether an episode is no business of a breaker: a dry run, or fired by hand."""
+    """Return whether a breaker ignores an episode: a dry run, or fired by hand."""
     return opened.mode is Mode.DRY_RUN or isinstance(opened.trigger, ManualTrigger)
 
 
@@ -173,7 +169,7 @@ def _opened(failures: tuple[str, ...], breaker: Breaker, now: datetime) -> Break
 
 
 def transition(before: BreakerState, after: BreakerState) -> Change | None:
-    """Return what happened to a breaker between two states, to be told; None if nothing did."""
+    """Return the public change between two states; None: there is none."""
     if before.status == after.status:
         return None
     match after.status:
@@ -186,9 +182,9 @@ def transition(before: BreakerState, after: BreakerState) -> Change | None:
 
 
 def change_by(episode_id: str, state: BreakerState) -> Literal["opened", "closed"] | None:
-    """Return what the end of an episode has done to the breaker, if it still stands; else None.
+    """Return what the end of an episode did to the breaker, if it is still so; else None.
 
-    So a node that goes on where another one died knows what there may still be to tell.
+    With it, a node that continues after a crash knows what may be left to publish.
     """
     if state.status == "open" and state.failures[-1:] == (episode_id,):
         return "opened"

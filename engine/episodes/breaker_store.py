@@ -1,10 +1,9 @@
-"""The circuit breakers of one actor on one node: look → rule → keep → tell.
+"""The circuit breakers of one actor on one node: read → decide → store → publish.
 
-A breaker of the whole cluster is a key of the gates, and whoever changes it names the revision that
-it has read. One of a node is kept here, and is closed again when the node starts anew.
-
-An expectation without a breaker costs nothing here. With one, each end of an episode is one
-reading, and a writing only if it changes something.
+`Breakers` stores a cluster-wide breaker as a key in a bucket, changed at its revision, and a node's
+own breaker in memory, closed again at a restart. `BreakerWatcher` cancels running episodes when a
+breaker opens elsewhere. An expectation without a breaker costs nothing; with one, each end of an
+episode is one read, and a write only if something changes.
 """
 
 from __future__ import annotations

@@ -1,26 +1,18 @@
-"""Asks for an episode, or for its end, for a person or a program: fires by hand, and cancels.
-
-Requests to cancel an episode, and how it ends then. Pure.
+"""Requests to cancel an episode, and the cancellation of episodes that run on this node.
 
     queued ──▶ canceled              no node had begun it, or the last one left it
     running ──▶ canceled             at once if it waits, else before its next turn
     blocked ──▶ canceled             by any node
     converging ──▶ canceled          outputs that are not delivered yet are canceled with it
-               ──▶ as it would have  too late: no output is left that could be
+               ──▶ as it would have  too late: every output is settled
 
-What is on the journal as true stays: an episode that has converged still has its findings carried
-out, and what was delivered stays delivered.
+A converged episode still has its findings applied, and delivered outputs stay delivered. A request
+travels twice: as a command, which stays in the queue until the episode has ended, whatever crashes;
+and as a key in a bucket that every node watches, so that the node which runs the episode stops at
+once.
 
-A request is known in two ways. A command in the episode's inbox makes sure of it: it stays there
-until the episode has ended, whatever crashes. A key in the gates makes it fast: every node watches
-those, so that whoever runs the episode stops at once, even a node that has no room for a command.
-
-The episodes that a node runs, and how each can be canceled while it does.
-
-To cancel is a wish. Whoever drives the episode heeds it before the next turn, and user code that
-waits is interrupted at once: a tool, a synthesizer, a callback. Nothing that is on its way to the
-journal is. Once it is recorded what is true the wish comes too late for all but outputs that are
-not delivered yet.
+`RunningEpisodes` has the episodes of one node. Canceling interrupts user code that waits (a tool, a
+synthesizer, a callback), but never a write to the journal.
 """
 
 from __future__ import annotations
@@ -44,8 +36,9 @@ CANCELED: Final = "canceled"
 """Error class of an episode that a person or a program has canceled."""
 
 KEY_TTL_S: Final = 3_600
-"""How long the key stands, in seconds: as long as a command that no node can follow is tried. If
-that is not enough, whoever gets the command sets it again."""
+"""How long the key lives, in seconds: as long as a command that no node can handle is retried. A
+node that gets the command sets the key again.
+"""
 
 
 def cancel_command(actor: str, episode_id: str, *, by: str, reason: str = "") -> commands.Cancel:
@@ -62,7 +55,7 @@ def cancel_command(actor: str, episode_id: str, *, by: str, reason: str = "") ->
 
 
 def end_of(command: commands.Cancel) -> CancelEpisode:
-    """Return how an episode ends that `command` cancels: it says who wanted that, and why."""
+    """Return the end of an episode that `command` cancels."""
     why = f": {command.reason}" if command.reason else ""
     return CancelEpisode(error_class=CANCELED, error_detail=f"by {command.by}{why}")
 
@@ -70,34 +63,25 @@ def end_of(command: commands.Cancel) -> CancelEpisode:
 async def cancel(ports: Ports, actor: str, episode_id: str, *, by: str, reason: str = "") -> None:
     """Ask for an episode of `actor` to be canceled, whether it is queued or runs.
 
-    The request is durable when this returns. A node that runs the episode hears of it at once,
-    interrupts what waits (a tool, a synthesizer, a callback) and ends it; one that is queued is
-    ended by any node of the actor, though it may have no room. Of one that has decided what is true
-    the outputs are canceled that are not delivered yet; if there are none, it finishes as it would
-    have. One that has ended stays as it is. An episode that the journal does not hold for about two
-    minutes makes the request a dead letter.
+    The request is durable when this returns. The node that runs the episode interrupts user code
+    and ends it; any node of the actor ends a queued one. If the episode has converged, its
+    undelivered outputs are canceled; if there are none, it finishes as it would have. One that has
+    ended stays as it is. If the journal lacks the episode for about two minutes, the request
+    becomes a dead letter.
 
     Args:
-        ports: of the stack.
-        actor: the actor's id.
-        episode_id: the episode's.
         by: who asks, for people: 1 to 200 characters.
         reason: why, for people: up to 4,000 characters.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
-        Unavailable: no answer, or the server refused. It may be asked for; asking again is safe.
     """
     command = cancel_command(actor, episode_id, by=by, reason=reason)
     await ask_to_cancel(ports, command, id=f"cancel.{episode_id}.{uuid4().hex}")
 
 
 async def ask_to_cancel(ports: Ports, command: Cancel, *, id: str) -> None:
-    """Send a command that has an episode canceled, under `id`.
-
-    Raises:
-        Unavailable: no answer, or the server refused. Doing it again is safe.
-    """
+    """Send a cancel command under `id`."""
     key, said = cancel_key(command.episode_id), codec.encode_command(command)
     # The command last: whoever answers for it deletes the key.
     await ports.gates.put(key, said, ttl_s=KEY_TTL_S)
@@ -105,22 +89,23 @@ async def ask_to_cancel(ports: Ports, command: Cancel, *, id: str) -> None:
 
 
 WISHES_MAX: Final = 100_000
-"""Episodes that are to be canceled, as far as a node remembers; beyond that it forgets the oldest.
-What it forgets the command for it still does, once it comes again."""
+"""Canceled episodes that a node remembers before they run there; the oldest is forgotten first. The
+command cancels it once it is delivered again.
+"""
 
 
 class EpisodeRun:
     """One episode that a node runs."""
 
     def __init__(self, opened: EpisodeOpened) -> None:
-        """Begin with nobody wishing to cancel it."""
+        """Start uncanceled."""
         self.opened = opened
         self.canceled: CancelEpisode | None = None
         """Why it is to be canceled, by the first who said so; None: it is not."""
         self._interrupt: Callable[[], None] | None = None
 
     def cancel(self, end: CancelEpisode) -> None:
-        """Have the episode end so, unless it is too late for that."""
+        """End the episode this way, unless it is too late."""
         if self.canceled is not None:
             return
         self.canceled = end
@@ -129,7 +114,7 @@ class EpisodeRun:
 
     @contextmanager
     def interrupting(self, interrupt: Callable[[], None]) -> Iterator[None]:
-        """Call `interrupt` when the episode is canceled while the context lasts."""
+        """Call `interrupt` if the episode is canceled within the context."""
         self._interrupt = interrupt
         try:
             yield
@@ -138,16 +123,16 @@ class EpisodeRun:
 
 
 class RunningEpisodes:
-    """What a node runs now, by episode, and what it knows is to be canceled."""
+    """The episodes that a node runs, and those that are to be canceled."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start with none."""
         self._runs: dict[str, EpisodeRun] = {}
         self._wishes: dict[str, CancelEpisode] = {}
 
     @contextmanager
     def during(self, run: EpisodeRun) -> Iterator[None]:
-        """Know of `run` while the context lasts; what is to be canceled is so from the start."""
+        """Register `run` within the context; a cancellation that came before applies at once."""
         episode_id = run.opened.episode_id
         self._runs[episode_id] = run
         if episode_id in self._wishes:
@@ -160,7 +145,7 @@ class RunningEpisodes:
                 del self._runs[episode_id]
 
     def of(self, actor_id: str, expectation_id: str) -> list[EpisodeRun]:
-        """Return what runs of one expectation."""
+        """Return the running episodes of one expectation."""
         wanted = (actor_id, expectation_id)
         return [
             run
@@ -169,7 +154,7 @@ class RunningEpisodes:
         ]
 
     def wish(self, episode_id: str, end: CancelEpisode) -> bool:
-        """Have an episode end so if it runs here, now or later; return whether it does now."""
+        """Cancel an episode if it runs here, now or later; return whether it runs now."""
         if episode_id not in self._wishes and len(self._wishes) >= WISHES_MAX:
             del self._wishes[next(iter(self._wishes))]
         self._wishes.setdefault(episode_id, end)
@@ -179,5 +164,5 @@ class RunningEpisodes:
         return run is not None
 
     def forget(self, episode_id: str) -> None:
-        """Wish nothing of an episode any more: it has ended. What is canceled by now stays so."""
+        """Forget the cancellation of an episode that has ended."""
         self._wishes.pop(episode_id, None)

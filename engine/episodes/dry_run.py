@@ -1,21 +1,14 @@
-"""Dry runs: what an episode does that is not meant. Pure.
+"""The rules of dry runs: episodes that run in full and change nothing outside. Pure.
 
-It runs whole, as any other does, to the journal and the rows, and nothing outside may tell that it
-ran:
-
-tools       One that an override stands for is not called: the override is its result. Of the
-            others, those without side effects are called, since they only look; one with side
-            effects is not, and its step fails as `dry_run_side_effect`.
-synthesis   Done, unless an override stands for it.
-people      Nobody is asked, and nothing is waited for: what an approval asks is approved at once,
-            and what a wait is for has come about with `null`.
-findings    Left out, each with the outcome `dry_run`; or kept under keys and an actor of their own,
-            which begin with a prefix, so that they touch no finding that is meant. Whoever asks for
-            a finding then gets the one that is kept under its key, and without any the one that is
-            meant: what it reads is what it goes on from.
-outputs     Not delivered, each with the outcome `dry_run`. Nobody is asked to approve them. One for
-            which the app has no adapter fails, as it would if it were meant.
-the world   Is told nothing: see `engine.episodes.events`.
+* Tools: an override replaces the call. Without one, tools without side effects are called; a tool
+  with side effects is not, and its step fails as `dry_run_side_effect`.
+* Synthesis: performed, unless an override replaces it.
+* People: nobody is asked and nothing is awaited. An approval is approved; a wait gets `null`.
+* Findings: left out, each with the outcome `dry_run`; or stored under keys and an actor with a
+  prefix, apart from live ones. A read then gets the stored finding of that key, else the live one.
+* Outputs: not delivered, each with the outcome `dry_run`, and nobody is asked to approve them. One
+  whose adapter the app lacks fails, as in a live run.
+* Public events: none; see `engine.episodes.events`.
 """
 
 from __future__ import annotations
@@ -38,19 +31,19 @@ from streams.model.outputs import DRY_RUN, OUTCOMES, OutputOutcome, OutputStatus
 from streams.model.triggers import Mode, Overrides
 
 LEFT_OUT: Final = "dry_run"
-"""Outcome of a finding that a dry run does not keep."""
+"""Outcome of a finding that a dry run does not store."""
 
 NOBODY: Final = "dry_run"
-"""Who has approved what a dry run asks."""
+"""The approver in a dry run."""
 
 NO_OVERRIDES: Final = Overrides()
 
 _APART: Final = ":"
-"""Stands behind the prefix of what a dry run keeps. No actor has it in its id."""
+"""Follows the prefix in keys. No actor's id contains it."""
 
 
 def merged(fire: Overrides | None, declared: Overrides | None) -> Overrides:
-    """Return what a dry run uses: of each single override, the one given with the fire, if any."""
+    """Return the overrides of a dry run: each of the fire wins over the expectation's."""
     first, then = fire or NO_OVERRIDES, declared or NO_OVERRIDES
     return Overrides(
         tools={**then.tools, **first.tools},
@@ -60,26 +53,26 @@ def merged(fire: Overrides | None, declared: Overrides | None) -> Overrides:
 
 
 def result_of(opened: EpisodeOpened, tool_name: str) -> msgspec.Raw | None:
-    """Return what stands for calling `tool_name`, a `capability.action`; None if nothing does."""
+    """Return the override for the tool `tool_name`, a `capability.action`; None: there is none."""
     return _overrides(opened).tools.get(tool_name)
 
 
 def synthesis_of(opened: EpisodeOpened) -> msgspec.Raw | None:
-    """Return what stands for a synthesis; None if nothing does."""
+    """Return the override for a synthesis; None: there is none."""
     synthesis = _overrides(opened).synthesis
     return None if synthesis == NOTHING else synthesis
 
 
 def may_call(opened: EpisodeOpened, tool: Tool) -> bool:
-    """Return whether an episode may call `tool` itself: a dry run changes nothing outside."""
+    """Return whether an episode may call `tool` itself."""
     return opened.mode is Mode.LIVE or not tool.side_effect
 
 
 def answer_to(action: Pause) -> Performed:
-    """Return what stands for the answer of people, or for word from outside.
+    """Return the answer to an approval or a wait in a dry run.
 
     Raises:
-        Unencodable: the plan is nothing that JSON can say, or is too large.
+        Unencodable: JSON cannot represent the plan, or it is too large.
     """
     mark = fingerprint(action)
     match action:
@@ -93,22 +86,22 @@ def answer_to(action: Pause) -> Performed:
 
 
 def keeps_findings(opened: EpisodeOpened) -> bool:
-    """Return whether what an episode finds is carried out."""
+    """Return whether an episode's findings are applied."""
     return opened.mode is Mode.LIVE or bool(prefix_of(opened))
 
 
 def left_out(intent: FindingIntent) -> FindingOutcome:
-    """Return what becomes of an intent that is not carried out."""
+    """Return the outcome of an intent that is not applied."""
     return FindingOutcome(finding_key=intent.finding_key, outcome=LEFT_OUT)
 
 
 def delivers(opened: EpisodeOpened) -> bool:
-    """Return whether what an episode wants delivered is."""
+    """Return whether an episode's outputs are delivered."""
     return opened.mode is Mode.LIVE
 
 
 def undelivered(key: str, *, has_adapter: bool) -> OutputOutcome:
-    """Return what becomes of an output that is not to be delivered."""
+    """Return the outcome of an output that is not delivered."""
     if has_adapter:
         return OutputOutcome(output_key=key, outcome=DRY_RUN)
     failed = OUTCOMES[OutputStatus.FAILED]
@@ -116,10 +109,10 @@ def undelivered(key: str, *, has_adapter: bool) -> OutputOutcome:
 
 
 def set_apart(converged: EpisodeConverged, opened: EpisodeOpened) -> EpisodeConverged:
-    """Return `converged` with keys of the dry run's own, if it is one that keeps its findings.
+    """Return `converged` with the dry run's own keys, if it stores its findings.
 
-    A finding that explains another is set apart with it if it is found by the same episode;
-    otherwise it is one that is meant.
+    A `caused_by` gets the prefix if the same episode raises that finding; otherwise it names a live
+    one.
 
     Raises:
         InvalidFinding: a key is too long with its prefix.
@@ -142,19 +135,19 @@ def set_apart(converged: EpisodeConverged, opened: EpisodeOpened) -> EpisodeConv
 
 
 def prefix_of(opened: EpisodeOpened) -> str:
-    """Return what keys that a dry run keeps begin with; empty: it keeps none, or it is meant."""
+    """Return the prefix of a dry run's keys; empty: it stores none, or it is live."""
     return _overrides(opened).persist_findings
 
 
 def key_apart(key: str, prefix: str) -> str:
-    """Return the key under which dry runs with `prefix` keep what they find about `key`."""
+    """Return the key under which dry runs with `prefix` store a finding."""
     return f"{prefix}{_APART}{key}"
 
 
 def as_meant(finding: Finding, prefix: str) -> Finding:
-    """Return a finding that dry runs with `prefix` keep as it would be if they were meant.
+    """Return a stored finding of dry runs with `prefix` under its live names.
 
-    So the episode that has asked for it may name it as it knows it, and is not led apart twice.
+    So the episode that reads it may use its key, and gets the prefix added only once.
     """
     apart = key_apart("", prefix)
     return replace(
@@ -166,21 +159,21 @@ def as_meant(finding: Finding, prefix: str) -> Finding:
 
 
 def found_by(opened: EpisodeOpened) -> str:
-    """Return the actor that an episode's findings are said to be of."""
+    """Return the actor that raises an episode's findings."""
     prefix = prefix_of(opened)
     return f"{prefix}{_APART}{opened.actor_id}" if prefix else opened.actor_id
 
 
 def owner_of(finding: Finding) -> str:
-    """Return the actor that looks after `finding`, whether it is meant or not."""
+    """Return the actor that serves `finding`, live or not."""
     return finding.actor_id.rpartition(_APART)[2]
 
 
 def is_meant(finding: Finding) -> bool:
-    """Return whether the world is told of `finding`: not of what a dry run keeps."""
+    """Return whether `finding` is live, so that its changes are published."""
     return _APART not in finding.actor_id
 
 
 def _overrides(opened: EpisodeOpened) -> Overrides:
-    """Return the overrides in force: a live episode has none, whatever its opening says."""
+    """Return the overrides in force: a live episode has none."""
     return (opened.overrides or NO_OVERRIDES) if opened.mode is Mode.DRY_RUN else NO_OVERRIDES

@@ -1,6 +1,6 @@
-"""The Episode aggregate: its state, `decide` and `evolve`. Pure.
+"""The Episode aggregate: its state, commands, statuses, `decide` and `evolve`. Pure.
 
-Its commands are in `engine.episodes.episode`, its statuses in `engine.episodes.episode`.
+`TRANSITIONS` is the table of a whole life; the docs' diagram is made from it. Read this file first.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from streams.ports.log import Recorded
 
 
 class Performed(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that was done and what it brought back; the fields are `StepRecorded`'s."""
+    """A step with its result; the fields are `StepRecorded`'s."""
 
     kind: StepKind
     fingerprint: str
@@ -65,13 +65,13 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leave(msgspec.Struct, frozen=True, kw_only=True):
-    """The node is going down."""
+    """The node is stopping."""
 
     node: str
 
 
 class Announce(msgspec.Struct, frozen=True, kw_only=True):
-    """A side effect is about to happen."""
+    """A side effect follows."""
 
     fingerprint: str
     tool_name: str
@@ -80,7 +80,7 @@ class Announce(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Save(msgspec.Struct, frozen=True, kw_only=True):
-    """The state is to be kept."""
+    """Store the state."""
 
     phase: str
     state: msgspec.Raw
@@ -88,7 +88,7 @@ class Save(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlockEpisode(msgspec.Struct, frozen=True, kw_only=True):
-    """It has to wait for someone outside."""
+    """Wait for somebody outside."""
 
     reason: BlockReason
     fingerprint: str
@@ -97,7 +97,7 @@ class BlockEpisode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerEpisode(msgspec.Struct, frozen=True, kw_only=True):
-    """It need not wait any more; what it gets as the result has just been recorded as its step."""
+    """The wait is over; its result has just been recorded as its step."""
 
     resolution: Resolution
     by: str = ""
@@ -106,7 +106,7 @@ class AnswerEpisode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finish(msgspec.Struct, frozen=True, kw_only=True):
-    """What was decided has been carried out, or nothing was to be."""
+    """The result has been carried out, or there was none."""
 
     findings: tuple[FindingOutcome, ...] = ()
     outputs: tuple[OutputOutcome, ...] = ()
@@ -121,7 +121,7 @@ class FailEpisode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CancelEpisode(msgspec.Struct, frozen=True, kw_only=True):
-    """It is not wanted any more. What had been carried out of what it decided stays so."""
+    """A person, a program or a rule cancels it. What was carried out stays."""
 
     error_class: str
     error_detail: str = ""
@@ -144,7 +144,7 @@ Command: TypeAlias = (
     | FailEpisode
     | CancelEpisode
 )
-"""Opening, convergence and what is left for later are decided elsewhere, and come as they are."""
+"""Openings, convergences and postponed outputs are decided elsewhere, and come as events."""
 
 
 class Status(StrEnum):
@@ -154,11 +154,11 @@ class Status(StrEnum):
     QUEUED = "queued"
     RUNNING = "running"
     CONVERGING = "converging"
-    """What is true has been decided; its findings are being applied, its outputs delivered."""
+    """It has converged; its findings are being applied, its outputs delivered."""
     BLOCKED = "blocked"
-    """It waits for people or for word from outside. No node has it."""
+    """It waits for people or for a signal. No node has it."""
     DELIVERING = "delivering"
-    """Some of its outputs are to be delivered, or approved, later. No node has it meanwhile."""
+    """Some outputs are to be delivered or approved later. No node has it meanwhile."""
     DONE = "done"
     FAILED = "failed"
     PARTIALLY_FAILED = "partially_failed"
@@ -169,7 +169,7 @@ RUNS: Final = frozenset({Status.RUNNING, Status.CONVERGING})
 """A node has it. If another one takes over, the first has crashed."""
 
 WAITING: Final = frozenset({Status.BLOCKED, Status.DELIVERING})
-"""Nobody has it, and nobody need have it before something comes about."""
+"""No node has it, and none is needed until something happens."""
 
 ENDED: Final = frozenset({Status.DONE, Status.FAILED, Status.PARTIALLY_FAILED, Status.CANCELED})
 
@@ -204,13 +204,13 @@ TRANSITIONS: Final[Mapping[Status, Mapping[type, Status | None]]] = {
 }
 """Status → event → status: every legal transition, and the source of the diagram in the docs.
 
-`EpisodeFinished` leads to the status it carries, which is one of `ENDED`; where a status stands, to
-no other.
+`EpisodeFinished` leads to the status it carries, which is one of `ENDED`; a status instead of None
+means that one alone.
 """
 
 
 class Episode(msgspec.Struct, frozen=True, kw_only=True):
-    """What an episode's events add up to."""
+    """The fold of an episode's events."""
 
     status: Status = Status.UNOPENED
     opened: EpisodeOpened | None = None
@@ -220,61 +220,64 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
     steps_recorded: int = 0
     steps_before: int = 0
-    """Those recorded before the strategy last began anew; its turns count from there."""
+    """Steps before the strategy last restarted; its turns count from there."""
     tokens_used: int = 0
     wall_used_s: float = 0.0
-    """Seconds that its steps took, over all attempts. The journal cannot tell thinking from waiting
-    for the log, so what lies between steps is left to the clock of the attempt that runs."""
+    """Seconds that its steps took, over all attempts. What lies between steps is not on the
+    journal, which cannot tell computing from waiting for the log.
+    """
     traces: tuple[Trace, ...] = ()
-    """The newest steps, as far as loops care."""
+    """The newest steps, for loop detection."""
     announced: StepAnnounced | None = None
-    """A side effect that was announced and not recorded yet."""
+    """An announced side effect that is not recorded yet."""
     effects: tuple[str, ...] = ()
-    """Tools with side effects that were announced since the strategy last began anew."""
+    """Tools with side effects, announced since the strategy last restarted."""
     checkpoints_saved: int = 0
     checkpoints_kept: int = 0
-    """Those since the strategy last began anew; without one, it has no state to go on from."""
+    """Checkpoints since the strategy last restarted; without one, there is no state to continue
+    from.
+    """
     blocked: EpisodeBlocked | None = None
-    """What it waits for, or waited for last."""
+    """Its wait, or its last one."""
     resolved: EpisodeResolved | None = None
-    """How it was answered last."""
+    """Its last answer."""
     outputs: tuple[str, ...] = ()
-    """Keys of the outputs that its steps have proposed, or had announced."""
+    """Keys of the outputs that its steps proposed or announced."""
     outputs_settled: tuple[OutputOutcome, ...] = ()
-    """What became of those that were settled when the step was recorded."""
+    """The outcomes of those that were settled when their step was recorded."""
     converged: EpisodeConverged | None = None
     deferred: EpisodeDeferred | None = None
-    """What was carried out of that when it could first wait no longer."""
+    """What was carried out when the episode first had to wait for its outputs."""
     finished: EpisodeFinished | None = None
 
     @property
     def outputs_left(self) -> tuple[str, ...]:
-        """Keys of the outputs of its steps that may not be settled."""
+        """Keys of the outputs of its steps that may be unsettled."""
         settled = {each.output_key for each in self.outputs_settled}
         return tuple(key for key in self.outputs if key not in settled)
 
     @property
     def turns_used(self) -> int:
-        """Turns that led to a step, over all attempts. The one that ends it well is one more."""
+        """Turns that led to a step, over all attempts; the turn of a good end comes on top."""
         return self.steps_recorded
 
     @property
     def turn(self) -> int:
-        """The number of the strategy's next turn, from 1; it counts anew when it begins anew."""
+        """The number of the strategy's next turn, from 1; a restart counts anew."""
         return self.steps_recorded - self.steps_before + 1
 
 
 UNOPENED: Final = Episode()
 
 ALL_OUTPUTS_FAILED: Final = "all_outputs_failed"
-"""Error class of an episode none of whose outputs could be delivered."""
+"""Error class of an episode all of whose outputs failed."""
 
 CLASSES_TOLD_MAX: Final = 5
-"""Classes of their errors that the words about its end name, at most."""
+"""Most error classes that the detail of its end lists."""
 
 
 def decide(episode: Episode, command: Command) -> EpisodeEvent:
-    """Return what happens if `command` is put to `episode`.
+    """Return the events of `command` for `episode`.
 
     Raises:
         Rejected: the command does not fit the state.
@@ -317,7 +320,7 @@ def _event(episode: Episode, command: Command) -> EpisodeEvent:
 def _step_event(
     episode: Episode, command: Announce | Performed | Save | BlockEpisode | AnswerEpisode
 ) -> EpisodeEvent:
-    """Return what `command` leads to, which is about the last step or the next one."""
+    """Return the event of a `command` about the last step or the next one."""
     last, said = episode.steps_recorded, msgspec.structs.asdict(command)
     match command:
         case Announce():
@@ -351,9 +354,9 @@ def _finished(episode: Episode, command: Finish) -> EpisodeFinished:
 
 
 def end_of(outputs: Iterable[OutputOutcome]) -> tuple[EndStatus, int]:
-    """Return how an episode ends whose outputs came to this, and how many of them failed.
+    """Return how an episode ends with these outputs, and how many of them failed.
 
-    One that people rejected or canceled counts neither way.
+    Outputs that people rejected or canceled do not count.
     """
     outcomes = [each.outcome for each in outputs]
     failed = sum(each in FAILURES for each in outcomes)
@@ -386,7 +389,7 @@ def _moved(
     episode: Episode,
     event: StepAnnounced | StepRecorded | CheckpointSaved | EpisodeBlocked | EpisodeResolved,
 ) -> Episode:
-    """Return `episode` after `event`, by which its strategy got ahead, or waits."""
+    """Return `episode` after an `event` of its strategy: progress, or a wait."""
     match event:
         case StepAnnounced():
             return _announced(episode, event)
@@ -459,7 +462,7 @@ def _with_step(episode: Episode, step: StepRecorded) -> Episode:
 
 
 def _settled_by(step: StepRecorded) -> tuple[OutputOutcome, ...]:
-    """Return what became of the output of a step, if it was one and that was known."""
+    """Return the outcome of the output in a step, if there is one."""
     if step.kind is not StepKind.OUTPUT or step.error_class:
         return ()
     said = msgspec.json.decode(step.result, type=OutputResult)

@@ -1,12 +1,9 @@
-"""What the world is told about an episode, and what came of it: public events, as data. Pure.
+"""The public events of an episode and of its breaker, as data. Pure.
 
-Each is told at least once: a node that dies in between leaves it to the next one to tell, which
-may be one too many. Its id comes from what it tells and stays the same, so whoever hears it can
-tell a repeat. The stream keeps one of the same id within two minutes; no actor is woken twice.
-
-The world is told nothing of a dry run. Whoever hears of a finding acts on it, and a word in the
-payload would hold back only those who look for it: filters that were written before there were
-dry runs do not, nor do programs that know the stream and not the engine.
+Each is published at least once: after a crash the next node may publish it again, under the same
+id, which is made from the cause. The stream stores one of an id within two minutes, and no actor is
+triggered twice. Dry runs publish nothing: a flag in the payload would be missed by filters and
+programs that do not look for it, and they would act on findings that are not real.
 """
 
 from __future__ import annotations
@@ -28,14 +25,14 @@ _ENDS: Final[Mapping[EndStatus, str]] = {
 }
 
 OVERFLOW: Final = "overflow"
-"""Why an episode was dropped: as many as may were running or waiting."""
+"""Why an episode was dropped: its lane was full."""
 
 _MARK_BYTES: Final = 16
-"""Of the hash of a finding's key in an id: so many that no two are ever met with the same."""
+"""Length of the hash of a finding's key in an id: long enough that two never collide."""
 
 
 def is_public(opened: EpisodeOpened) -> bool:
-    """Return whether the world is told of an episode."""
+    """Return whether an episode publishes events."""
     return opened.mode is Mode.LIVE
 
 
@@ -46,16 +43,16 @@ def started(opened: EpisodeOpened, *, attempt: int, node: str, seq: int) -> Publ
 
 
 def queued(opened: EpisodeOpened, *, position: int, seq: int) -> PublicEvent:
-    """Return `episode.queued`: it waits for its turn, as the `position`th of its actor's."""
+    """Return `episode.queued`: it waits in its lane at this `position`."""
     payload = {**_ids(opened), "position": position, "journal_seq": seq}
     return _event(opened, "episode.queued", "queued", payload)
 
 
 def dropped(opened: EpisodeOpened, *, detail: str, seq: int) -> PublicEvent:
-    """Return `episode.dropped`: there was no room for it, and it was not opened.
+    """Return `episode.dropped`: its lane was full, and it was not opened.
 
-    The one event that is told before it is written down: of an episode that was never opened, the
-    journal says too little to tell of it later. `seq` is what the lane was at when it was decided.
+    The only event that is published before the journal has it: of an episode that was never opened,
+    the journal says too little to publish it later. `seq` is the version of the lane that decided.
     """
     payload = {**_ids(opened), "reason": OVERFLOW, "detail": detail, "journal_seq": seq}
     return _event(opened, "episode.dropped", "dropped", payload)
@@ -88,13 +85,8 @@ def breaker_changed(
 ) -> PublicEvent:
     """Return `circuit_breaker.opened` or `circuit_breaker.closed`, with an id per episode.
 
-    Args:
-        opened: the episode whose end changed the breaker; an episode does so once.
-        change: what it did.
-        failures: the episodes that failed one after the other, the newest last; none if it closed.
-        at: when.
-        seq: what the journal has the end of the episode at. A breaker is not on the journal.
-        node: whose breaker it is; empty: the cluster's.
+    `opened` is the episode whose end changed the breaker, `seq` the position of that end;
+    `failures` are the episodes that failed in a row, the newest last.
     """
     payload = {
         **_ids(opened),

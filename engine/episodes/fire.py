@@ -1,11 +1,9 @@
-"""Fires by hand: what is asked for, as data, and the episode that it opens. Pure.
+"""Fires by hand: a request for an episode, and the episode that it opens.
 
-A person or a program asks an actor for an episode of one of its expectations, at once or at a
-later time. The request travels as a timer, so it waits for the actor while no node runs it, and
-whoever receives it opens the episode. No event is needed, and so no filter is asked.
-
-The idempotency key is the cause: two requests with one key, to one expectation, are one episode. A
-dry run is another cause than the real thing, so that one may be tried before the other.
+A person or a program asks an actor for an episode of one of its expectations, now or later. The
+request travels as a timer, so it waits in the actor's queue until a node opens the episode. No
+filter applies. The idempotency key is the cause: two requests with one key, to one expectation, are
+one episode. Dry and live runs with the same key are different causes.
 """
 
 from __future__ import annotations
@@ -55,23 +53,22 @@ class FireRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The idempotency key: 1 to `KEY_CHARS_MAX` characters."""
     reason: str = ""
     payload: JsonObject = {}
-    """What the strategy finds in its trigger, like the payload of an event."""
+    """The payload of the trigger."""
     priority: int = 0
-    """From -`PRIORITY_MAX` to `PRIORITY_MAX`: the higher, the sooner its turn comes."""
+    """From -`PRIORITY_MAX` to `PRIORITY_MAX`: higher is sooner."""
     mode: Mode = Mode.LIVE
     overrides: Overrides | None = None
-    """Of a dry run. They hold before those that the expectation declares."""
+    """Of a dry run. They win over those of the expectation."""
     step_overrides: dict[str, Overrides] = {}
-    """Of a dry run of a workflow: step → what holds there before all others."""
+    """Of a dry run of a workflow: step → overrides that win over all others."""
     hops: int = 0
-    """How many engine-made events lie between the outside world and whoever asks."""
+    """How many engine-made events lie between the outside world and the requester."""
 
 
 def fire_timer(asked: FireRequest, *, actor: str) -> Timer:
-    """Return the timer that tells `actor` what is `asked` for.
+    """Return the timer that carries the request to `actor`.
 
-    It is named after the cause, so that a request with the key of one that is pending takes its
-    place, and one to another expectation does not.
+    Its name comes from the cause, so a request with the key of a pending one replaces that.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
@@ -84,10 +81,10 @@ def fire_timer(asked: FireRequest, *, actor: str) -> Timer:
 
 
 def parse_fire(said: JsonObject) -> FireRequest:
-    """Return what the payload of a timer asks for.
+    """Return the request in a timer's payload, which any program may have written.
 
     Raises:
-        BadRequest: it is nothing that can work. Timers may come from anyone.
+        BadRequest: it is invalid.
     """
     try:
         asked = msgspec.json.decode(raw(said), type=FireRequest)
@@ -98,7 +95,7 @@ def parse_fire(said: JsonObject) -> FireRequest:
 
 
 def manual_trigger(asked: FireRequest, *, subject_key: str) -> ManualTrigger:
-    """Return what an episode gets to know of the fire by hand that opened it."""
+    """Return the trigger of an episode that a fire by hand opened."""
     return ManualTrigger(
         requested_by=asked.requested_by,
         reason=asked.reason,
@@ -147,7 +144,7 @@ def _check_overrides(field: str, given: Overrides, *, mode: Mode) -> None:
 
 
 def _check_step_overrides(asked: FireRequest) -> None:
-    """Check all but whether there are such steps: that is known where the workflow begins."""
+    """Check all but whether the steps exist: that is checked when the workflow starts."""
     field, given = "step_overrides", asked.step_overrides
     if not isinstance(given, dict):
         raise BadRequest(field=field, problem=f"{given!r} is not a dict of step to overrides")
@@ -207,26 +204,19 @@ async def fire(
     episode. If none knows the expectation, it becomes a dead letter.
 
     Args:
-        ports: of the stack.
-        actor: the actor's id.
-        expectation: the name of one of its expectations.
         payload: a JSON object for the strategy, `trigger.payload`, of up to 512 KiB.
         by: who asks, for people: 1 to 200 characters.
         reason: why, for people: up to 4,000 characters.
-        key: the idempotency key, 1 to 512 characters: asking again with the same one opens no
-            second episode, and before a later time has come takes the place of the first request.
-            By default every call is a request of its own.
-        priority: from -1,000 to 1,000; the higher, the sooner its turn comes, where episodes wait
-            for one.
-        at: when to open it, with a time zone; None or a time in the past: at once.
-        dry_run: whether nothing outside is to change; see `engine.episodes.dry_run`.
-        overrides: what a dry run uses in the place of the outside, made by `overrides(…)`, before
-            what the expectation declares.
+        key: the idempotency key, 1 to 512 characters: a repeated request opens no second episode;
+            before a later time has come, it replaces the first one. Default: none.
+        priority: from -1,000 to 1,000; higher is sooner, if episodes of the actor wait.
+        at: when to open it, with a time zone; None or a time in the past: now.
+        dry_run: whether to change nothing outside; see `engine.episodes.dry_run`.
+        overrides: of a dry run, made by `overrides(…)`; they win over the expectation's.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
-        UnknownOutcome: no answer. It may be asked for; asking again with the same `key` is safe.
-        Unavailable: the server refused. It is not asked for. `UnknownOutcome` is one of these.
+        UnknownOutcome: no answer. Asking again with the same `key` is safe.
     """
     check_switch("dry_run", value=dry_run)
     asked = FireRequest(
@@ -245,11 +235,7 @@ async def fire(
 async def send_fire(
     ports: Ports, actor: str, asked: FireRequest, *, at: datetime | None = None
 ) -> str:
-    """Ask `actor` for what is `asked`, at a time or at once; return the id of the episode.
-
-    Raises:
-        BadRequest, UnknownOutcome, Unavailable: as `fire`.
-    """
+    """Ask `actor` for what is `asked`, now or later; return the id of the episode."""
     timer = fire_timer(asked, actor=actor)
     episode_id = fired_episode_id(
         stack=ports.stack.name,

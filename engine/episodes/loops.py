@@ -1,10 +1,9 @@
-"""Whether an episode goes in circles. Pure.
+"""Loop detection: whether an episode repeats itself without effect. Pure.
 
-The last steps are a loop when they are one short cycle of equal actions with equal
-results, repeated, and no tokens were spent on the way: a model that thinks between equal
-actions may yet change its mind, a rule that sees the same and does the same never will.
-Only the tail counts, so a loop is found after its third round however much useful work
-came before it.
+The last steps are a loop when they are one short cycle of equal actions with equal results,
+repeated `ROUNDS` times, and no tokens were spent: a model that thinks between equal actions may
+change its mind, a rule will not. Only the newest steps count, so a loop is found however much
+useful work came before it.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ ROUNDS: Final = 3
 """Equal rounds that make a loop."""
 
 WINDOW_STEPS: Final = CYCLE_STEPS_MAX * ROUNDS
-"""How many of the newest steps matter."""
+"""How many of the newest steps are compared."""
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """One step, as far as loops care."""
+    """One step, for loop detection."""
 
     fingerprint: str
     tokens_total: int
     """Tokens the episode had used after the step."""
     outcome: bytes = b""
-    """Digest of what it brought back: asking again and getting another answer is no loop."""
+    """Digest of its result: an equal action with another result is no loop."""
 
 
 def find_loop(traces: Sequence[Trace]) -> tuple[str, ...]:

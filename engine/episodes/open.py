@@ -1,14 +1,9 @@
-"""How an episode asks for its turn and gives it back, where the episodes of an actor take turns.
+"""Opens episodes, and asks for their place in the actor's lane.
 
-Whoever ends an episode, or has been called to one whose turn has not come, tells the actor's
-dispatcher: by a timer that is said at once, into the queue of what is due for the actor. Both may
-be said again and again: an episode that is known is not placed twice, and one that is not known
-leaves nothing. Pure.
-
-Opens episodes: the first commit of the journal, then the call for a node to start.
-
-Both are named after the episode, whose id comes from its cause. So opening again completes
-what a crash left half done, and otherwise changes nothing.
+Opening is the first commit of the journal, then the command for a node to start. Both are named
+after the episode, whose id comes from its cause, so opening again completes what a crash cut off
+and otherwise changes nothing. Where episodes take turns, `place` asks the lane's scheduler for a
+place and `left` gives it back, by timers that fire at once. Both are safe to repeat.
 """
 
 from __future__ import annotations
@@ -26,35 +21,35 @@ from streams.ports.timers import Timer
 from streams.tracing import traceparent
 
 LEFT: Final = "left"
-"""Purpose of what says that an episode needs its place no more. The key is the episode."""
+"""Purpose of the timer by which an episode gives its place back. The key is the episode."""
 
 FOR_NOW: Final = "for_now"
-"""In the payload of what says so: the episode goes on later, and will want a place again."""
+"""In its payload: the episode continues later, and will need a place again."""
 
 PLACE: Final = "place"
-"""Purpose of what says that an episode is open and has no place. The key is the episode."""
+"""Purpose of the timer by which an open episode asks for a place. The key is the episode."""
 
 
 def left(actor: str, episode_id: str) -> Timer:
-    """Return what tells the dispatcher of `actor` that an episode has ended."""
+    """Return the timer that tells the lane of `actor` that an episode has ended."""
     return Timer(actor=actor, purpose=LEFT, key=episode_id, payload={})
 
 
 def left_for_now(actor: str, episode_id: str) -> Timer:
-    """Return what tells the dispatcher of `actor` that an episode waits for something else.
+    """Return the timer that tells the lane of `actor` that an episode waits for something else.
 
-    It may be over with that when the dispatcher hears of it, so it is looked at then.
+    It may have its answer when the scheduler gets this, so the scheduler checks.
     """
     return Timer(actor=actor, purpose=LEFT, key=episode_id, payload={FOR_NOW: True})
 
 
 def place(actor: str, episode_id: str) -> Timer:
-    """Return what asks the dispatcher of `actor` for a place."""
+    """Return the timer that asks the lane of `actor` for a place."""
     return Timer(actor=actor, purpose=PLACE, key=episode_id, payload={})
 
 
 def untouched(newest: Recorded | None) -> EpisodeOpened | None:
-    """Return the opening of an episode that nobody has begun, by its newest commit; else None."""
+    """Return the opening of an episode that no node has begun, by its newest commit; else None."""
     if newest is None:
         return None
     episode = fold((newest,))
@@ -63,11 +58,10 @@ def untouched(newest: Recorded | None) -> EpisodeOpened | None:
 
 
 async def record_opening(ports: Ports, opened: EpisodeOpened, *, at: datetime, trace: str) -> bool:
-    """Open an episode and call nobody to it; return whether it had not been opened before.
+    """Open an episode without a command; return whether it had not been opened before.
 
     Raises:
-        TooLarge, Unwritable: the journal cannot keep the trigger. Nothing was opened.
-        Unavailable: the log is away. It may have been opened; do it again.
+        TooLarge, Unwritable: the journal cannot store the trigger. Nothing was opened.
     """
     episode_id = opened.episode_id
     commit = Commit(id=f"open.{episode_id}", at=at, events=(opened,), trace=trace)
@@ -75,11 +69,10 @@ async def record_opening(ports: Ports, opened: EpisodeOpened, *, at: datetime, t
 
 
 async def open_episode(ports: Ports, opened: EpisodeOpened, *, at: datetime) -> bool:
-    """Open an episode and call for its start; return whether it had not been opened before.
+    """Open an episode and send the start command; return whether it had not been opened before.
 
     Raises:
-        TooLarge, Unwritable: the journal cannot keep the trigger. Nothing was opened.
-        Unavailable: the log is away. It may have been opened; do it again.
+        TooLarge, Unwritable: the journal cannot store the trigger. Nothing was opened.
     """
     episode_id, trace = opened.episode_id, traceparent()
     is_new = await record_opening(ports, opened, at=at, trace=trace)

@@ -1,4 +1,4 @@
-"""How to go on from a journal: where to start, and whether a replay is still the same. Pure."""
+"""How to continue an episode from its journal: recovery, replay and sweep verdicts. Pure."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from streams.model.events import (
 from streams.ports.log import Recorded
 
 EXPIRED: Final = "expired"
-"""Error class of an episode that was canceled because no node began with it in time."""
+"""Error class of an episode that was canceled because it did not start within `start_within_s`."""
 
 
 def expiry(episode: Episode, *, at: datetime) -> CancelEpisode | None:
-    """Return how `episode` ends if it ought to have begun before `at` and has not; else None.
+    """Return the end of `episode` if it should have started before `at` and has not; else None.
 
-    One that has begun goes on, however late: it may have changed something outside.
+    One that has started continues, however late: it may have changed something outside.
     """
     opened = episode.opened
     if opened is None or opened.start_by is None or at <= opened.start_by:
@@ -48,12 +48,12 @@ ATTEMPTS_EXHAUSTED: Final = "attempts_exhausted"
 
 
 class Takeover(msgspec.Struct, frozen=True, kw_only=True):
-    """How the next node goes on."""
+    """How the next node continues."""
 
     fresh: bool = False
-    """Whether the strategy begins anew."""
+    """Whether the strategy restarts."""
     error_class: str = ""
-    """Why the episode ends instead; empty when it goes on."""
+    """Why the episode ends instead; empty: it continues."""
     detail: str = ""
 
 
@@ -64,12 +64,12 @@ def take_over(
     attempts_max: int,
     repeatable: Callable[[str], bool],
 ) -> Takeover:
-    """Return how to go on with `episode`, which has not ended.
+    """Return how to continue `episode`, which has not ended.
 
     Args:
-        episode: as its journal stands, before the new node's start.
-        policy: what its expectation, or the app, wants after a crash.
-        attempts_max: crashes that end the episode. Leaving on purpose is no crash.
+        episode: its journal before the new node's start.
+        policy: the recovery policy of the expectation or the app.
+        attempts_max: crashes that end the episode; stopping a node is no crash.
         repeatable: whether a tool, by `capability.action`, honours idempotency keys.
     """
     crashes = episode.crashes + 1
@@ -95,14 +95,14 @@ def take_over(
 
 
 class Tail(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay needs: the newest kept state, and the steps to fold into it."""
+    """What a replay needs: the newest checkpoint, and the steps after it."""
 
     checkpoint: CheckpointSaved | None = None
-    """None: nothing was kept since the strategy began, so nothing was recorded either."""
+    """None: nothing was stored or recorded since the strategy started."""
     steps: tuple[StepRecorded, ...] = ()
     """Those after the checkpoint, in order."""
     steps_before: int = 0
-    """Steps recorded before the strategy last began anew."""
+    """Steps recorded before the strategy last restarted."""
     tokens_before: int = 0
     """Tokens used up to the checkpoint."""
 
@@ -136,19 +136,13 @@ def _begin_at(
 
 
 Asked: TypeAlias = StepRecorded | StepAnnounced | EpisodeBlocked
-"""What the journal holds of an action that a strategy has asked for."""
+"""The journal's record of an action that a strategy asked for."""
 
 
 def check_same(recorded: Asked, *, asked: str, action: Step) -> None:
-    """Check that a replay asks for what the journal holds.
+    """Raise `NondeterministicReplay` unless a replay asks for what the journal has.
 
-    Args:
-        recorded: the step on the journal, or what is to be the next one.
-        asked: the fingerprint of what the strategy asks for now.
-        action: what it asks for now, for the message.
-
-    Raises:
-        NondeterministicReplay: it asks for something else.
+    `asked` is the fingerprint of the action; `recorded` is the step, or its announcement.
     """
     if recorded.fingerprint == asked:
         return
@@ -159,7 +153,7 @@ def check_same(recorded: Asked, *, asked: str, action: Step) -> None:
 
 
 def said_of(recorded: Asked) -> str:
-    """Return what `recorded` was, without its values."""
+    """Return `recorded` in words, without values."""
     match recorded:
         case StepRecorded(kind=kind, tool_name=tool_name):
             return f"{kind} {tool_name}".strip()
@@ -170,7 +164,7 @@ def said_of(recorded: Asked) -> str:
 
 
 def kind_of(action: Action) -> str:
-    """Return what `action` is, without its values: some of them are to be stored nowhere."""
+    """Return `action` in words, without values: some are secret."""
     if isinstance(action, ToolCall):
         return f"{StepKind.TOOL_CALL} {action.capability}.{action.action}"
     return str(action.__struct_config__.tag)
@@ -182,13 +176,7 @@ NO_SUCH_EDITION: Final = "no_such_edition"
 
 
 def why_cannot_run(actor: Actor, episode: Episode, records: Sequence[Recorded]) -> Hindrance | None:
-    """Return why a node that runs `actor` as it is cannot have the episode; None if it can.
-
-    Args:
-        actor: as this node's version of the app declares it; another node's may differ.
-        episode: the fold of `records`.
-        records: the episode's journal.
-    """
+    """Return why a node with this version of `actor` cannot run the episode; None: it can."""
     if episode.opened is None:
         return Hindrance(NO_SUCH_EPISODE, "the journal holds no such episode")
     if episode.status in ENDED:
@@ -205,17 +193,17 @@ def why_cannot_run(actor: Actor, episode: Episode, records: Sequence[Recorded]) 
 
 
 class SweepVerdict(StrEnum):
-    """What a sweep finds out about one episode, or has done about it."""
+    """What a sweep finds out about an episode, or has done."""
 
     RECOVERED = "recovered"
-    """Nobody would have gone on with it; a node has been called to it."""
+    """No node would have continued it; a command was sent."""
     CALLED = "called"
-    """A command that calls a node to it waits already."""
+    """A command for it is already queued."""
     HELD = "held"
-    """Some node is at it, or was until a moment ago."""
+    """Some node has it, or had it a moment ago."""
     WAITING = "waiting"
-    """It waits for people or for the outside, and a timer is armed for all that is due about it."""
+    """It waits for people or a signal, and its timer is armed."""
     ENDED = "ended"
-    """There is nothing left to do; the rows do not show it yet."""
+    """There is nothing left to do; the tables lag."""
     UNREADABLE = "unreadable"
-    """This version cannot read its journal, so a newer one must judge."""
+    """This version cannot read its journal; a newer one must sweep it."""

@@ -1,9 +1,8 @@
-"""Calls a node to an episode that waits, in time for whatever is due about it next.
+"""Arms the timer that calls a node to a waiting episode when something about it is due.
 
-One timer of the episode does that, and several may arm it: who had it wait, who carries its
-outputs, and who looks after either. Each may have stood still since they looked, while another
-armed it for what is due now. So it is only ever moved to sooner: a node that is called too early
-finds nothing due and arms it anew, and nobody comes too late.
+There is one timer per episode, and several writers may arm it at the same time. So it is only ever
+moved to an earlier time: a node that is called too early finds nothing due and arms it again, and
+no node comes too late.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ from streams.ports.timers import PendingTimer, Timer
 from streams.tracing import traceparent
 
 ATTEND: Final = "attend"
-"""Purpose of the timer that calls a node to an episode that waits. The key is the episode."""
+"""Purpose of the timer. The key is the episode."""
 
 
 def attend_timer(actor: str, episode_id: str) -> Timer:
-    """Return the timer that calls a node of `actor` to an episode that waits."""
+    """Return the timer that calls a node of `actor` to a waiting episode."""
     return Timer(actor=actor, purpose=ATTEND, key=episode_id, payload={})
 
 
 TRIES_MAX: Final = 8
-"""Most tries to arm a timer that others arm at the same time. Each of them moves it to sooner."""
+"""Most attempts to arm a timer that others arm at the same time; each moves it forward."""
 
 log = structlog.get_logger("vigil.attendance")
 
 
 class EpisodeRef(Protocol):
-    """What names an episode, such as its opening."""
+    """Anything that names an episode, such as its opening."""
 
     @property
     def actor_id(self) -> str:
@@ -46,11 +45,7 @@ class EpisodeRef(Protocol):
 
 
 async def call_by(ports: Ports, episode: EpisodeRef, at: datetime) -> None:
-    """Have a node attend an episode at `at`, or sooner if that is so already.
-
-    Raises:
-        Unavailable: the log is away, or others arm the timer again and again. Do it again.
-    """
+    """Have a node look at an episode at `at` or earlier."""
     timer = attend_timer(episode.actor_id, episode.episode_id)
     for _ in range(TRIES_MAX):
         pending = await _pending(ports, timer)
@@ -66,7 +61,7 @@ async def call_by(ports: Ports, episode: EpisodeRef, at: datetime) -> None:
 
 
 async def _pending(ports: Ports, timer: Timer) -> PendingTimer | None:
-    """Return what is armed. What this version cannot read gives way, for its time is unknown."""
+    """Return the armed timer; one that this version cannot read is replaced."""
     try:
         return await ports.timers.pending(timer.actor, timer.purpose, timer.key)
     except UnreadableEvent as error:

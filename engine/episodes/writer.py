@@ -1,13 +1,10 @@
-"""Writes one episode's journal: in order, one append in flight, durable when it matters.
+"""`JournalWriter`: writes one episode's journal, in order, with one append in flight.
 
-`record` puts events down at once, in memory, and sets the pen moving; whatever is
-recorded while an append is in flight rides in the next commit. `barrier` waits until
-everything recorded is durable. So a run of quick steps costs one commit, and nothing
-that the outside can see happens before the journal has what led to it.
-
-The first commit is the fence: from then on nobody else can append. Right before it the scribe
-sees to the claim, whose revision the start in it carries; right after it, that whoever waits for
-it hears.
+`record` decides events in memory and starts writing; what is recorded while an append is in flight
+goes into the next commit. `barrier` waits until everything is durable. So a run of quick steps
+costs one commit, and no side effect happens before the journal has what led to it. The first commit
+is the fence: after it no other node can append. Just before it the writer makes the claim, whose
+revision the start carries; just after it, it reports that the fence is durable.
 """
 
 from __future__ import annotations

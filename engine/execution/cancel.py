@@ -1,11 +1,9 @@
-"""One go at a command that cancels an episode.
+"""Cancels episodes: `CancelHandler` handles the command, `CancelWatcher` the key that speeds it up.
 
-The command stays in the queue until the episode has ended. So whoever runs it may end it at leisure
-or die meanwhile: the command comes again, and finds an end or nobody who runs it.
-
-Watches what the cluster wants canceled, and cancels what of it runs here, now or later.
-
-A node need not have room for a command to hear of it.
+The command stays in the queue until the episode has ended. So the node that runs the episode may
+end it at its next barrier, or die: the command is delivered again, and finds an end, or nobody who
+runs the episode. The key in a bucket reaches every node at once, even one without room for a
+command.
 """
 
 from __future__ import annotations
@@ -35,25 +33,21 @@ from streams.ports.log import Recorded
 from streams.wire import codec
 
 CHANGES_MAX: Final = 500
-"""Changes of the gates looked at in one go."""
+"""Bucket changes handled at once."""
 
 WAIT_S: Final = 5.0
-"""Longest silent wait for changes; only how often an idle canceler looks up."""
+"""Longest wait for changes, in seconds."""
 
 
 @dataclass(frozen=True)
 class CancelWatcher:
-    """Watches for one node."""
+    """Watches the keys, for one node."""
 
     gates: Bucket
     running: RunningEpisodes
 
     async def serve(self) -> None:
-        """Watch for ever, also while the node stops: what runs until then can be canceled.
-
-        Raises:
-            Unavailable: the gates are away. Watching anew begins with all that stands.
-        """
+        """Watch for ever, also while the node stops: what still runs can be canceled."""
         async with self.gates.watch(under=CANCELS) as watch:
             while True:
                 for entry in await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S):
@@ -70,7 +64,7 @@ class CancelWatcher:
 
 
 def _command_in(entry: BucketEntry) -> Cancel | None:
-    """Return what an entry says; None if nobody can read it. The command itself is elsewhere."""
+    """Return the command in an entry; None if it is unreadable: the queue has it, too."""
     try:
         command = codec.decode_command(entry.value or b"")
     except UNDECODABLE as error:
@@ -84,10 +78,10 @@ log = structlog.get_logger("vigil.runner")
 
 @dataclass
 class CancelHandler:
-    """One delivery of such a command, on one node.
+    """One delivery of a cancel command, on one node.
 
-    An end takes no slot: nothing is run. Only to carry out what an episode has found takes one, and
-    whoever has none leaves it to those who run the episode, and comes again.
+    Ending an episode takes no slot, since nothing runs. Carrying out its result takes one; a node
+    without a free slot hands the command back.
     """
 
     context: OutputContext
@@ -97,15 +91,7 @@ class CancelHandler:
     _is_answered: bool = False
 
     async def carry_out(self, episode: Episode, records: Sequence[Recorded]) -> bool:
-        """Do what can be done now; return whether the command is answered for.
-
-        Args:
-            episode: the fold of `records`; it has been opened.
-            records: its journal.
-
-        Raises:
-            Unavailable: the log or the gates are away. Let the command come again.
-        """
+        """Do what can be done now; return whether the command is answered."""
         command, running = self.command, self.context.running
         if self._is_over(episode, records[-1]):
             await self._answer()
@@ -124,9 +110,9 @@ class CancelHandler:
                 self.context.slots.give_back()
 
     async def _end(self, episode: Episode, records: Sequence[Recorded]) -> bool:
-        """Have an episode end that does not run here; return whether the command is answered for.
+        """End an episode that does not run here; return whether the command is answered.
 
-        What it has found is carried out all the same.
+        What it has converged to is carried out all the same.
         """
         if episode.opened is not None and is_answered(records[-1]):
             # Whoever answered it may have died before they told so, and after the end nobody will.
@@ -138,12 +124,12 @@ class CancelHandler:
         return self._is_answered
 
     def _is_over(self, episode: Episode, newest: Recorded) -> bool:
-        """Return whether there is nothing to do: not even to tell, which a crash may have cut off.
+        """Return whether there is nothing to do, not even events to publish again after a crash.
 
-        A command that comes again may have ended the episode itself before. That it is the first
-        delivery does not mean that there is no other: to a node that stood still with it, another
-        may have had the second, and died of it. What nobody has begun it ended without a claim, so
-        nothing else calls anybody back to that.
+        A redelivered command may have ended the episode before. Being the first delivery does not
+        exclude another one: while this node was frozen, another node may have got the second and
+        died. An episode that was never begun was ended without a claim, so nothing else calls for
+        it.
         """
         is_first = self.delivery.deliveries == 1
         is_unclaimed = episode.status is Status.CANCELED and not episode.attempts
@@ -152,22 +138,22 @@ class CancelHandler:
         return _is_too_late(episode) or (episode.status in ENDED and is_told)
 
     async def _answer(self) -> None:
-        """Say that the episode has ended, or ends without this."""
+        """Record that the episode has ended, or ends without this."""
         self.context.running.forget(self.command.episode_id)
         await self.context.ports.gates.delete(cancel_key(self.command.episode_id))
         await self.delivery.ack()
         self._is_answered = True
 
     async def _tell_nodes(self) -> None:
-        """Have whoever runs the episode hear of it; the key of who asked may have lapsed."""
+        """Set the key again for the node that runs the episode; the requester's may have lapsed."""
         key, said = cancel_key(self.command.episode_id), codec.encode_command(self.command)
         await self.context.ports.gates.put(key, said, ttl_s=cancel.KEY_TTL_S)
 
 
 def _is_too_late(episode: Episode) -> bool:
-    """Return whether all that is left of an episode is to carry out what cannot be taken back.
+    """Return whether everything left to do for an episode is beyond cancellation.
 
-    Outputs can be, until they are delivered.
+    Outputs can be canceled until they are delivered.
     """
     converged = episode.converged
     if episode.status is not Status.CONVERGING or converged is None:
@@ -176,10 +162,10 @@ def _is_too_late(episode: Episode) -> bool:
 
 
 def needs_expectation(episode: Episode) -> bool:
-    """Return whether only a node that knows its expectation can cancel what is left of `episode`.
+    """Return whether canceling what is left of `episode` takes a node with its expectation.
 
-    What it has found is carried out all the same, as its expectation says. Of one that was never
-    opened nobody can tell.
+    The result of a converged episode is carried out as its expectation says. An episode that was
+    never opened may be of any.
     """
     converged = episode.converged
     is_found = converged is not None and bool(converged.findings) and episode.deferred is None

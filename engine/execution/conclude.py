@@ -1,11 +1,8 @@
-"""Carries out what an episode decided: its findings are applied, then its outputs delivered.
+"""Carries out the result of an episode: applies its findings, then delivers its outputs.
 
-What cannot be done yet (an attempt that is to come later, an approval that nobody has given) is
-left for later, and the episode with it: no node has it meanwhile, and a timer calls one back.
-
-What follows the end of an episode: whoever waits for it hears of it, and the world.
-
-All of it may be done again, by whoever comes back to the episode.
+`Conclusion` does what can be done now. If something must wait (a retry, an approval), the episode
+is left without a node, and a timer brings one back. `AfterEnd` informs breaker, workflow, lane and
+the public stream of an end. All of it is safe to repeat.
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ from streams.model.outputs import FAILURES, OUTCOMES, OutputIntent, OutputOutcom
 from streams.model.triggers import WorkflowTrigger
 
 OUTPUTS_IN_FLIGHT_MAX: Final = 16
-"""Outputs of one episode that are carried at a time."""
+"""Outputs of one episode that are delivered at a time."""
 
 _CANCELED: Final = OUTCOMES[OutputStatus.CANCELED]
 
@@ -53,7 +50,7 @@ log = structlog.get_logger("vigil.outputs")
 
 @dataclass(frozen=True)
 class Conclusion:
-    """Carries out what one episode decided, on one node."""
+    """Carries out the result of one episode, on one node."""
 
     context: OutputContext
     opened: EpisodeOpened
@@ -64,18 +61,12 @@ class Conclusion:
     async def carry_out(
         self, episode: Episode, *, since: int, version: int, retells: bool
     ) -> ConclusionState:
-        """Do all that can be done now of what `episode`, which has converged, decided.
+        """Do all that can be done now for `episode`, which has converged.
 
-        Args:
-            episode: as it stands, under our claim.
-            since: as `oldest_of` gives it.
-            version: the episode's.
-            retells: whether what was done before may not have been told.
+        `retells` says that earlier changes may not have been published.
 
         Raises:
-            LeaseLost, VersionConflict: someone else has the episode. What is left is theirs.
-            Contended: a finding or an output is fought over without end.
-            Unavailable: the log is away.
+            LeaseLost, VersionConflict: another node has the episode, and does what is left.
         """
         findings, news = await self._findings(
             episode, since=since, version=version, retells=retells
@@ -96,15 +87,7 @@ class Conclusion:
         return replace(progress, canceled=end)
 
     async def tell_again(self, episode: Episode, *, since: int) -> ConclusionState:
-        """Return all there is to tell of what an `episode` that has ended decided.
-
-        Args:
-            episode: as it stands.
-            since: as `oldest_of` gives it.
-
-        Raises:
-            Unavailable: the log is away.
-        """
+        """Return all public events of the result of an `episode` that has ended."""
         intents = episode.converged.findings if episode.converged else ()
         applied = await self.applier.look(intents, opened=self.opened, since=since)
         looked = await self._each(self._wanted(episode), self.output_delivery.look)
@@ -112,12 +95,9 @@ class Conclusion:
         return replace(outputs, news=(*_changes(self.opened, applied), *outputs.news))
 
     async def settle(self, episode: Episode) -> ConclusionState:
-        """Carry what is left of the outputs of an `episode` that has ended.
+        """Deliver what is left of the outputs of an `episode` that has ended.
 
-        Of one that was canceled, only what a person has had tried again since.
-
-        Raises:
-            As `carry_out`.
+        If it was canceled, only outputs that a person has retried since.
         """
         finished = episode.finished
         assert finished is not None, "what is settled after an end"
@@ -132,15 +112,9 @@ class Conclusion:
     async def cancel(
         self, keys: Iterable[str], why: CancelEpisode, *, retells: bool
     ) -> ConclusionState:
-        """Have outputs of steps not be delivered, unless they are settled.
+        """Cancel outputs of steps unless they are settled.
 
-        Args:
-            keys: the outputs'.
-            why: how the episode ends.
-            retells: whether what was done before may not have been told.
-
-        Raises:
-            Contended, Unavailable: cancel them again.
+        `retells` says that earlier changes may not have been published.
         """
 
         async def cancel(key: str) -> DeliveryState:
@@ -150,11 +124,10 @@ class Conclusion:
         return added_up(await self._each(keys, cancel))
 
     async def leave(self, progress: ConclusionState, *, version: int) -> None:
-        """See to it that a node comes back to what is pending, and that others have the turn.
+        """Arm the timer for what is pending, and give the episode's place in its lane back.
 
         Raises:
-            LeaseLost: another node may have the episode, and see to it.
-            Unavailable: do it again.
+            LeaseLost: another node may have the episode, and does this.
         """
         self.output_delivery.check_claim()
         await self.wake(progress.wakes_at, progress.pending)
@@ -164,33 +137,26 @@ class Conclusion:
             await self.context.ports.timers.send(left, id=f"left.{episode_id}.deferred.{version}")
 
     async def wake(self, at: datetime | None, pending: Iterable[str] = ()) -> None:
-        """Have a node attend the episode by `at`; None: nothing will be due.
+        """Arm the timer that calls a node to the episode by `at`; None: nothing will be due.
 
-        Sooner, if an output that is `pending` waits for a place at its route and there is one.
-
-        Raises:
-            Unavailable: do it again.
+        It is armed for sooner if a `pending` output waits for its route and there is a place.
         """
         if at is not None:
             await call_by(self.context.ports, self.opened, at)
             self.context.adapters.line_up(pending, self.opened)
 
     async def sleep(self) -> None:
-        """Have nobody attend the episode any more.
-
-        Raises:
-            Unavailable: do it again.
-        """
+        """Cancel that timer."""
         await self.context.ports.timers.cancel(self.opened.actor_id, ATTEND, self.opened.episode_id)
 
     def _wanted(self, episode: Episode) -> dict[str, OutputIntent | None]:
-        """Return what is wanted of the outside by an episode that is meant."""
+        """Return the outputs of a live episode."""
         return wanted(episode, self.opened) if dry_run.delivers(self.opened) else {}
 
     async def _findings(
         self, episode: Episode, *, since: int, version: int, retells: bool
     ) -> tuple[tuple[FindingOutcome, ...], list[PublicEvent]]:
-        """Apply the findings, unless that was done before; return what there is to tell of them."""
+        """Apply the findings, unless that was done before; return their public events."""
         assert episode.converged is not None, "what is carried out was decided"
         intents = episode.converged.findings
         if episode.deferred is None:
@@ -235,7 +201,7 @@ class Conclusion:
         return replace(summary, news=(*told, *summary.news))
 
     def _undelivered(self, key: str, intent: OutputIntent | None) -> OutputOutcome:
-        """Return what becomes of an output of an episode that is not meant."""
+        """Return the outcome of an output of a dry run."""
         has_adapter = intent is None or self.context.adapters.of(intent.adapter) is not None
         if intent is not None and not has_adapter:
             log.warning("not delivered", output_key=key, why=missing(intent.adapter))
@@ -244,7 +210,7 @@ class Conclusion:
     async def _drop_pending(
         self, episode: Episode, progress: ConclusionState, *, why: CancelEpisode
     ) -> ConclusionState:
-        """Return what outputs came to once those are canceled, too, that were put off before."""
+        """Cancel the postponed outputs, too; return the state of all."""
         keyed = wanted(episode, self.opened)
 
         async def cancel(key: str) -> DeliveryState:
@@ -255,9 +221,9 @@ class Conclusion:
         return replace(dropped, news=(*progress.news, *dropped.news))
 
     async def _retold(self, episode: Episode) -> tuple[PublicEvent, ...]:
-        """Return all there is to tell of what was settled when the episode was left last.
+        """Return the public events of what was settled when the episode was left last.
 
-        It is told after that: whoever left it may have died in between.
+        The node that left it may have died before it published them.
         """
         settled = episode.deferred.outputs if episode.deferred else ()
         keys = [one.output_key for one in settled if dry_run.delivers(self.opened)]
@@ -283,7 +249,7 @@ class Conclusion:
 
 
 def _changes(opened: EpisodeOpened, applied: Sequence[AppliedIntent]) -> list[PublicEvent]:
-    """Return what there is to tell of findings."""
+    """Return the public events of findings."""
     return [
         finding_events.finding_changed(opened, one.event, index=one.index, seq=one.seq)
         for one in applied
@@ -292,7 +258,7 @@ def _changes(opened: EpisodeOpened, applied: Sequence[AppliedIntent]) -> list[Pu
 
 
 def _known(episode: Episode) -> dict[str, OutputOutcome]:
-    """Return what is settled for good: what has failed, a person may have had tried again."""
+    """Return what is settled for good: a person may have retried what failed."""
     later = episode.deferred.outputs if episode.deferred else ()
     settled = (*episode.outputs_settled, *later)
     return {one.output_key: one for one in settled if one.outcome not in FAILURES}
@@ -300,22 +266,14 @@ def _known(episode: Episode) -> dict[str, OutputOutcome]:
 
 @dataclass(frozen=True)
 class AfterEnd:
-    """Of one episode, on one node."""
+    """What follows the end of one episode, on one node."""
 
     context: EpisodeContext
     opened: EpisodeOpened
     conclusion: Conclusion
 
     async def note(self, episode: Episode, *, seq: int) -> None:
-        """Have breaker, workflow and lane know of the end, while someone comes back to it.
-
-        Args:
-            episode: the episode.
-            seq: what the journal has its end at.
-
-        Raises:
-            Unavailable: note it again.
-        """
+        """Inform breaker, workflow and lane of the end, while the episode is still claimed."""
         assert episode.finished is not None, "an end that is noted"
         await self._see_to_timers(episode)
         await self.context.breakers.note(self.opened, episode.finished, seq=seq)
@@ -326,7 +284,7 @@ class AfterEnd:
             await self.context.ports.timers.send(left, id=f"left.{self.opened.episode_id}")
 
     async def _see_to_timers(self, episode: Episode) -> None:
-        """Have nobody attend what is over, and somebody what is left of its outputs."""
+        """Cancel the timers of what is over, and arm those for remaining outputs."""
         if (block := episode.blocked) is not None:
             await WaitRegistry(self.context).forget(self.opened, block)
         elif episode.deferred is not None:
@@ -335,7 +293,7 @@ class AfterEnd:
             await self.conclusion.wake(self.context.clock.now())
 
     def news(self, episode: Episode, *, seq: int) -> Sequence[PublicEvent]:
-        """Return what the world is told of the end, which the journal has at `seq`."""
+        """Return the public events of the end, which the journal has at `seq`."""
         assert episode.finished is not None, "an end that is told of"
         converged = episode.converged
         ended = episode_events.ended(self.opened, converged, episode.finished, seq=seq)
@@ -345,7 +303,7 @@ class AfterEnd:
         return (ended,) if skipped is None else (ended, skipped)
 
     def count(self, episode: Episode) -> None:
-        """Measure an end that this node has brought about."""
+        """Count an end that this node has written."""
         status, mode = episode.status.value, self.opened.mode.value
         labels = {"actor": self.opened.actor_id, "mode": mode, "status": status}
         telemetry.episodes_ended.add(1, labels)

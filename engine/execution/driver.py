@@ -1,12 +1,9 @@
-"""Drives one claimed episode: from where its journal stands to what is true.
+"""`Driver`: runs the strategy of a claimed episode, from where its journal stands to convergence.
 
-How long an episode has been running, and the limit on that. It stands still at barriers.
-
-The same limit cuts an episode off that is canceled. Barriers are not cut off either: what is on its
-way to the journal arrives.
-
-The log may be away for minutes. An episode that waits for it does nothing that its budget is
-there to limit, and must not fail for it.
+`Driver._turns` is the loop: ask the strategy, announce, perform, record. `WallTime` limits the
+running time over all attempts and cuts user code off when it is used up or the episode is canceled.
+Time that is spent waiting for the log does not count, and a write that is on its way to the journal
+is never cut off.
 """
 
 from __future__ import annotations
@@ -57,13 +54,7 @@ class WallTime:
     """The running time of one attempt, on top of what earlier ones used."""
 
     def __init__(self, clock: Clock, *, limit_s: float, used_s: float) -> None:
-        """Begin to count.
-
-        Args:
-            clock: measures the time.
-            limit_s: most seconds of running, over all attempts; 0 or less is no limit.
-            used_s: seconds that earlier attempts used.
-        """
+        """Start counting; `limit_s` is over all attempts, 0 or less is no limit."""
         self.limit = clock.timeout(max(0.0, limit_s - used_s) if limit_s > 0 else None)
         """Cuts off whoever works within it, once the time is used up."""
         self._clock, self._limit_s = clock, limit_s
@@ -76,16 +67,16 @@ class WallTime:
         return self._clock.monotonic_s() - self._since_s
 
     def cut_off(self) -> None:
-        """Cut off who works within the limit, now or right after the barrier."""
+        """Cut off the code within the limit, now or right after the barrier."""
         self._is_cut_off = True
         if not self._is_still and not self.limit.expired():
             self.limit.reschedule(asyncio.get_running_loop().time())
 
     async def standing_still(self, wait: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the log without using up any time.
+        """Wait for the log without using up time.
 
         Raises:
-            EpisodeFailed: the time was used up before, and user code would not be cut off.
+            EpisodeFailed: the time was used up before, and user code ignored the cut.
         """
         if self.limit.expired():
             raise EpisodeFailed("budget_exceeded", f"wall_s: all {self._limit_s:g} used")
@@ -104,19 +95,19 @@ class WallTime:
 
 
 KEY_MARK_CHARS: Final = 16
-"""How much of an action's fingerprint its idempotency key holds: 64 bits, told apart per turn."""
+"""How much of an action's fingerprint its idempotency key has: 64 bits, unique per turn."""
 
 INIT: Final = "init"
-"""Phase of the state that `Strategy.init` returned: it may have read the outside, so it is kept."""
+"""Phase of the state that `Strategy.init` returned: stored, since it may have read the outside."""
 
 
 class Leaving(Exception):
-    """The node may not go on; the episode stands at a barrier and is for another node."""
+    """The node is stopping; the episode stands at a barrier and is for another node."""
 
 
 @dataclass(frozen=True)
 class Driver:
-    """One episode on its way, on one node, under one claim."""
+    """Runs one episode on one node under one claim."""
 
     journal: JournalWriter
     strategy_runner: StrategyRunner
@@ -125,20 +116,19 @@ class Driver:
     clock: Clock
     run: EpisodeRun
     runs: Permit
-    """Withdrawn once the episode is to be left to another node."""
+    """Withdrawn when the node stops and the episode is for another one."""
     check_claim: Callable[[], None]
     """Raises `LeaseLost` once the claim cannot be trusted any more."""
 
     async def drive(self, records: Sequence[Recorded]) -> None:
-        """Run the strategy until it ends or has to wait, and record that. Findings are not applied.
+        """Run the strategy until it ends or must wait, and record that. Findings are not applied.
 
-        Args:
-            records: the episode's journal, up to where the scribe stands.
+        `records` is the journal up to the writer's version.
 
         Raises:
-            Leaving: the node may not go on; everything recorded is durable.
+            Leaving: the node is stopping; everything recorded is durable.
             LeaseLost: the claim ended before a side effect; the call was not made.
-            VersionConflict, Unavailable: as `JournalWriter.barrier`; nothing more was written.
+            VersionConflict: another node has the episode.
         """
         try:
             await self._within_wall_time(records)
@@ -154,7 +144,7 @@ class Driver:
         await self.journal.barrier()
 
     def _end_of(self, failed: EpisodeFailed) -> CancelEpisode | FailEpisode:
-        """Return how the episode ends: one that was to be canceled does, whatever it died of."""
+        """Return how the episode ends: a requested cancellation wins over any failure."""
         if self.run.canceled is not None:
             return admitting(self.run.canceled, self.journal.episode.announced)
         error_class, detail = in_text(failed.error_class), in_text(failed.detail)
@@ -222,7 +212,7 @@ class Driver:
             raise EpisodeFailed("loop_detected", f"{len(cycle)} step(s) over and over: {steps}")
 
     async def _block(self, current: Any, action: Pause) -> None:
-        """Leave the episode to wait, with its state in the same commit: no node has it from then.
+        """Make the episode wait, with its state in the same commit; then no node has it.
 
         What others can do about it follows once this is durable.
         """
@@ -256,7 +246,7 @@ class Driver:
         return current
 
     async def _send(self, action: SendOutput, wall: WallTime) -> Performed:
-        """Have an output carried to the outside, which nothing interrupts: it has its own time."""
+        """Deliver an output without interruption: it has its own time limit."""
         episode = self.journal.episode
         is_repeat = episode.announced is not None
         if episode.announced is None:
@@ -275,7 +265,7 @@ class Driver:
         return sent[0]
 
     async def _barrier(self, wall: WallTime) -> None:
-        """Wait until all is durable; nothing that the outside can see follows a cancellation."""
+        """Wait until all is durable; after a cancellation nothing is done outside."""
         await wall.standing_still(self.journal.barrier)
         self._check_canceled()
 
@@ -296,7 +286,7 @@ class Driver:
     async def _repeat(
         self, announced: StepAnnounced, action: Step, mark: str, tool: Tool | None
     ) -> None:
-        """Allow a side effect that was announced by a node that died, if it may be repeated."""
+        """Allow a side effect that a dead node announced, if it may be repeated."""
         await call(recovery.check_same, announced, asked=mark, action=action)
         if announced.output_key:  # Carried on, not made again.
             return
@@ -316,7 +306,7 @@ class Driver:
             self._finish(converged)
 
     def _finish(self, *converged: EpisodeConverged) -> None:
-        """End the episode; one whose steps have outputs that are not settled, once those are."""
+        """End the episode; with unsettled outputs, only once those are settled."""
         episode = self.journal.episode
         if episode.outputs_left:
             self.journal.record(*(converged or (EpisodeConverged(),)))
@@ -340,9 +330,9 @@ class Driver:
 
 
 def admitting(canceled: CancelEpisode, announced: StepAnnounced | None) -> CancelEpisode:
-    """Return `canceled`, admitting that a side effect may have been cut off in the middle.
+    """Return `canceled` with a note that a side effect may have been cut off.
 
-    Of an output that is known by itself.
+    Outputs need no note: their own log tells.
     """
     if announced is None or announced.output_key:
         return canceled
@@ -360,16 +350,7 @@ def driver_of(
     run: EpisodeRun,
     check_claim: Callable[[], None],
 ) -> Driver:
-    """Return what drives an episode.
-
-    Args:
-        crew: the actor's.
-        opened: the episode.
-        scribe: writes its journal.
-        sender: delivers what its steps want delivered.
-        run: can be canceled.
-        check_claim: raises `LeaseLost` once the claim cannot be trusted any more.
-    """
+    """Return the driver of an episode; `check_claim` raises `LeaseLost`."""
     expectation, clock = context.actor.expectations[opened.expectation_id], context.clock
     findings = FindingReader(
         context.ports.log, context.ports.stack, clock, dry_run.prefix_of(opened)

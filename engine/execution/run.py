@@ -1,18 +1,14 @@
-"""One node's time with one episode: fence → drive → carry out → finish → tell.
+"""One attempt of one node at one episode: claim → fence → drive → conclude → publish.
 
-An episode that has to wait for somebody is left once what is to call a node back to it is in place.
+`EpisodeRunner` claims the episode and gives the claim up; `Attempt` is the work in between. Each
+stage is durable before the next begins and safe to repeat, so an attempt that ends anywhere, by a
+crash or a lost claim, leaves the next one exactly what is left to do. The claim is given up last;
+if anything goes wrong before, it lapses, and the lapse calls for recovery. An episode that has to
+wait is left once the timer or command that continues it is in place.
 
-Each stage is durable before the next begins and harmless to repeat, so a tenure that ends
-anywhere, in a crash or in a lost claim, leaves the next one exactly what is left to do.
-
-One go at one episode: serve it to its end, and give the claim up last.
-
-The claim is given up last and on purpose. Whatever goes wrong in between leaves it to lapse,
-which calls for recovery: the next owner replays the journal and does what is left.
-
-An episode that was read before it was claimed may have moved meanwhile. That does no harm: the
-first commit names the version that was read, and is refused. Only then is it ours, and only
-then is whoever offered it told so; until then it stays with them.
+The journal is read before the claim is made. If the episode moves in between, the first commit, the
+fence, names the version that was read and is refused. Only after the fence is the sender of the
+command answered.
 """
 
 from __future__ import annotations
@@ -62,7 +58,7 @@ from streams.ports.log import START, Recorded
 
 
 class Attempt:
-    """From the fence to the last public event."""
+    """One attempt, from the fence to the last public event."""
 
     def __init__(
         self,
@@ -75,18 +71,13 @@ class Attempt:
         accept: Callable[[], Awaitable[None]],
         called_at: datetime | None = None,
     ) -> None:
-        """Take over where `records` end; without any, `opened` is the first event of the first.
+        """Continue after `records`; without any, `opened` is the first event of the first commit.
 
         Args:
-            crew: the actor's.
-            opened: what the episode is about.
-            episode: the fold of `records`.
-            records: the episode's journal.
-            hold: on the episode.
-            accept: called once nothing can be lost any more: when the fence is durable under a
-                claim, or when all is done.
-            called_at: when this node was called because something may be due, by the server's
-                clock; None: it was called for another reason.
+            accept: called once a crash of this node loses nothing: when the fence is durable under
+                a claim, or when all is done.
+            called_at: when the timer that called this node fired, by the server's clock; None: it
+                was called for another reason.
         """
         self.opened = opened
         self._context, self._records, self._hold, self._accept = context, records, hold, accept
@@ -124,33 +115,30 @@ class Attempt:
 
     @property
     def episode(self) -> Episode:
-        """The episode as far as this tenure knows it."""
+        """The episode as this attempt knows it."""
         return self._journal.episode
 
     @property
     def is_fenced(self) -> bool:
-        """Whether this node's start is durable: from then on nobody else can append."""
+        """Whether this node's start is durable: from then on no other node can append."""
         return self._journal.is_fenced
 
     @property
     def has_ended(self) -> bool:
-        """Whether the end of the episode is durable, be it by this tenure or an earlier one."""
+        """Whether the end of the episode is durable, by this attempt or an earlier one."""
         return self._had_ended or (self.is_fenced and self.episode.status in ENDED)
 
     async def complete(self, *, careful: bool) -> None:
-        """Put up the fence, and do all that is left, to the last public event.
+        """Write the fence, and do all that is left, to the last public event.
 
-        Args:
-            careful: wait for the fence before anything else. Otherwise it may ride in one commit
-                with what comes next, and is waited for only before the first step of the outside.
+        With `careful`, wait for the fence before anything else. Otherwise it may share a commit
+        with what follows, and is awaited only before the first side effect.
 
         Raises:
-            Leaving: the node may not go on; the episode is for another node.
-            Busy: someone else has the claim, and nothing was written.
+            Leaving: the node is stopping; the episode is for another node.
+            Busy: another node has the claim, and nothing was written.
             LeaseLost, VersionConflict: another node may have taken over, or has.
-            Contended: a finding is fought over without end. What is left is for another time.
-            TooLarge, Unwritable: the journal cannot keep an event.
-            Unavailable: the log is away. What is left is for the next owner.
+            TooLarge, Unwritable: the journal cannot store an event.
         """
         labels = {"actor": self._context.actor.id, "mode": self.opened.mode.value}
         started_s = self._context.clock.monotonic_s()
@@ -175,11 +163,7 @@ class Attempt:
         telemetry.episode_duration.record(self._context.clock.monotonic_s() - started_s, labels)
 
     async def tell_again(self) -> None:
-        """Publish what an episode that has ended has to tell; whoever ended it may not have.
-
-        Raises:
-            Unavailable: try again later.
-        """
+        """Publish the events of an episode that has ended: the node that ended it may not have."""
         await self._after_end.note(self.episode, seq=self._journal.version)
         progress = await self._conclusion.tell_again(self.episode, since=self._since)
         await self._conclusion.wake(progress.wakes_at, progress.pending)
@@ -187,12 +171,10 @@ class Attempt:
         await self._accept_once()
 
     async def settle(self) -> None:
-        """Carry what is left of the outputs of an episode that has ended; it stays as it is.
+        """Deliver what is left of the outputs of an episode that has ended; it stays as it is.
 
         Raises:
             LeaseLost, VersionConflict: another node may have the episode, or has.
-            Contended: an output is fought over without end.
-            Unavailable: what is left is for the next owner.
         """
         await self._accept_once()
         progress = await self._conclusion.settle(self.episode)
@@ -200,7 +182,7 @@ class Attempt:
         await self._publish(progress.news)
 
     async def _go_on(self, *, careful: bool) -> ConclusionState:
-        """Do what the journal leaves to be done; of an episode that waits, nothing is."""
+        """Do what is left by the journal; nothing if the episode waits."""
         if self.episode.status is Status.BLOCKED and self._called_off() is None:
             await self._check_newest()
             return NOTHING_DONE
@@ -211,9 +193,9 @@ class Attempt:
         return self._after_end.news(self.episode, seq=self._journal.version)
 
     async def _check_newest(self) -> None:
-        """Raise `VersionConflict` if the episode has moved: its answer may be what we are here for.
+        """Raise `VersionConflict` if the episode has moved: this command may be about its answer.
 
-        Nothing is appended to one that waits, so no version tells that a replica was behind.
+        Nothing is appended to a waiting episode, so no version would show that a replica lags.
         """
         subject = self._context.ports.stack.episode(self.opened.episode_id)
         newest = await self._context.ports.log.last(subject)
@@ -221,7 +203,7 @@ class Attempt:
             raise VersionConflict(subject, expected=self._journal.version)
 
     async def _leave_waiting(self, progress: ConclusionState) -> None:
-        """See to it that the episode is gone on with once it has its answer, or its time."""
+        """Make sure that the episode continues when its answer arrives or its time is up."""
         await self._tell(progress.news)
         if self.episode.status is Status.BLOCKED:
             await WaitRegistry(self._context).settle(self.opened)
@@ -229,9 +211,9 @@ class Attempt:
             await self._conclusion.leave(progress, version=self._journal.version)
 
     async def _fence(self, *, careful: bool) -> None:
-        """Put down this node's start, and the opening if there is none yet.
+        """Write this node's start, after the opening if there is none yet.
 
-        Instead of the start, what is not to be begun or gone on with any more gets its end.
+        An episode that must not begin or continue gets its end instead.
         """
         opening = (self.opened,) if self.episode.opened is None else ()
         if canceled := self._called_off():
@@ -250,10 +232,10 @@ class Attempt:
         return None
 
     def _called_off(self) -> CancelEpisode | None:
-        """Return how the episode ends if no node shall run it any more; else None.
+        """Return how the episode ends if it is canceled; else None.
 
-        Once it is recorded what is true, it is too late to cancel it, but for outputs that are not
-        delivered yet: the carrier sees to those.
+        Once it has converged it is too late, except for outputs that are not delivered yet, which
+        delivery handles.
         """
         canceled, episode = self._run.canceled, self.episode
         if canceled is not None and episode.converged is None:
@@ -261,14 +243,14 @@ class Attempt:
         return expiry(episode, at=self._context.clock.now())
 
     async def _secure(self, first: Sequence[EpisodeEvent]) -> int:
-        """Return the revision of the claim, which is made now unless the `first` commit is all."""
+        """Return the revision of the claim, made now unless the `first` commit is everything."""
         if not any(isinstance(event, EpisodeFinished) for event in first):
             await self._hold.claim()
         self._check_claim()
         return self._hold.revision
 
     async def _note_fenced(self) -> None:
-        """Tell who waits for it that the fence is up; and the world, if the end is not near."""
+        """Report that the fence is durable; publish the start unless the end is near."""
         self._fenced_at = self._journal.version
         if self._hold.revision != NO_CLAIM:
             await self._accept_once()
@@ -324,7 +306,7 @@ class Attempt:
         return progress
 
     async def _give_up(self) -> None:
-        """End the episode as the takeover says, its dead letter first if it gets one."""
+        """End the episode as the takeover decided, after its dead letter if it gets one."""
         why = self._takeover
         if why.error_class == recovery.ATTEMPTS_EXHAUSTED:
             dead_letters = DeadLetterWriter(self._context.ports, self._context.clock)
@@ -336,7 +318,7 @@ class Attempt:
         await self._journal.barrier()
 
     def _retells(self) -> bool:
-        """Return whether whoever had the episode before may have died before they told."""
+        """Return whether the previous node may have died before publishing."""
         return self._had_crashed or self._hold.is_stolen
 
     def _check_claim(self) -> None:
@@ -358,12 +340,12 @@ log = structlog.get_logger("vigil.shift")
 
 @dataclass(frozen=True)
 class EpisodeRunner:
-    """One go, of one node."""
+    """One attempt's claim, and when it is given up."""
 
     context: OutputContext
     keeper: Keeper
     accept: Accept
-    """Called once nothing can be lost any more if this node dies: see `Attempt`."""
+    """See `Attempt`."""
     called_at: datetime | None = None
     """See `Attempt`."""
 
@@ -371,19 +353,15 @@ class EpisodeRunner:
         """Open an episode and run it at once; return whether this node got it.
 
         Raises:
-            Unavailable: the log was away before it was durable that this node has it.
+            Unavailable: before it was durable that this node has it.
         """
         return await self._run(opened, UNOPENED, (), careful=False)
 
     async def settle(self, episode: Episode, records: Sequence[Recorded]) -> bool:
-        """Carry what is left of the outputs of an episode that has ended; return whether we may.
-
-        Args:
-            episode: the fold of `records`; it has ended.
-            records: its journal.
+        """Deliver the remaining outputs of an episode that has ended; return whether this node may.
 
         Raises:
-            Unavailable: the log was away before the claim was made.
+            Unavailable: before the claim was made.
         """
         assert episode.opened is not None, "an end of what was never opened"
         return await self._run(episode.opened, episode, records, careful=True, settles=True)
@@ -393,14 +371,11 @@ class EpisodeRunner:
     ) -> bool:
         """Do what is left of an episode; return whether this node got it.
 
-        Args:
-            episode: the fold of `records`; it has been opened.
-            records: its journal.
-            careful: whether it must be claimed and its start durable before any of its code runs,
-                so that a crash of that code is counted.
+        With `careful`, the claim and the start are durable before any of its code runs, so that a
+        crash of that code is counted.
 
         Raises:
-            Unavailable: the log was away before it was durable that this node has it.
+            Unavailable: before it was durable that this node has it.
         """
         assert episode.opened is not None, "a shift of an episode that was never opened"
         is_over = episode.status in ENDED
@@ -446,7 +421,7 @@ class EpisodeRunner:
     async def _work(
         self, this_attempt: Attempt, hold: EpisodeLease, *, careful: bool, settles: bool
     ) -> None:
-        """Do what is left of an episode, and give the claim up unless it is to lapse."""
+        """Do what is left of an episode, and give the claim up unless it must lapse."""
         if settles:
             may_go = await self._settle(this_attempt, hold)
         elif this_attempt.has_ended:
@@ -460,9 +435,9 @@ class EpisodeRunner:
             await hold.give_up(error=_failure(finished))
 
     async def _settle(self, this_attempt: Attempt, hold: EpisodeLease) -> bool:
-        """Carry outputs of an episode that has ended, and return whether its claim may be given up.
+        """Deliver outputs of an episode that has ended; return whether its claim may be given up.
 
-        If it may not, the claim lapses and calls for the next owner.
+        If not, the claim lapses and calls for the next node.
         """
         try:
             await this_attempt.settle()
@@ -475,7 +450,7 @@ class EpisodeRunner:
         return True
 
     async def _serve(self, this_attempt: Attempt, hold: EpisodeLease, *, careful: bool) -> bool:
-        """Serve a tenure to its end, and return whether its claim may be given up."""
+        """Run an attempt to its end; return whether its claim may be given up."""
         try:
             await this_attempt.complete(careful=careful)
         except Leaving:
@@ -505,8 +480,8 @@ class EpisodeRunner:
     async def _stand_back(self, this_attempt: Attempt, hold: EpisodeLease) -> bool:
         """Leave an episode that has moved since it was read; return whether the claim may go.
 
-        A claim that was taken over from a lapsed one has removed the marker of the lapse, and the
-        call for recovery may have been answered elsewhere: then nothing else calls for it.
+        A claim that replaced a lapsed one has removed the marker of the lapse, and the call for
+        recovery may have been answered elsewhere: then nothing else calls for the episode.
         """
         id_ = f"refused.{hold}"
         return not hold.is_stolen or await self._call(this_attempt, reason="lapsed", id_=id_)
@@ -519,7 +494,7 @@ class EpisodeRunner:
         return handed_over
 
     async def _call(self, this_attempt: Attempt, *, reason: str, id_: str) -> bool:
-        """Call a node to the episode. Only then may the claim go: its lapse would call, too."""
+        """Send a command for the episode. Only then may the claim go: its lapse would call, too."""
         opened = this_attempt.opened
         recover = Recover(actor_id=opened.actor_id, episode_id=opened.episode_id, reason=reason)
         try:

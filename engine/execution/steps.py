@@ -1,14 +1,10 @@
-"""Performs steps: calls tools and synthesizers, records facts. A failure is a result too.
+"""Performs the steps of an episode: tools, synthesizers, facts and outputs.
 
-The engine's own tool: it publishes domain events for strategies.
-
-An event is one hop further from the outside world than what fired the episode, whatever the
-strategy says, so that a chain of actors which wake each other ends.
-
-Sends outputs as steps of an episode: one attempt now, and what is left when it converges.
-
-The step is announced with the output's key before anything is proposed, and recorded with how far
-it got. A crash in between leaves the announcement: the next owner carries the same output on.
+A failure is a result, too. `StepExecutor` calls what the app declares. `PublishTool` is the
+engine's own tool for domain events; an event is one hop further from the outside world than the
+episode's trigger, so a chain of actors that trigger each other ends. `OutputSteps` sends outputs:
+the journal announces the output's key before it is proposed, so after a crash the next node
+continues with the same output.
 """
 
 from __future__ import annotations
@@ -79,15 +75,15 @@ class StepExecutor:
         return {"actor": self.actor.id, "mode": self.opened.mode.value}
 
     def tool(self, action: Step) -> Tool | None:
-        """Return the tool that `action` may call, if it is a tool call and there is one."""
+        """Return the tool for `action`, if it is a tool call and there is one."""
         tool = self._registered(action) if isinstance(action, ToolCall) else None
         return tool if tool is not None and dry_run.may_call(self.opened, tool) else None
 
     async def perform(self, action: Step, ctx: CallContext) -> Performed:
-        """Do `action` and return what it brought back.
+        """Do `action` and return its result.
 
         Raises:
-            EpisodeFailed: the arguments or the result cannot be kept on the journal.
+            EpisodeFailed: the journal cannot store the arguments or the result.
         """
         started_s = self.clock.monotonic_s()
         with telemetry.span(f"step {type(action).__name__}"):
@@ -196,14 +192,14 @@ def _failed(step: Performed, error_class: str, detail: str) -> Performed:
 
 
 def result_of(outcome: OutputOutcome) -> OutputResult:
-    """Return what a strategy gets of an output that came to this."""
+    """Return what a strategy gets for an output in this state."""
     return OutputResult(
         output_key=outcome.output_key, status=outcome.outcome, error_class=outcome.error_class
     )
 
 
 def sent(action: SendOutput, result: OutputResult) -> Performed:
-    """Return the step that had something delivered, or not."""
+    """Return the step for an output in this state."""
     return Performed(
         kind=StepKind.OUTPUT,
         fingerprint=fingerprint(action),
@@ -221,7 +217,7 @@ EVENTS_MAX: Final = 1_000
 
 
 class _PublishRequest(msgspec.Struct, frozen=True):
-    """What a step asks for."""
+    """The arguments of `publish`."""
 
     name: str
     events: list[Announcement]
@@ -229,7 +225,7 @@ class _PublishRequest(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class PublishTool(Tool):
-    """Publishes on the stack that the node is in."""
+    """Publishes domain events on the node's stack."""
 
     domain_events: DomainEvents
     side_effect = True
@@ -257,7 +253,7 @@ class PublishTool(Tool):
         return {"published": len(request.events)}
 
     def redact(self, args: JsonObject) -> object:
-        """Return how many events there are of what name: the stream has them whole."""
+        """Return the name and the number of events: the stream has the events themselves."""
         events = args.get("events")
         count = len(events) if isinstance(events, list) else 0
         return {"name": args.get("name"), "events": count}
@@ -281,13 +277,13 @@ class OutputSteps:
     opened: EpisodeOpened
     tell: Callable[[Sequence[PublicEvent]], Awaitable[None]]
     retells: Callable[[], bool]
-    """Whether what was done to outputs before may not have been told."""
+    """Whether earlier changes of outputs may not have been published."""
 
     async def announcement(self, action: SendOutput, *, turn: int) -> Announce:
-        """Return what says that an output is about to be proposed.
+        """Return the announcement of an output.
 
         Raises:
-            EpisodeFailed: the strategy asks for an output that cannot be.
+            EpisodeFailed: the output is impossible.
         """
         intent = await call(checked_intent, action.intent)
         key = await call(inline_key, action, self.opened, turn=turn)
@@ -299,17 +295,12 @@ class OutputSteps:
         )
 
     async def send(self, action: SendOutput, key: str, *, is_repeat: bool) -> Performed:
-        """Carry the output that was announced as `key`, and return how far it got.
+        """Deliver the output announced as `key`, and return its state.
 
-        Args:
-            action: what the strategy asked for.
-            key: the output's, as announced.
-            is_repeat: whether a node that died may have begun with it.
+        `is_repeat` says that a dead node may have begun with it.
 
         Raises:
             LeaseLost, VersionConflict: another node has the episode.
-            Contended: the output is fought over without end.
-            Unavailable: the log is away.
         """
         progress = await self.conclusion.output_delivery.carry(
             key, action.intent, retells=is_repeat
@@ -324,11 +315,7 @@ class OutputSteps:
         return sent(action, result)
 
     async def cancel(self, episode: Episode, why: CancelEpisode) -> CancelEpisode:
-        """Cancel what its steps have proposed and is not settled; return how the episode ends.
-
-        Raises:
-            Contended, Unavailable: do it again.
-        """
+        """Cancel the unsettled outputs of its steps; return how the episode ends."""
         if not episode.outputs_left:
             return replace(why, outputs=episode.outputs_settled)
         canceled = await self.conclusion.cancel(episode.outputs_left, why, retells=self.retells())

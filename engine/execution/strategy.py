@@ -1,4 +1,4 @@
-"""Asks one episode's strategy, and gives it back its state after a crash."""
+"""`StrategyRunner`: calls one episode's strategy, and restores its state after a crash."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from streams.ports.log import Recorded
 
 @dataclass(frozen=True)
 class StrategyRunner:
-    """The strategy of one episode. Everything it raises is an `EpisodeFailed`."""
+    """The strategy of one episode. Its exceptions become `EpisodeFailed`."""
 
     expectation: Expectation
     opened: EpisodeOpened
     stack: str
     findings: Findings = OUT_OF_REACH
-    """What of the outside `init` and `converge` may read."""
+    """The stack's findings, for `init` and `converge`."""
 
     async def restore(self, records: Sequence[Recorded]) -> Any:
-        """Return the state that the journal leads to: a fresh one if it holds no step yet.
+        """Return the state that the journal leads to: a fresh one if it has no step yet.
 
-        Recorded results are folded through `handle_result`; nothing is done twice, and the
-        strategy must ask for the same steps as before.
+        Recorded results are folded through `handle_result`; nothing is done twice, and the strategy
+        must ask for the same steps as before.
         """
         found = recovery.tail(records)
         current, tokens_used = await self.begin(found.checkpoint), found.tokens_before
@@ -54,7 +54,7 @@ class StrategyRunner:
         return current
 
     async def begin(self, checkpoint: CheckpointSaved | None) -> Any:
-        """Return the state that was kept, or a fresh one if none was."""
+        """Return the stored state, or a fresh one if there is none."""
         if checkpoint is None:
             view = view_of(self.opened, self.stack, self.findings)
             return await call(self.expectation.strategy.init, view, self.opened.trigger)
@@ -68,14 +68,14 @@ class StrategyRunner:
         return await self.handle(current, action, step, step_no=step.step_no)
 
     async def check_same(self, recorded: recovery.Asked, action: Action) -> None:
-        """Check that `action`, asked for in a replay, is the one that was `recorded`."""
+        """Check that `action`, asked for in a replay, is the `recorded` one."""
         if isinstance(action, Converge | Done):
             raise ended_early(recorded, action)
         mark = await call(fingerprint, action)
         await call(recovery.check_same, recorded, asked=mark, action=action)
 
     async def next_step(self, current: Any, *, turn: int, tokens_used: int) -> Action:
-        """Return what the strategy wants to do on its `turn`-th turn."""
+        """Return the strategy's action for its `turn`-th turn."""
         ctx = self._context(turn=turn, tokens_used=tokens_used)
         action = await call(self.expectation.strategy.next_step, current, ctx)
         if not isinstance(action, Action):
@@ -113,14 +113,14 @@ class StrategyRunner:
                 return kept
 
     async def converge(self, current: Any, *, turn: int, tokens_used: int) -> EpisodeConverged:
-        """Return what the strategy decided is true."""
+        """Return the strategy's conclusion."""
         known = self._context(turn=turn, tokens_used=tokens_used)
         ctx = replace(known, findings=self.findings)
         result = await call(self.expectation.strategy.converge, current, ctx)
         return await call(dry_run.set_apart, await call(conclude, result), self.opened)
 
     async def keep(self, current: Any, *, phase: str) -> Save:
-        """Return what keeps the state on the journal, if a replay could make the same of it."""
+        """Return the command that stores the state, unless a replay could not restore it."""
         expectation = self.expectation
         if not isinstance(current, expectation.state_type):
             raise EpisodeFailed(
@@ -151,7 +151,7 @@ class StrategyRunner:
 
 
 def ended_early(recorded: recovery.Asked, action: Converge | Done) -> EpisodeFailed:
-    """Return what to raise when a replay asks to end before `recorded`, which did happen."""
+    """Return the error for a replay that asks to end before `recorded`, which did happen."""
     if isinstance(recorded, StepAnnounced):
         before = recorded.tool_name
     else:

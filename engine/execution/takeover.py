@@ -1,11 +1,10 @@
-"""Calls for the recovery of episodes whose node is gone.
+"""Recovery of episodes whose node is gone.
 
-When a lease lapses, the server leaves a marker that every node sees, at once or when it
-comes back. Each sends `Recover` with a message id made from the marker, so the queue keeps
-one; whichever node has room takes the episode over.
-
-It calls for nothing of an actor that the node does not have. Such an actor may come later, and then
-all markers are looked at again: it may be that no other node was there to see them.
+When a lease lapses, the server leaves a marker that every node sees, at once or when it starts.
+Each sends `Recover` with a message id made from the marker, so the queue stores one command; any
+node with room takes the episode over. A node ignores actors that it does not have; when one is
+added, it looks at all markers again, since no other node may have seen them. `decide_takeover` is
+the rule for what happens to the episode.
 """
 
 from __future__ import annotations
@@ -37,31 +36,32 @@ from streams.ports.all import Ports
 from streams.ports.leases import ClaimChange
 
 CHANGES_MAX: Final = 500
-"""Claim changes looked at in one go."""
+"""Claim changes handled at once."""
 
 WAIT_S: Final = 5.0
-"""Longest silent wait for changes; only how often an idle rescuer looks up."""
+"""Longest wait for changes, in seconds."""
 
 RETRY_S: Final = 1.0
-"""Pause before a call for recovery that found the log away is made again."""
+"""Pause before a call for recovery is repeated while the log is unavailable, in seconds."""
 
 log = structlog.get_logger("vigil.rescuer")
 
 
 @dataclass(frozen=True)
 class LapseWatcher:
-    """Watches the claims for one node."""
+    """Watches the claims, for one node."""
 
     ports: Ports
     actors: Collection[str]
-    """The node's, at any moment; with those of which only goes on what is open."""
+    """The node's actors now, those with only open episodes included."""
     clock: Clock
     stopping: asyncio.Event
     lease_events: LeaseEvents = field(default_factory=LeaseEvents)
-    """Told of every change that it sees."""
+    """Called with every change."""
     _passed_over: set[str] = field(default_factory=set)
-    """Actors that the node does not have, and whose episodes have lapsed: as many as a stack has at
-    most, with lapses of one day."""
+    """Actors that the node lacks and whose episodes have lapsed: at most as many as a stack has,
+    with lapses of one day.
+    """
 
     async def serve(self) -> None:
         """Watch until the node stops."""
@@ -96,7 +96,7 @@ class LapseWatcher:
 async def decide_takeover(
     context: ActorContext, opened: EpisodeOpened, episode: Episode
 ) -> Takeover:
-    """Return what becomes of `episode`, whose node crashed running it, now that we have it."""
+    """Return what happens to `episode`, whose node crashed, now that this node has it."""
     expectation = context.actor.expectations[opened.expectation_id]
     try:
         policy = await call(_policy, context.app, expectation, opened, episode)
@@ -119,7 +119,7 @@ def _is_repeatable(app: App, actor: Actor, tool_name: str) -> bool:
 async def _policy(
     app: App, expectation: Expectation, opened: EpisodeOpened, episode: Episode
 ) -> Policy:
-    """Return what is to become of the episode if its node crashed."""
+    """Return the recovery policy after a crash."""
     resolve, policy = app.resolve_policy, expectation.recovery
     if resolve is None:
         return policy

@@ -1,20 +1,13 @@
-"""Carries out the findings that an episode decided on.
+"""Applies the findings of an episode: read → decide → append at that version, again on a conflict.
 
-Findings are aggregates of their own, so this may happen after a crash for the second time: every
-event names its cause, and a cause that is already on a finding's log is not carried out again.
+A finding is an aggregate of its own, so after a crash this may run twice: every event names its
+cause, and a cause that is already on a finding's log is skipped. `FindingApplier` also arms the
+timers that a finding needs, and `Enricher` calls the user's enrichment, before the episode records
+the result; both are safe to repeat. An enrichment that fails, adds nothing or takes too long leaves
+the finding as it is.
 
-What follows from a change is seen to before the episode records it: the timers that the finding
-needs are armed, and what was raised is enriched. After a crash both are done again, harmlessly.
-
-A finding and its episode are two aggregates, whose sequences can be compared only if the journal is
-one stream. Then some reads are saved. In a journal of several streams nothing is compared: a
-repeated attempt reads the whole finding, and a node that may have lost the episode asks each time.
-
-Has a finding enriched that an episode has raised: call the user's code → add what it found.
-
-The finding is on the log before, and stays as it is if the callback fails, has nothing to add, or
-takes too long. What it added names the intent that raised the finding, so that an episode which is
-taken over does not ask again.
+The sequences of a finding and of its episode can be compared only if the journal is one stream.
+Then some reads are saved; otherwise a repeated attempt reads the whole finding.
 """
 
 from __future__ import annotations
@@ -68,14 +61,7 @@ from streams.ports.log import START, Recorded
 def enrich(
     finding: Finding, raised: IntentEvent, found: Enriched, *, at: datetime
 ) -> FindingUpdated | None:
-    """Return what was `found` as a change of `finding`, or None if it changes nothing.
-
-    Args:
-        finding: as it is by now.
-        raised: what was looked up for. What was raised anew since is another finding.
-        found: what the callback returned.
-        at: when it is added.
-    """
+    """Return `found` as a change of `finding`; None: it changes nothing, or not this raise."""
     is_there = finding.status is FindingStatus.ACTIVE
     if not is_there or finding.raise_no != raised.finding.raise_no:
         return None
@@ -96,12 +82,12 @@ log = structlog.get_logger("vigil.enricher")
 ADDED: Final = "added"
 NOTHING_NEW: Final = "nothing"
 FAILED: Final = "failed"
-"""What may come of an enrichment, as it is counted."""
+"""The results of an enrichment in metrics."""
 
 
 @dataclass(frozen=True)
 class Enricher:
-    """Enriches what the episodes of one expectation raise."""
+    """Enriches the findings of one expectation."""
 
     store: FindingStore
     clock: Clock
@@ -109,16 +95,7 @@ class Enricher:
     view: EpisodeView
 
     async def enrich(self, raised: IntentEvent, *, id: str) -> FindingChange | None:
-        """Return what was added to a finding that was just raised; None: nothing was.
-
-        Args:
-            raised: what happened to it.
-            id: of the commit that adds to it.
-
-        Raises:
-            Contended: the finding is fought over without end.
-            Unavailable: the log is away. Enrich it again.
-        """
+        """Return the change of a finding that was just raised; None: there is none."""
         found = await self._look_up(raised.finding)
         if found is None:
             return None
@@ -177,12 +154,12 @@ class FindingApplier:
 
     ports: Ports
     actors: Mapping[str, Actor]
-    """Those that this node knows."""
+    """Those of this node."""
     clock: Clock
     turns: Turns
-    """The node's: shared by all who write findings there."""
+    """Shared by all writers of findings on the node."""
     owner: Actor | None = None
-    """The actor of the episodes, as it was when they were opened; None: as it is now."""
+    """The actor as it was when the episodes were opened; None: as it is now."""
 
     async def apply(
         self,
@@ -193,21 +170,18 @@ class FindingApplier:
         since: int = START,
         version: int | None = None,
     ) -> list[AppliedIntent]:
-        """Carry out `intents` and return what became of each, in order.
+        """Apply `intents` and return their outcomes, in order.
 
-        Those of a dry run that keeps no findings are left out.
+        Those of a dry run that stores no findings are left out. Intents on one key are applied in
+        order.
 
         Args:
-            intents: of one episode's convergence. Those on one key are carried out in order.
-            opened: the episode.
-            attempt: 1 if nobody can have tried before.
-            since: as `oldest_of` gives it. Not used if the journal is several streams.
-            version: the episode's, if someone may take it over meanwhile.
+            attempt: 1 if no node can have tried before.
+            since: the result of `oldest_of`, not used if the journal is several streams.
+            version: the episode's, if another node may take it over meanwhile.
 
         Raises:
-            VersionConflict: someone has. What is left to do is theirs.
-            Contended: a finding is fought over without end.
-            Unavailable: the log is away.
+            VersionConflict: another node has, and does what is left.
         """
         if not dry_run.keeps_findings(opened):
             return left_out(intents)
@@ -234,13 +208,7 @@ class FindingApplier:
     async def look(
         self, intents: Sequence[FindingIntent], *, opened: EpisodeOpened, since: int = START
     ) -> list[AppliedIntent]:
-        """Return what became of `intents` that were all carried out before.
-
-        Args:
-            intents: of one episode's convergence.
-            opened: the episode.
-            since: as for `apply`.
-        """
+        """Return the outcomes of `intents` that were all applied before."""
         if not dry_run.keeps_findings(opened):
             return left_out(intents)
         found = []
@@ -272,7 +240,7 @@ class FindingApplier:
         return await self._enriched(job, carried)
 
     async def _enriched(self, job: IntentJob, carried: StoredIntent) -> AppliedIntent:
-        """Return what became of an intent once the finding that it has raised is enriched."""
+        """Return the outcome of an intent once its finding is enriched."""
         applied, callback = carried.applied, self._expectation(job).enrich
         is_raised = isinstance(job.intent, RaiseFinding) and applied.event is not None
         if callback is None or not is_raised or carried.is_enriched:
@@ -334,7 +302,7 @@ class FindingApplier:
         )
 
     async def _check_ours(self, opened: EpisodeOpened, *, version: int) -> None:
-        """Check that nobody had taken the episode over when the finding was read.
+        """Check that no other node had taken the episode over when the finding was read.
 
         Whoever had may have carried out the intent, or may have found nothing to change. Either
         came after their fence: so a finding that did not change since `version` needs no check.

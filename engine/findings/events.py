@@ -1,12 +1,7 @@
-"""What the world is told about an episode, and what came of it: public events, as data. Pure.
+"""The public events of findings, as data. Pure.
 
-Each is told at least once: a node that dies in between leaves it to the next one to tell, which
-may be one too many. Its id comes from what it tells and stays the same, so whoever hears it can
-tell a repeat. The stream keeps one of the same id within two minutes; no actor is woken twice.
-
-The world is told nothing of a dry run. Whoever hears of a finding acts on it, and a word in the
-payload would hold back only those who look for it: filters that were written before there were
-dry runs do not, nor do programs that know the stream and not the engine.
+They follow the rules of all public events (`engine.episodes.events`): at least once each, with
+stable ids, and none for dry runs.
 """
 
 from __future__ import annotations
@@ -32,10 +27,10 @@ from streams.model.events import (
 from streams.model.findings import Finding
 
 LateEvent: TypeAlias = AgeEvent | FindingClearedByHand
-"""What the world is told of that no episode has done."""
+"""Public events that no episode causes."""
 
 Change: TypeAlias = IntentEvent | LateEvent
-"""What the world is told of a finding."""
+"""The changes that are published."""
 
 _CHANGES: Final[Mapping[type[Change], str]] = {
     FindingRaised: "raised",
@@ -58,9 +53,8 @@ def finding_changed(
 def finding_changed_since(change: LateEvent, *, seq: int) -> PublicEvent:
     """Return `finding.expired`, `finding.escalated` or, by a person, `finding.cleared`.
 
-    No episode did it: `episode_id` is the one that raised the finding, and the hops begin anew,
-    for time has passed or a person has come between. Each of them happens once to a raise, but for
-    an escalation, which happens once for each severity.
+    `episode_id` is the episode that raised the finding, and the hops start anew, since time or a
+    person is the cause. Each happens once per raise; an escalation once per severity.
     """
     finding, what = change.finding, change_of(change)
     payload: JsonObject = {
@@ -84,7 +78,7 @@ def finding_changed_since(change: LateEvent, *, seq: int) -> PublicEvent:
 
 
 def change_of(event: Change) -> str:
-    """Return what happened to a finding, in one word."""
+    """Return the name of the change."""
     return _CHANGES[type(event)]
 
 

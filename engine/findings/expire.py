@@ -1,17 +1,10 @@
-"""Looks at findings whose time has come: decide on the finding as it is → append → arm → tell.
+"""Expires and escalates findings when their timers fire: decide → append → arm → publish.
 
-A timer only says that somebody should look. The finding may have been refreshed, cleared or raised
-anew since it was armed, and a timer comes again if its node dies. So whoever looks decides on the
-finding as it is, arms what it needs next, and tells the world what this timer has led to, be it
-now or before a crash.
-
-Arms the timers that findings need: when they expire, and when they get worse.
-
-Which timers a finding needs follows from the finding and from what its expectation declares, and is
-seen to after its event is on the log. Of two writers the slower may arm for what the faster has
-changed since; so each looks afterwards whether it armed for the newest event, and arms anew if not.
-A timer that is armed for what is not so any more does no harm: whoever serves it decides on the
-finding as it is then.
+`FindingTimers` arms them: what a finding needs follows from the finding and from its expectation,
+after its event is on the log. Of two writers the slower may arm for an older event, so each checks
+afterwards whether its event is still the newest, and arms again if not. `FindingExpiry` handles a
+timer that fires. It decides on the finding as it is then, so an outdated or repeated timer is
+harmless; it also publishes again what this timer led to before a crash.
 """
 
 from __future__ import annotations
@@ -44,23 +37,23 @@ from streams.tracing import traceparent
 
 @dataclass(frozen=True, kw_only=True)
 class DueFinding:
-    """A finding that is to be looked at, for its time has come. It opens nothing."""
+    """A finding whose timer has fired. It opens no episode."""
 
     due: Due
     subject: str
-    """Where the finding's life is."""
+    """The subject of its log."""
 
 
 ARMINGS_MAX: Final = 16
-"""Most times that timers of one finding are armed because it changes all the time."""
+"""Most attempts to arm the timers of a finding that keeps changing."""
 
 EXPECTATION: Final = "expectation"
-"""What the payload of a finding's timer says: the name of the expectation that raised it."""
+"""The payload's field with the name of the expectation that raised it."""
 
 
 @dataclass(frozen=True)
 class FindingTimers:
-    """Arms timers of findings, on one node."""
+    """Arms the timers of findings, on one node."""
 
     ports: Ports
     actors: Mapping[str, Actor]
@@ -68,16 +61,9 @@ class FindingTimers:
     clock: Clock
 
     async def arm(self, event: FindingEvent, *, version: int, before: Finding | None) -> None:
-        """Arm what the finding of `event` needs. Arming again is harmless.
+        """Arm what the finding of `event` needs; safe to repeat.
 
-        Args:
-            event: its newest, as far as the caller knows.
-            version: the finding's, with that event.
-            before: the finding as it was, if that is known to have its timers.
-
-        Raises:
-            Contended: it changes all the time.
-            Unavailable: the log is away. Arm again.
+        `before` is the finding before the change, if its timers are known to be armed.
         """
         subject = self.ports.stack.finding(event.finding.finding_key)
         for _ in range(ARMINGS_MAX):
@@ -104,7 +90,7 @@ class FindingTimers:
         return wakes
 
     def escalations_of(self, finding: Finding) -> Sequence[Escalation] | None:
-        """Return how `finding` gets worse with age; None: its expectation is not known here."""
+        """Return the escalations of `finding`; None: its expectation is not known here."""
         expectation = self.expectation_of(finding)
         return None if expectation is None else expectation.escalation.get(finding.class_, ())
 
@@ -115,7 +101,7 @@ class FindingTimers:
 
 
 def timer_of(finding: Finding, purpose: str) -> Timer:
-    """Return the timer that has the actor of `finding` look at it."""
+    """Return the timer for `finding`, in its actor's queue."""
     return Timer(
         actor=dry_run.owner_of(finding),
         purpose=purpose,
@@ -125,17 +111,17 @@ def timer_of(finding: Finding, purpose: str) -> Timer:
 
 
 def _gets_worse_else(finding: Finding, before: Finding) -> bool:
-    """Return whether `finding` may get worse at another time than it would have `before`."""
+    """Return whether the next escalation of `finding` is at another time than `before`."""
     return (finding.class_, finding.severity) != (before.class_, before.severity)
 
 
 PURPOSES: Final = frozenset({findings.EXPIRE, findings.ESCALATE})
-"""Of the timers that are for findings."""
+"""Purposes of the timers of findings."""
 
 
 @dataclass
 class FindingExpiry:
-    """Looks at the findings of one actor, on one node."""
+    """Handles the timers of one actor's findings, on one node."""
 
     context: ActorContext
     _store: FindingStore = field(init=False)
@@ -147,11 +133,7 @@ class FindingExpiry:
         self._timers = FindingTimers(ports, self.context.catalog.actors, clock)
 
     def due(self, due: Due) -> DueFinding | None:
-        """Return the finding to look at; None: only another version of the actor may know how.
-
-        Args:
-            due: a timer of one of the `PURPOSES`.
-        """
+        """Return the finding of a timer; None: only another version of the actor may know it."""
         name = due.payload.get(EXPECTATION)
         if due.purpose == findings.ESCALATE and name not in self.context.actor.expectations:
             return None
@@ -162,12 +144,7 @@ class FindingExpiry:
         return DueFinding(due=due, subject=subject)
 
     async def look(self, aged: DueFinding) -> None:
-        """Have the finding expire or get worse if it is to, and arm what it needs next.
-
-        Raises:
-            Unavailable: the log is away, or others change it again and again, or in ways that this
-                version of the engine does not know. Look again later.
-        """
+        """Expire or escalate the finding if it is due, and arm what it needs next."""
         due = aged.due
         try:
             change = await self._store.change(
@@ -195,9 +172,9 @@ class FindingExpiry:
         return findings.grow_worse(finding, steps, cause=cause, at=at)
 
     async def _tell_again(self, aged: DueFinding) -> None:
-        """Tell what the timer led to before; whoever served it then may have died before.
+        """Publish what the timer led to before: the node that handled it may have died.
 
-        That may be so also where it comes for the first time: this node may have stood still.
+        This holds for a first delivery, too: this node may have been frozen.
         """
         cause = DueTimer(timer_id=aged.due.id)
         for record in await self.context.ports.log.read(aged.subject, after=START):

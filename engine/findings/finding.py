@@ -1,12 +1,9 @@
-"""What becomes of a finding when an episode's intent is carried out. Pure.
+"""The Finding aggregate: what becomes of a finding by an episode's intent, or by a person. Pure.
 
-A finding is one aggregate per key. Each of its events carries the whole finding, so the
-last one is the state, and names its cause, so that carrying out the same intent twice
-changes nothing.
-
-A finding may have an end: a time, or a time to live that every raise and update begins anew. What
-the intent says of it goes before what the finding has, and that before what its expectation
-declares. `engine.app.findings` has it end; `engine.findings.finding` is what people do to it.
+There is one aggregate per key. Each of its events carries the whole finding, so the last one is the
+state, and names its cause, so that carrying out an intent twice changes nothing. A finding may have
+an end: a time, or a time to live that every raise and update restarts. The intent's value wins over
+the finding's, and that over the expectation's. Age is `engine.app.findings`.
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ def person(by: str, reason: str = "") -> Person:
     """Return who decides, and why.
 
     Raises:
-        BadRequest: no name, or one that is too long; or too many words.
+        BadRequest: the name is empty, or one of them is too long.
     """
     check_text("by", by, least=1, most=BY_CHARS_MAX)
     check_text("reason", reason, least=0, most=REASON_CHARS_MAX)
@@ -67,9 +64,9 @@ def clear(finding: Finding, *, cause: Person, at: datetime) -> FindingClearedByH
 
 
 def acknowledge(finding: Finding, *, cause: Person, at: datetime) -> FindingAcknowledged | None:
-    """Return that somebody knows of `finding`; None if it is not active, or somebody does.
+    """Return the acknowledgement of `finding`; None if it is inactive or acknowledged already.
 
-    It stays active, expires and gets worse as before.
+    It stays active, and expires and escalates as before.
     """
     if finding.status is not FindingStatus.ACTIVE or finding.acknowledged_by:
         return None
@@ -78,12 +75,12 @@ def acknowledge(finding: Finding, *, cause: Person, at: datetime) -> FindingAckn
 
 
 def note(finding: Finding, *, cause: Person) -> FindingNoted:
-    """Return what somebody has to say of `finding`, which may have ended."""
+    """Return a person's note on `finding`, which may have ended."""
     return FindingNoted(finding=finding, cause=cause)
 
 
 IntentEvent: TypeAlias = FindingRaised | FindingUpdated | FindingCleared
-"""What an intent may lead to."""
+"""The events that an intent may lead to."""
 
 
 def decide(
@@ -96,16 +93,9 @@ def decide(
     at: datetime,
     ttl_s: float = 0.0,
 ) -> IntentEvent | None:
-    """Return what `intent` makes of `finding`, or None if it changes nothing.
+    """Return the event of `intent` for `finding`, or None if it changes nothing.
 
-    Args:
-        finding: as it is.
-        intent: of an episode.
-        cause: which of the episode's intents it is.
-        actor_id: whose episode it is.
-        expectation_id: for which of the actor's expectations.
-        at: when it is carried out.
-        ttl_s: time to live of findings that say nothing of their end, in seconds; 0: for ever.
+    `ttl_s` is the default time to live, in seconds; 0: none.
     """
     active = finding if finding and finding.status is FindingStatus.ACTIVE else None
     match intent:
@@ -142,7 +132,7 @@ def decide(
 
 
 def outcome_of(intent: FindingIntent, event: IntentEvent | None) -> FindingOutcome:
-    """Return what the episode records about an intent that led to `event`."""
+    """Return the outcome that the episode records for `event`."""
     match event:
         case None:
             return FindingOutcome(finding_key=intent.finding_key, outcome="unchanged")
@@ -175,7 +165,7 @@ _CHANGEABLE: Final = (
 
 
 def _said(intent: RaiseFinding | UpdateFinding) -> dict[str, Any]:
-    """Return the fields on which `intent` has something to say."""
+    """Return the fields that `intent` sets."""
     said = {name: getattr(intent, name, None) for name in _CHANGEABLE}
     return {name: value for name, value in said.items() if value is not None and value != NOTHING}
 
@@ -183,7 +173,7 @@ def _said(intent: RaiseFinding | UpdateFinding) -> dict[str, Any]:
 def _end(
     active: Finding | None, intent: RaiseFinding | UpdateFinding, *, ttl_s: float, at: datetime
 ) -> dict[str, Any]:
-    """Return the fields that say when the finding ends, after `intent`."""
+    """Return the fields of the finding's end, after `intent`."""
     said_s = intent.ttl_s if isinstance(intent, RaiseFinding) else None
     said_at = intent.expires_at if isinstance(intent, RaiseFinding) else None
     if said_at is not None:
@@ -197,7 +187,7 @@ def _end(
 
 
 def _no_less(finding: Finding) -> Finding:
-    """Return `finding`, no less bad than its age has made it."""
+    """Return `finding` with at least its escalated severity."""
     least = finding.escalated_to
     is_less = least is not None and finding.severity.rank < least.rank
     return replace(finding, severity=least) if is_less else finding

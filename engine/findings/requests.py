@@ -1,6 +1,6 @@
-"""What a person does to a finding: decide on it as it is → append → tell.
+"""What people do with findings: clear, acknowledge, note. Decide → append → publish.
 
-Each may be done again without harm: what is done already changes nothing, and is told of once.
+Each is safe to repeat: what is done already changes nothing, and is published once.
 """
 
 from __future__ import annotations
@@ -24,20 +24,18 @@ from streams.ports.all import Ports
 
 @dataclass(frozen=True)
 class FindingRequests:
-    """Does to findings what people want, and returns what came of it.
+    """Changes findings for a person, and returns the result.
 
-    Every method raises `BadRequest` if the name or the words of the person cannot be kept, and
-    `BadName` or `NoFinding` if there has never been a finding of this key; `UnreadableEvent` if a
-    newer version of the engine has written it; `UnknownOutcome` if it may be done, and then doing
-    it again is safe, but for a note; and `Unavailable` if the log is away or others change the
-    finding again and again, and then it is not done.
+    Every method raises `BadRequest` if a text cannot be stored, `BadName` or `NoFinding` if there
+    has never been a finding of this key, and `UnknownOutcome` if it may be done; repeating it is
+    safe then, except for a note.
     """
 
     ports: Ports
     clock: Clock
 
     async def clear(self, key: str, *, by: str, reason: str = "") -> FindingChange:
-        """End a finding, and tell the world; one that has ended stays as it is."""
+        """End a finding, and publish that; one that has ended stays as it is."""
         cause = person(by, reason)
 
         def rule(newest: FindingEvent, at: datetime) -> FindingEvent | None:
@@ -52,7 +50,7 @@ class FindingRequests:
         return change
 
     async def acknowledge(self, key: str, *, by: str, reason: str = "") -> FindingChange:
-        """Note that a person knows of an active finding; that somebody does is noted once."""
+        """Record that a person knows of an active finding; only the first one is recorded."""
         cause = person(by, reason)
 
         def rule(newest: FindingEvent, at: datetime) -> FindingEvent | None:
@@ -61,7 +59,7 @@ class FindingRequests:
         return await self._change(key, rule)
 
     async def note(self, key: str, *, by: str, text: str) -> FindingChange:
-        """Note what a person has to say of a finding, which may have ended."""
+        """Record a person's note on a finding, which may have ended."""
         cause = person(by, text)
         return await self._change(
             key, lambda newest, _: finding_rules.note(newest.finding, cause=cause)

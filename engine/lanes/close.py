@@ -1,13 +1,10 @@
-"""Closes the lane of an actor whose episodes take turns no more.
+"""Closes the lane of an actor that no longer has limits.
 
-A deploy may remove the limits while episodes wait. Then all of them get their turn at once, and the
-gates go on where the last dispatcher stopped. The lane says so in one commit, after which it is as
-if it had never been: should the actor have limits again, it begins anew where its gates are then.
-
-While nodes of the older version still dispatch, they have the lease, and this waits for them.
-
-It takes no causes, so nodes that run the actor do this also while nobody may wake it: what waits
-for its turn would else stand still until then. The gates find their place whenever they open.
+A deployment may remove the limits while episodes wait. Then all of them start at once, and the
+gates continue where the scheduler stopped. One commit closes the lane; if the actor gets limits
+again, a new lane starts where the gates are then. While nodes of the older version still schedule,
+they have the lease, and this waits for them. It reads no events, so nodes run it for a paused
+actor, too: waiting episodes would be stuck otherwise.
 """
 
 from __future__ import annotations
@@ -49,12 +46,7 @@ class LaneCloser:
     """Set at once: nobody waits for it."""
 
     async def serve(self) -> None:
-        """Close the lane, or see that it is closed, and then wait until the permit is withdrawn.
-
-        Raises:
-            UnreadableEvent: a newer version of the engine writes it.
-            Unavailable: the log is away.
-        """
+        """Close the lane, or see that it is closed, and then wait until the permit is withdrawn."""
         self.is_open.set()
         withdrawn = self.context.permits.runs.withdrawn
         key = lane_claim(self.context.actor.id)

@@ -1,7 +1,7 @@
-"""Does what a commit of a lane asks for: calls the admitted, cancels who lost, tells the world.
+"""Carries out a commit of a lane: starts admitted episodes, cancels dropped ones, publishes events.
 
-All of it is done before the next commit, so only what the newest one asks for can be missing after
-a crash; and all of it has ids that come from the episode, so doing it again changes nothing.
+All of it is done before the next commit, so after a crash only the newest commit's effects can be
+missing. All ids come from the episode, so repeating it changes nothing.
 """
 
 from __future__ import annotations

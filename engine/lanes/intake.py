@@ -1,33 +1,15 @@
-"""Brings a dispatcher what it has to decide on: events in order, and what is due: rule → settle.
+"""The input of a lane's scheduler: events in the order of their streams, and due timers.
 
-Events are ruled on in the order of their stream. What the cluster remembers is looked up for many
-at a time, but one after the other for the same expectation and subject, so that of two events the
-first has the cooldown.
+Each event is evaluated by `engine.triggers` in order; lookups run for many at a time, but one after
+the other for the same expectation and subject, so that of two events the first gets the cooldown.
+Input is bounded, in episodes that want a place and have none: a full lane stops reading events. Due
+timers share a queue with the ends of episodes, which make room; so they are still taken, and handed
+back to come again before newer events.
 
-After a takeover, events come that may have been ruled on before: all that the stream holds by then
-count as repeats.
-
-Keeps outside what has come due for an actor while no more of its episodes may wait.
-
-Ticks, calm and fires by hand share a queue with the ends of episodes, which make room. So they
-are taken from it all the same, and handed back, to come again. What is outside comes in before any
-newer event does: room is kept for it.
-
-What has come in for a dispatcher since its last decision: ruled on, in order, and bounded.
-
-Those who bring it wait for room. Room is counted in episodes that want a place and are not in the
-lane yet, so a lane that may hold no more stops what fills it.
-
-The streams of events that a dispatcher follows, and how far it has come in each.
-
-The cursor of one's own events is kept by name, so that a version of the actor that watches more
-names than the one that dispatches misses nothing when its turn comes to dispatch.
-
-What whoever dispatched before a stint may have done with an event of its backlog.
-
-They may have ruled on any of it: a lane also takes over from gates, which share events among many
-nodes, and may be through with one and not with an earlier one. But they opened episodes in the
-order of the events, and wrote down how far they were before they opened the next ones.
+After a takeover, everything that the streams have by then counts as possibly evaluated before. The
+previous scheduler opened episodes in the order of events and stored its position before it opened
+the next ones. The cursor of the stack's own events is stored per event name, so that a version of
+the actor that watches more names misses nothing.
 """
 
 from __future__ import annotations

@@ -3,24 +3,19 @@
     wanted ──placed──▶ waiting ──admitted──▶ admitted ──left──▶ (gone)
        └──dropped         └──shed, left──▶ (gone)
 
-`admission` says who moves. The version of the lane in the journal makes its dispatcher the only
-one. So that nobody need read a lane's whole life, every `KEEP_EVERY`th commit holds all that the
-lane is, and every commit names the newest one before it that does; see `beginning`.
+Waiting episodes are ordered by priority, then by number, which is the age of the cause. From the
+head on they are admitted while there is capacity. One whose concurrency key is at its limit is
+passed over, with all behind it that have the same key; other keys overtake them. `overflow` decides
+about those that find no room:
 
-Who of those that wait in a lane may run, and who may not even wait. Pure.
+    queue         they wait; at `queue_max` no more events are read: those stay in their stream
+    drop          new ones are dropped; those that wait stay
+    shed_oldest   at most `queue_max` wait; of the rest the lowest priority goes first, then the
+                  oldest: a waiting one is shed, a new one is dropped
 
-A lane is in the order of rank: the highest priority first, of equal ones the lowest number, which
-is the oldest cause's. From its head on, episodes are admitted while fewer than the capacity are.
-One whose key is at its limit is passed over, and so is all behind it that has the same key; what
-has another key, or none, overtakes them. `overflow` says what becomes of those not admitted:
-
-    queue         they wait; while `queue_max` do, no more events are read: those stay in their
-                  stream, whatever their keys are
-    drop          newcomers are dropped; who waited already goes on waiting
-    shed_oldest   at most `queue_max` wait; the rest goes, the lowest priority first, and of equal
-                  ones the oldest: who waited is shed, and a newcomer is dropped
-
-What had a turn before, and goes on with what it has done, is neither dropped nor shed.
+An episode that had a place before, and continues, is neither dropped nor shed. The version of the
+lane makes its scheduler the only one. Every `KEEP_EVERY`th commit has the whole lane, and every
+commit names the newest such one, so nobody reads a lane from its beginning.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Decides what moves in a lane, with everything that gets a place opened before it is written down.
+"""Decides the next commit of a lane, and opens the episodes that it places before it is written.
 
-It is decided before anything is opened, so that no episode is opened that finds no room; and it is
-decided again if some of what it would place, or drop, turns out to have run already.
+The decision comes before the opening, so that no episode is opened without a place; it is repeated
+if some of the episodes turn out to have run already.
 """
 
 from __future__ import annotations
@@ -66,13 +66,7 @@ class RoundPlanner:
         """Return what moves in `lane`, everything that it places being open.
 
         Args:
-            lane: as it stands.
             asked: what wants a place, in the order of the causes.
-            limits: of the actor.
-            seen: what else was seen.
-
-        Raises:
-            Unavailable: the log is away. Some of it may be open.
         """
         wanting = self._wanting(lane, asked, left=seen.left)
         # What has left its place in the same moment may have ended since it asked for another one.

@@ -1,18 +1,11 @@
-"""One node's time as the dispatcher of one actor: collect → decide → commit → carry out → answer.
+"""The scheduler of an actor's lane: collect → decide → commit → carry out → acknowledge.
 
-What is decided at one moment is one commit of the lane. What was collected is answered for last. So
-a node that dies anywhere leaves the next one exactly what is left to do: an episode that is open
-and has no place is placed when its cause comes again, and what the newest commit asks for is done
-again. Who gets no place is turned away before the commit, for nobody would come back to it.
-
-Gives the episodes of one actor their turns: one node at a time does so for the whole cluster.
-
-A lease says which. It only saves work: every decision names the version of the lane that it was
-made on, so of two nodes that both believe that they dispatch, one is refused and begins anew. The
-others stand by, and one of them takes over as soon as the lease is given up or has lapsed.
-
-Where nobody may wake the actor, because it is paused, somebody must still give turns to what waits
-already. A dispatcher that takes no causes does that, for as long as no other node takes any.
+One node at a time schedules for the whole cluster; the others stand by and take over when the lease
+is given up or lapses. The lease only saves work: every decision names the version of the lane, so
+of two nodes that both schedule, one is refused and starts again. Input is acknowledged last, so a
+crash anywhere leaves the next node exactly what is left to do; episodes without a place are refused
+before the commit, because nothing would bring a node back to them. If the actor is paused, a
+scheduler that reads no events serves those that wait, unless another node reads events.
 """
 
 from __future__ import annotations
@@ -100,8 +93,6 @@ class Term:
 
         Raises:
             VersionConflict: someone else writes to the lane. Begin again.
-            UnreadableEvent: a newer version writes it.
-            Unavailable: the log is away.
         """
         await self._store.read()
         missing = await missing_cursors(self.context, self._store.lane.cursors)
@@ -116,7 +107,6 @@ class Term:
 
         Raises:
             VersionConflict: someone else dispatches.
-            UnreadableEvent: someone newer does.
             Unavailable: the log is away. After any of them, read the lane anew with a new stint.
             ExceptionGroup: of such.
         """
@@ -368,11 +358,7 @@ class LaneScheduler:
         self._failures = 0
 
     async def serve(self) -> None:
-        """Dispatch whenever it is this node's turn, for as long as it may.
-
-        Raises:
-            Unavailable: the log is away.
-        """
+        """Dispatch whenever it is this node's turn, for as long as it may."""
         self._withdrawn = self._permit.withdrawn
         await self._unless_withdrawn(self._wait_known())
         if self.takes_causes:

@@ -1,7 +1,7 @@
-"""A lane as the journal has it, and the pen that writes it.
+"""A lane as the journal has it, and the writer of its commits.
 
-Every decision is appended at the version that it was made on. So of two nodes that both believe
-that they dispatch one gets a `VersionConflict`, and forgets what it knew.
+Every decision is appended at the version that it was made on. So of two nodes that both schedule,
+one gets a `VersionConflict` and drops what it knew.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A node: one process that runs an app's actors. It starts, stops and supervises; no more.
+"""`Node`: one process that runs an app's actors. It starts, stops and supervises.
 
-What takes work has its place in the lineup, which the loader changes as definitions are applied.
-The switchboard says for each actor whether its doers may take work. One that may not waits, and
-what it had open is closed; the node goes on, and takes work again once it may.
+The supervisor has the consumers of each actor, which change as definitions are applied. A permit
+per actor says whether its consumers may take work: one without waits, its open work ends, and it
+continues once it may.
 """
 
 from __future__ import annotations

@@ -1,20 +1,13 @@
-"""All that a node has, each at its place: the posts of its actors, and who conducts its workflows.
+"""The consumers of a node: one set per actor, one worker per workflow; started, replaced, ended.
 
-An actor comes, is replaced and goes while the rest works on. Whoever had its posts takes no more
-work at once, and who comes next takes work at once; what was taken goes on as it began, and counts
-against the room of those who come next. So nothing that runs is disturbed, and none of it is twice.
+An actor is added, replaced or removed while the rest works on. Replaced consumers take no more work
+at once, and their successors start at once; open work continues and counts against the successors'
+limits.
 
-Of a workflow that begins nothing now, for it is disabled or lacks something, the instances go on;
-and of an actor that opens nothing now, the episodes. Understudies take none of that before they are
-called.
-
-Has a node's understudies serve while no other node has their part, and give way to any that has.
-
-What has a problem on this node may run on another one, and all nodes share its queues. A node that
-takes work from them which it cannot do has to hand it back, later each time, and so keeps it from
-those that can. So it takes none while presence shows a node that runs the actor or the workflow, or
-could if that were not disabled. Once no such node is there, it has what is open go on as far as it
-can: under a revision that it can make, perhaps.
+What this node cannot run, or what is disabled, may have open episodes or instances. All nodes share
+the queues, so this node takes none of their work while another live node can run it. Once none can,
+fallback consumers continue what is open as far as possible, perhaps under a revision that this node
+can make.
 """
 
 from __future__ import annotations

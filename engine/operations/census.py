@@ -1,7 +1,7 @@
-"""Finds episodes that have not ended, on the journal itself.
+"""Finds the episodes that have not ended, by reading the whole journal.
 
-Nobody keeps a list of them but the read models, which the engine does not read. So the whole
-journal is read: a matter of seconds per million commits, for what people ask for now and then.
+Only the tables have a list of them, and the engine never reads its own tables. A scan takes seconds
+per million commits and is rarely needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from streams.ports.log import START, Recorded
 
 
 class OpenWait(msgspec.Struct, frozen=True, kw_only=True):
-    """An episode that waits for people or for the outside."""
+    """An episode that waits for people or for a signal."""
 
     actor_id: str
     expectation_id: str
@@ -30,44 +30,35 @@ class OpenWait(msgspec.Struct, frozen=True, kw_only=True):
 
 
 BATCH_MAX: Final = 1_000
-"""Commits looked at in one go."""
+"""Commits read at once."""
 
 WAIT_S: Final = 5.0
-"""Longest silent wait for commits that the journal is known to hold."""
+"""Longest wait for commits that the journal is known to have."""
 
 
 async def open_episodes(ports: Ports, actor: str, expectation: str) -> list[str]:
-    """Return the ids of the expectation's episodes that had not ended when this was asked.
-
-    Raises:
-        UnreadableEvent: a newer version of the engine has written to the journal.
-        Unavailable: the log is away.
-    """
+    """Return the ids of the expectation's episodes that had not ended when this was asked."""
     census = await _taken(ports, {actor})
     unended = census.unended.values()
     return [each.episode_id for each in unended if each.expectation_id == expectation]
 
 
 async def blocked_episodes(ports: Ports, actors: Collection[str]) -> list[OpenWait]:
-    """Return the episodes of `actors` that were blocked when this was asked, oldest first.
-
-    Raises:
-        As `open_episodes`.
-    """
+    """Return the episodes of `actors` that were blocked when this was asked, oldest first."""
     census = await _taken(ports, actors)
     return [each for subject, each in census.unended.items() if subject in census.blocked]
 
 
 @dataclass
 class _Census:
-    """What is known of the episodes of some actors, by the subjects of their journals."""
+    """The open episodes of some actors, by the subjects of their journals."""
 
     actors: Collection[str]
     unended: dict[str, OpenWait] = field(default_factory=dict)
     blocked: set[str] = field(default_factory=set)
 
     def note(self, record: Recorded) -> None:
-        """Take note of what `record` does to an episode."""
+        """Update the state with one commit."""
         subject = record.subject
         for event in record.commit.events:
             match event:
@@ -84,7 +75,7 @@ class _Census:
         self._note_wait(record)
 
     def _note_wait(self, record: Recorded) -> None:
-        """Whether an episode waits is said by its newest commit alone."""
+        """Update whether the episode waits: its newest commit alone decides that."""
         if record.subject in self.unended and block_in(record) is not None:
             self.blocked.add(record.subject)
         else:
@@ -99,7 +90,7 @@ async def _taken(ports: Ports, actors: Collection[str]) -> _Census:
 
 
 async def _commits(ports: Ports) -> AsyncIterator[Recorded]:
-    """Yield every commit of the journal that there was when this was asked."""
+    """Yield every commit that the journal had at the time of the call."""
     for partition in ports.stack.partitions_of(Stream.JOURNAL):
         head, at = await ports.log.head(partition=partition), START
         async with ports.log.follow(partition=partition) as follower:
@@ -112,22 +103,17 @@ async def _commits(ports: Ports) -> AsyncIterator[Recorded]:
 async def cancel_related(
     ports: Ports, actor: str, expectation: str, *, by: str, reason: str = ""
 ) -> list[str]:
-    """Ask for every episode of an expectation to be canceled that has not ended; return their ids.
+    """Ask for every open episode of an expectation to be canceled; return their ids.
 
-    Also those that wait for people or for the outside. Which they are is read from the journal, all
-    of it: a matter of seconds per million commits. One that is opened meanwhile is not canceled.
+    Episodes that wait for people or signals are included. The whole journal is read: seconds per
+    million commits. An episode that is opened meanwhile is not canceled.
 
     Args:
-        ports: of the stack.
-        actor: the actor's id.
-        expectation: the name of one of its expectations.
         by: who asks, for people: 1 to 200 characters.
         reason: why, for people: up to 4,000 characters.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
-        UnreadableEvent: a newer version of the engine has written to the journal.
-        Unavailable: no answer, or the server refused. Asking again is safe.
     """
     check_name("actor", actor)
     check_name("expectation", expectation)

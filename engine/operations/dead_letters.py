@@ -1,7 +1,7 @@
-"""Settles dead letters: as a person decides, or because what one is about was gone on with.
+"""Requeues and discards dead letters, as a person decides.
 
-To requeue a letter is: read → rule → act → append. What is done has ids that come from the
-letter, so a crash in between is completed by requeuing it again.
+To requeue is: read → `remedy` → act → append. Ids come from the letter, so requeuing again
+completes what a crash cut off.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from streams.subjects import Stack
 from streams.wire.codec import decode_command, decode_workflow_command
 
 Said: TypeAlias = Cancel | CancelOutput | Decide | Resolve | RetryOutput
-"""Commands by which people and programs say something; all others only call a node."""
+"""Commands with a person's or a program's decision; the others only make a node look."""
 
 
 class Republish(msgspec.Struct, frozen=True):
@@ -52,44 +52,43 @@ class Republish(msgspec.Struct, frozen=True):
 
 
 class Reopen(msgspec.Struct, frozen=True):
-    """Open an episode for what woke this one."""
+    """Open another episode for the trigger of this one."""
 
     episode_id: str
 
 
 class RecallEpisode(msgspec.Struct, frozen=True):
-    """Call a node to this episode again: the call before found none that could have it."""
+    """Send a command for this episode again: no node could run it before."""
 
     episode_id: str
     command: Said | None = None
-    """The command, if somebody said something by it; any other is made anew, as the episode stands
-    then."""
+    """The command, if it has somebody's decision; None: the episode's state calls for a new one."""
 
 
 class Redeliver(msgspec.Struct, frozen=True):
-    """Have this output tried again."""
+    """Retry this output."""
 
     output_key: str
     actor_id: str
     episode_id: str
-    """Whose it is."""
+    """The episode that proposed it."""
 
 
 class Resend(msgspec.Struct, frozen=True):
-    """Put this command to its instance of a workflow again."""
+    """Send this command to its workflow instance again."""
 
     command: WorkflowCommand
 
 
 Remedy: TypeAlias = Republish | Reopen | RecallEpisode | Redeliver | Resend
-"""How a letter is tried again."""
+"""How a letter is requeued."""
 
 
 def remedy(letter: DeadLetter, *, stack: Stack) -> Remedy:
-    """Return how `letter` can be tried again.
+    """Return how `letter` can be requeued.
 
     Raises:
-        Rejected: it is settled already, there is none, or what it holds cannot be tried again.
+        Rejected: there is no such letter, it is settled, or it cannot be requeued.
     """
     lettered = _waiting(letter)
     if lettered.episode_id and stack.is_of(lettered.stream, Stream.WORK):
@@ -110,7 +109,7 @@ def reopened(episode: Episode, *, stack: Stack) -> EpisodeOpened:
     """Return the opening of an episode for the same trigger as `episode`: its next generation.
 
     Raises:
-        Rejected: `episode` has not ended, or the journal does not hold it any more.
+        Rejected: `episode` has not ended, or the journal does not have it any more.
     """
     before = episode.opened
     if before is None:
@@ -137,10 +136,10 @@ def reopened(episode: Episode, *, stack: Stack) -> EpisodeOpened:
 
 
 def recalled(episode: Episode) -> Episode:
-    """Return `episode` if a node may be called to it again.
+    """Return `episode` if a command for it makes sense.
 
     Raises:
-        Rejected: it has ended, or the journal does not hold it.
+        Rejected: it has ended, or the journal does not have it.
     """
     if episode.opened is None:
         raise Rejected("the journal does not hold its episode; discard it")
@@ -166,26 +165,20 @@ def _resend_of(lettered: DeadLettered) -> Resend | None:
 
 @dataclass(frozen=True)
 class DeadLetterRequests:
-    """Settles dead letters, for one person or one node."""
+    """Requeues and discards, for one person or node."""
 
     ports: Ports
     clock: Clock
 
     async def requeue(self, letter_key: str, *, by: str) -> DeadRequeued:
-        """Have a letter tried again, and return what was done.
+        """Requeue a letter, and return what was done.
 
-        An event is published again, as it came; for an episode that was given up, another one is
-        opened; for a command, a node is called to its episode again; an output is tried again; a
-        command to an instance of a workflow is put to it again.
-
-        Args:
-            letter_key: as `Stack.aggregate_of` gives it.
-            by: who decided.
+        An event is published again, as it came; for an episode that failed, another one is opened;
+        a command is sent again; an output is retried.
 
         Raises:
-            Rejected: there is no such letter, it is settled, or it cannot be tried again.
+            Rejected: there is no such letter, it is settled, or it cannot be requeued.
             BadName: `letter_key` cannot be a letter's.
-            Unavailable: the log is away. Requeue it again: that completes what was begun.
         """
         letter = await self._load(letter_key)
         match remedy(letter.state, stack=self.ports.stack):
@@ -203,17 +196,11 @@ class DeadLetterRequests:
         return requeued
 
     async def discard(self, letter_key: str, *, by: str, reason: str) -> DeadDiscarded:
-        """Note that a letter is of no use, and return what was noted.
-
-        Args:
-            letter_key: as `Stack.aggregate_of` gives it.
-            by: who decided.
-            reason: why, in words.
+        """Record that a letter needs nothing more, and return the record.
 
         Raises:
             Rejected: there is no such letter, or it is settled.
             BadName: `letter_key` cannot be a letter's.
-            Unavailable: the log is away. It may have been noted.
         """
         letter = await self._load(letter_key)
         discarded = DeadDiscarded(by=by, reason=reason)

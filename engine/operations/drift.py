@@ -1,16 +1,16 @@
-"""What stands of an actor that no node declares any more, and what is to be done about it. Pure.
+"""Compares the actual state of an actor with what live nodes declare, and plans the repair. Pure.
 
-A deploy changes what nodes declare; what was armed, kept or asked before stands as it did:
+A deployment changes what nodes declare, but not what was armed or stored before:
 
-    the timer of a schedule that no node declares            disarm it
-    an event that waits for calm, of an expectation that is gone    disarm its timer
-    a schedule that a node declares and that has no timer    arm it, for its next tick
-    an episode that is blocked, of an expectation that is gone      cancel it
-    a cooldown, a breaker, what fired last, of such a one    forget it
-    an event in the actor's queue that no node watches       have it watch that no more
+    the timer of a schedule that no node declares                   disarm it
+    a debounced event of an expectation that is gone                disarm its timer
+    a declared schedule without a timer                             arm it, for its next tick
+    a blocked episode of an expectation that is gone                cancel it
+    a cooldown, a breaker or a last firing of such an expectation   forget it
+    an event in the actor's queue that no node watches              remove it from the queue
 
-Whatever any node declares stays, for old and new ones live side by side while a deploy rolls. What
-is said about an actor that no node has, or that a node keeps to itself, is nothing to go by.
+Whatever any node declares stays, since old and new nodes run side by side during a rollout. An
+actor that no node has, or whose declaration a node leaves out, is not touched.
 """
 
 from __future__ import annotations
@@ -30,59 +30,59 @@ from engine.validation import REASON_CHARS_MAX
 from streams.keys import expectation_of
 
 ORPHAN_CLEANUP: Final = "orphan_cleanup"
-"""Why an episode is canceled whose expectation is gone."""
+"""The reason for canceling an episode whose expectation is gone."""
 
 REASON_MAX: Final = REASON_CHARS_MAX - len(f"{ORPHAN_CLEANUP}: ")
-"""Longest reason of a person's, in characters."""
+"""Longest reason that a person gives, in characters."""
 
 EVENTS_TOLD_MAX: Final = 5
-"""Most events that an action names to people."""
+"""Most events that an action lists for people."""
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
-    """What the nodes that live expect of one actor."""
+    """What live nodes declare of one actor."""
 
     schedules: Mapping[str, frozenset[str]]
     """Expectation → the schedules that any of them declares."""
     ticking: Mapping[str, frozenset[str]]
-    """The same of those nodes only that wake the actor now."""
+    """The same of those nodes only that open its episodes now."""
     events: frozenset[str]
     """Names of the stack's own events that any of them watches."""
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that gates remember."""
+    """A stored cooldown, breaker or last firing."""
 
     key: str
     revision: int
 
 
 class ActualState(msgspec.Struct, frozen=True, kw_only=True):
-    """What is armed, kept and waits of one actor, whoever declared it."""
+    """What is armed, stored and blocked of one actor, whoever declared it."""
 
     actor: str
     ticks: Sequence[str] = ()
     """Keys of the timers of schedules."""
     calms: Sequence[str] = ()
-    """Keys of the timers of events that wait for calm."""
+    """Keys of the timers of debounced events."""
     marks: Sequence[Mark] = ()
     waiting: Sequence[OpenWait] = ()
     watched: frozenset[str] = frozenset()
-    """Names of the events that its queue is for."""
+    """Names of the events that its queue receives."""
 
 
 class _Action(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to do about an actor."""
+    """A repair of one actor."""
 
     name: ClassVar[str]
-    """In one word."""
+    """The kind of repair, for people."""
     actor_id: str
     expectation_id: str
-    """Which one it is about; empty: all of them."""
+    """The expectation; empty: all of them."""
 
 
 class Disarm(_Action, frozen=True, kw_only=True):
-    """Have a timer not fire."""
+    """Cancel a timer."""
 
     name = "disarm"
     purpose: str
@@ -90,12 +90,12 @@ class Disarm(_Action, frozen=True, kw_only=True):
 
     @property
     def about(self) -> str:
-        """Which one, in words: the schedule, or the subject that was to be calm."""
+        """The schedule, or the debounced subject, in words."""
         return f"{self.purpose} {self.key.partition('/')[2]}"
 
 
 class Arm(_Action, frozen=True, kw_only=True):
-    """Have a schedule tick."""
+    """Arm a schedule."""
 
     name = "arm"
     schedule: str
@@ -104,24 +104,24 @@ class Arm(_Action, frozen=True, kw_only=True):
 
     @property
     def about(self) -> str:
-        """Which one, and when it ticks next."""
+        """The schedule and its next tick, in words."""
         return f"{TICK} {self.schedule}, next {self.at.isoformat(timespec='seconds')}"
 
 
 class CancelBlocked(_Action, frozen=True, kw_only=True):
-    """End an episode that nobody could go on with."""
+    """End an episode that nobody can continue."""
 
     name = "cancel"
     episode_id: str
 
     @property
     def about(self) -> str:
-        """Which one."""
+        """Its id."""
         return f"episode {self.episode_id}"
 
 
 class Forget(_Action, frozen=True, kw_only=True):
-    """Remove what gates remember."""
+    """Remove a stored mark."""
 
     name = "forget"
     mark: Mark
@@ -133,14 +133,14 @@ class Forget(_Action, frozen=True, kw_only=True):
 
 
 class Unwatch(_Action, frozen=True, kw_only=True):
-    """Have an actor's queue hold certain events no more."""
+    """Remove events from an actor's queue."""
 
     name = "unwatch"
     events: tuple[str, ...]
 
     @property
     def about(self) -> str:
-        """Their names, the first of many."""
+        """Their names, at most `EVENTS_TOLD_MAX`."""
         more = len(self.events) - EVENTS_TOLD_MAX
         told = ", ".join(self.events[:EVENTS_TOLD_MAX])
         return f"stops watching {told}" + (f" and {more:,} more" if more > 0 else "")
@@ -149,28 +149,28 @@ class Unwatch(_Action, frozen=True, kw_only=True):
 Action: TypeAlias = Disarm | Arm | CancelBlocked | Forget | Unwatch
 
 ACTIONS: Final[tuple[type[Action], ...]] = (Disarm, Arm, CancelBlocked, Forget, Unwatch)
-"""All of them, in the order in which they are told of."""
+"""All of them, in the order of the report."""
 
 
 class Outcome(StrEnum):
-    """What came of something that was to be done."""
+    """What happened to a planned repair."""
 
     PLANNED = "planned"
-    """It was not asked for: a dry run."""
+    """Nothing: this is a dry run."""
     DONE = "done"
     OVERTAKEN = "overtaken"
-    """Somebody has changed it meanwhile, so it was left to them."""
+    """Somebody changed it meanwhile, so it was left alone."""
 
 
 class ReconcileStep(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was to be done."""
+    """A planned repair and its outcome."""
 
     action: Action
     outcome: Outcome
 
 
 def declared(nodes: Iterable[NodeInfo], actor: str) -> Declared | None:
-    """Return what `nodes` expect of `actor`; None if that cannot be known, see `why_unknown`."""
+    """Return what `nodes` declare of `actor`; None if it cannot be known, see `why_unknown`."""
     infos = [node.actors[actor] for node in nodes if actor in node.actors]
     if not infos or not all(info.expectations for info in infos):
         return None
@@ -185,9 +185,9 @@ def declared(nodes: Iterable[NodeInfo], actor: str) -> Declared | None:
 
 
 def why_unknown(nodes: Iterable[NodeInfo], actor: str) -> str:
-    """Return why nobody knows what is expected of `actor`, in words; empty if that is known.
+    """Return why the declaration of an actor is unknown; empty if it is known.
 
-    An actor has an expectation at least: a node that says of none had too much to say.
+    An actor has at least one expectation: a node that lists none had no room to list them.
     """
     there = list(nodes)
     having = [node for node in there if actor in node.actors]
@@ -202,7 +202,7 @@ def why_unknown(nodes: Iterable[NodeInfo], actor: str) -> str:
 def plan_all(
     nodes: Sequence[NodeInfo], standing: Iterable[ActualState], *, now: datetime
 ) -> list[Action]:
-    """Return what is to be done about all actors of which is known what is expected; see `plan`."""
+    """Return the repairs of all actors with a known declaration; see `plan`."""
     return [
         action
         for each in standing
@@ -212,12 +212,11 @@ def plan_all(
 
 
 def plan(known: Declared, standing: ActualState, *, now: datetime) -> list[Action]:
-    """Return what is to be done about an actor so that what stands is what is declared.
+    """Return the repairs that make the actual state of an actor agree with its declaration.
 
     Args:
-        known: what the nodes that live declare; read after what stands was.
-        standing: what stands.
-        now: from when on a schedule that has no timer ticks.
+        known: what live nodes declare; it must be read after the actual state.
+        now: schedules without a timer tick from then on.
     """
     return [
         *_disarmed(known, standing),
@@ -229,7 +228,7 @@ def plan(known: Declared, standing: ActualState, *, now: datetime) -> list[Actio
 
 
 def is_declared(known: Declared, timer: Disarm) -> bool:
-    """Return whether what `timer` is for is declared."""
+    """Return whether the purpose of `timer` is declared."""
     expectation, _, rest = timer.key.partition("/")
     if timer.purpose != TICK:
         return expectation in known.schedules
@@ -237,7 +236,7 @@ def is_declared(known: Declared, timer: Disarm) -> bool:
 
 
 def reason_of(reason: str) -> str:
-    """Return why episodes are canceled, given why a person wanted all this; that may be empty."""
+    """Return the reason for canceling episodes, with the reason that a person gave, if any."""
     return f"{ORPHAN_CLEANUP}: {reason}" if reason else ORPHAN_CLEANUP
 
 
@@ -255,7 +254,7 @@ def _disarmed(known: Declared, standing: ActualState) -> Iterator[Disarm]:
 
 
 def _armed(known: Declared, standing: ActualState, now: datetime) -> Iterator[Arm]:
-    """Yield what is to tick, but for what a newer version alone can read."""
+    """Yield the declared schedules that this version can read."""
     ticks = set(standing.ticks)
     for expectation, specs in sorted(known.ticking.items()):
         for spec in sorted(specs):

@@ -1,21 +1,17 @@
-"""Does what reconciling found to be due: first what harms nobody, last what could be missed.
+"""`reconcile`: makes timers, queues and marks agree with what live nodes declare, after a deploy.
 
-    arm        what is declared: it is armed once, whoever does it
-    cancel, forget    for good; so only once those who live were looked up again, a moment later
-    unwatch, disarm   after one more look, and undone if a node needs it that comes up meanwhile
+The actual state is read first and the live nodes last, so a node that starts meanwhile is taken
+into account. Live nodes are read from the leader: a lagging replica would miss new ones.
+`engine.operations.drift` plans, then the repairs run in this order:
 
-A node that comes up may have found a timer armed, or its events watched, and be content with that,
-before anybody could see it. So after a moment those who live are looked up once more, and whatever
-of this they declare is made as it was. That is done, too, if anything else has failed by then.
+    arm               harmless: a timer is armed once, whoever does it
+    cancel, forget    final, so only after the live nodes were read again, a moment later
+    unwatch, disarm   after one more check, and undone if a node that starts meanwhile needs it
 
-Has what stands agree with what the nodes that live declare: look → rule → do.
-
-A person or a program sends it out, after a deploy. Doing it again changes nothing more.
-
-It works beside nodes. Each change names what it was decided on, so whatever a node has changed
-since is left alone. What stands is looked up first and who lives last, so that a node which comes
-up and adds to it is known by then. Who lives is asked of the leader alone: a replica that lags
-lacks those that have just come, and all of theirs would be ended. The tidier does what is due.
+A node that starts may find a timer armed, or its events watched, before anybody can see it. So the
+live nodes are read once more afterwards, and what they declare is restored, even if another repair
+has failed. Each change names the revision that it was decided on, so whatever nodes have changed
+since is left alone. Repeating all of it changes nothing more.
 """
 
 from __future__ import annotations
@@ -64,21 +60,22 @@ from streams.ports.all import Ports
 from streams.ports.timers import PendingTimer, Timer
 
 IN_FLIGHT_MAX: Final = 32
-"""Actors looked up, or things done, at a time."""
+"""Actors read, or repairs made, at a time."""
 
 LOOK_EVERY: Final = 512
-"""Things done on one look at who lives."""
+"""Repairs per check of the live nodes."""
 
 SETTLE_S: Final = 1.0
-"""How long a node that starts may take from finding its timers armed and its events watched to
-being seen, in seconds: all are among the first things that it does, within tens of milliseconds."""
+"""Longest time between a starting node's check of its timers and events and its first heartbeat, in
+seconds; both are among its first actions, tens of milliseconds apart.
+"""
 
 PHASES: Final[tuple[tuple[type[Action], ...], ...]] = (
     (Arm,),
     (CancelBlocked, Forget),
     (Unwatch, Disarm),
 )
-"""What is done together, in order."""
+"""Groups of repairs, in order."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -86,27 +83,27 @@ R = TypeVar("R")
 
 @dataclass
 class Reconciler:
-    """Does what is to be done, once."""
+    """Makes the planned repairs, once."""
 
     ports: Ports
     clock: Clock
     by: str
     reason: str
     standing: Sequence[ActualState]
-    """What it was found for."""
+    """The actual state that the plan was made for."""
     now: datetime
-    """When that was."""
+    """The time of the plan."""
     _done: set[Action] = field(default_factory=set)
     _taken: dict[Disarm, PendingTimer] = field(default_factory=dict)
-    """What was disarmed, or may have been, as it was."""
+    """The timers that were disarmed, or may have been."""
     _unwatched: set[Unwatch] = field(default_factory=set)
 
     async def do_all(self, actions: Sequence[Action]) -> list[ReconcileStep]:
-        """Do all of `actions` that are still due then, and undo what turns out to be declared.
+        """Make all `actions` that are still needed, and undo those that turn out to be wrong.
 
         Raises:
-            StreamError: something could not be done. What had begun beside it is done, what was
-                disarmed and is declared is armed again, and all else is left.
+            StreamError: one of them failed. Those that ran beside it are complete, declared timers
+                are armed again, and the rest is left.
         """
         try:
             for kinds in PHASES:
@@ -192,7 +189,7 @@ class Reconciler:
         return False
 
     async def _undo(self) -> AbstractSet[Action]:
-        """Arm and watch again what is declared, or may be; return what that is."""
+        """Arm and watch again what is, or may be, declared; return what was undone."""
         await self.clock.sleep(SETTLE_S)
         nodes = await self._nodes()
         timers = [each for each in self._taken if _may_be_declared(nodes, each)]
@@ -208,9 +205,9 @@ class Reconciler:
         await self._arm_new(named, was.due_at)
 
     async def _watch_again(self, nodes: Sequence[NodeInfo], action: Unwatch) -> Unwatch | None:
-        """Have the queue hold what is declared, or may be; return `action` if that undoes it.
+        """Add what is, or may be, declared to the queue again; return `action` if that undoes it.
 
-        Names that a node has added in the very moment of taking others away may be gone as well.
+        Names that a node has added at the moment of the removal may have been removed, too.
         """
         known = declared(nodes, action.actor_id)
         wanted = known.events if known else frozenset(action.events)
@@ -222,9 +219,9 @@ class Reconciler:
 
 
 async def each_of(do: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
-    """Return what `do` makes of each of `items`, so many at a time.
+    """Return the result of `do` for each of `items`, with a limit on how many run at a time.
 
-    If it fails for one, that is raised once all that were done beside it have come to an end.
+    If one fails, its error is raised once those that ran beside it have ended.
     """
     made: list[R] = []
     for at in range(0, len(items), IN_FLIGHT_MAX):
@@ -237,31 +234,31 @@ async def each_of(do: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R
 
 
 def _may_be_declared(nodes: Sequence[NodeInfo], timer: Disarm) -> bool:
-    """Return whether a node declares what `timer` is for, or does not say what it declares."""
+    """Return whether a node declares the purpose of `timer`, or leaves its declaration out."""
     known = declared(nodes, timer.actor_id)
     return known is None or is_declared(known, timer)
 
 
 ACTIONS_MAX: Final = 10_000
-"""Most that is done in one go; how much is left is said."""
+"""Most repairs of one run; the rest is reported as left."""
 
 
 class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one go."""
+    """The result of one run."""
 
     steps: Sequence[ReconcileStep]
     nodes: Sequence[str]
-    """Names of those that lived."""
+    """Names of the live nodes."""
     compared: Sequence[str]
-    """The actors whose declaration is known."""
+    """The actors with a known declaration."""
     skipped: Mapping[str, str]
-    """The others → why nothing of them was touched."""
+    """The other actors → why they were not touched."""
     left: int = 0
-    """What one go had no room for."""
+    """How many repairs are left for another run."""
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Name of the action → how many were done, or in a dry run would be."""
+        """Kind of repair → how many were made, or would be in a dry run."""
         took = (Outcome.DONE, Outcome.PLANNED)
         found = Counter(each.action.name for each in self.steps if each.outcome in took)
         return {action.name: found[action.name] for action in ACTIONS}
@@ -276,28 +273,22 @@ async def reconcile(
     dry_run: bool = False,
     clock: Clock | None = None,
 ) -> Reconciled:
-    """Have timers, blocked episodes and what gates remember agree with what live nodes declare.
+    """Make timers, blocked episodes and stored marks agree with what live nodes declare.
 
-    Timers of schedules and calm, blocked episodes, cooldowns and breakers of what no node declares
-    any more are ended; schedules that a node declares, wakes and has no timer for are armed. Events
-    that no node watches any more are taken from the actor's queue. What is queued or runs goes on.
-    Nothing is touched of an actor that no node has.
-
-    Blocked episodes are found on the journal, all of it: seconds per million commits.
+    Ends the schedules, debounced events, blocked episodes, cooldowns and breakers that no node
+    declares any more; arms declared schedules without a timer; removes events that no node watches
+    from the actor's queue. Queued and running episodes continue. Actors that no node has are not
+    touched. Finding blocked episodes reads the whole journal: seconds per million commits.
 
     Args:
-        ports: of the stack.
         by: who asks, for people: 1 to 200 characters.
         reason: why, for people: up to `REASON_MAX` characters.
         actors: only these; None: all that a live node has.
-        dry_run: only find out what there is to do.
-        clock: the machine's by default. Before anything is ended it waits for a second,
-            and for two more around timers and events.
+        dry_run: only report what there is to do.
+        clock: waits a second before anything is ended, and two more around timers and events.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
-        UnreadableEvent: a newer version of the engine has written to the journal.
-        Unavailable: no answer, or the server refused. Reconciling again is safe.
     """
     check_text("by", by, least=1, most=BY_CHARS_MAX)
     check_text("reason", reason, least=0, most=REASON_MAX)
@@ -322,7 +313,7 @@ async def reconcile(
 
 
 async def _standing(ports: Ports, actors: Sequence[str]) -> list[ActualState]:
-    """Return what stands of each of `actors`."""
+    """Return the actual state of each of `actors`."""
     if not actors:
         return []
     waiting = await blocked_episodes(ports, actors)

@@ -1,8 +1,8 @@
 """Golden histories: recorded journals that today's strategies must still be able to replay.
 
-A node that takes an episode over replays its journal, so a strategy that was changed while
-episodes run must ask for the same steps as before. To know that before it is deployed, keep
-the journals of some episodes beside the code, and replay them in CI:
+A node that takes over an episode replays its journal, so a strategy that was changed while episodes
+run must ask for the same steps as before. To check that before a deployment, keep the journals of
+some episodes beside the code and replay them in CI:
 
     async with connect(url, stack=stack) as ports:        # once, by hand
         Path("histories/checked.jsonl").write_bytes(await record(ports, episode_id))
@@ -10,9 +10,8 @@ the journals of some episodes beside the code, and replay them in CI:
     async def test_episodes_that_run_survive_the_next_release():
         await replay(load(Path("histories/checked.jsonl").read_bytes()), app)
 
-A history is JSON lines, one per commit, oldest first. Its events are as on the wire, tags and
-all, so a history stays readable for as long as journals of its age do. It holds results as
-the strategy got them, also where people are shown less: keep it like what is in it.
+A history is JSON lines, one per commit, oldest first, with the events as on the wire, so it stays
+readable as long as journals of its age. It contains results unredacted: protect it accordingly.
 """
 
 from __future__ import annotations
@@ -48,11 +47,11 @@ from streams.subjects import stack_of
 from streams.wire import codec
 
 COMMITS_MAX: Final = 100_000
-"""Most commits of one history that are read; more is not an episode's."""
+"""Most commits of one history; no episode has more."""
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="commit@1"):
-    """One commit of a history. Like an event, it is never changed: another meaning, another tag."""
+    """One commit of a history. As for events, a tag never changes its meaning."""
 
     subject: str
     seq: int
@@ -76,16 +75,16 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Replayed:
-    """What became of a history."""
+    """The result of a replay."""
 
     episode: Episode
-    """What its journal adds up to."""
+    """The episode after all events."""
     state: Any
-    """The strategy's, after the last recorded step. `Any`, because its shape is theirs."""
+    """The strategy's, after the last recorded step; of any type."""
     steps: int
-    """Those that were replayed: all since the strategy last began anew."""
+    """The replayed steps: all since the strategy last restarted."""
     asks: Action | None
-    """What the strategy wants next; None if it fails then, as the history does."""
+    """What the strategy asks for next; None if it fails there, as the history does."""
 
 
 _encoder = msgspec.json.Encoder()
@@ -93,7 +92,7 @@ _decoder: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
 
 
 def frames(records: Iterable[Recorded]) -> Iterator[Frame]:
-    """Yield every event in an episode's `records`, with the state that it leads to."""
+    """Yield every event in an episode's `records`, with the state after it."""
     episode, number = UNOPENED, 0
     for record in records:
         for event in record.commit.events:
@@ -104,12 +103,10 @@ def frames(records: Iterable[Recorded]) -> Iterator[Frame]:
 
 
 async def record(ports: Ports, episode_id: str) -> bytes:
-    """Return the history of an episode as its journal tells it now.
+    """Return the history of an episode up to now.
 
     Raises:
-        BadHistory: the journal holds no such episode.
-        UnreadableEvent: a newer version has written it.
-        Unavailable: no answer from the server.
+        BadHistory: the journal has no such episode.
     """
     records = await ports.log.read(ports.stack.episode(episode_id))
     if not records:
@@ -118,10 +115,10 @@ async def record(ports: Ports, episode_id: str) -> bytes:
 
 
 def load(data: bytes) -> Sequence[Recorded]:
-    """Return the commits of a history that `record` gave.
+    """Return the commits of a history that `record` returned.
 
     Raises:
-        BadHistory: it is none, or none that this version can read; the message names the line.
+        BadHistory: it is invalid, or of a newer version; the message names the line.
     """
     lines = data.splitlines()
     if len(lines) > COMMITS_MAX:
@@ -132,22 +129,20 @@ def load(data: bytes) -> Sequence[Recorded]:
 async def replay(
     records: Sequence[Recorded], app: App, *, defined: Iterable[Actor] = ()
 ) -> Replayed:
-    """Drive today's strategy over a recorded journal, from its beginning, and perform nothing.
+    """Replay a recorded journal with today's strategy from its beginning, without side effects.
 
-    What was recorded takes the place of tools, synthesizers and the outside. `init` is called
-    only where no state was kept, because no step was taken; `converge`, which may read the
-    outside, never is.
+    Recorded results replace tools, synthesizers and the outside. `init` is called only if no state
+    was recorded, and `converge`, which may read the outside, never.
 
     Args:
-        records: an episode's journal, as `load` gives it.
-        app: with the actor and the expectation that the episode is of.
-        defined: actors that are said as data, as they are to be applied, made by `to_actor` with
-            the app. As on a node, what the app declares in code goes before them.
+        app: with the actor and the expectation of the episode.
+        defined: actors made from definitions by `to_actor` with the app. As on a node, actors in
+            the app's code win over them.
 
     Raises:
-        NondeterministicReplay: the strategy asks for something else than what was recorded.
-        EpisodeFailed: it fails where, or as, the history does not.
-        BadHistory: there is no such expectation, or the history is of no episode.
+        NondeterministicReplay: the strategy asks for something other than what was recorded.
+        EpisodeFailed: it fails where the history does not, or in another way.
+        BadHistory: there is no such expectation, or the history has no episode.
     """
     episode = fold(records)
     if episode.opened is None:
@@ -172,7 +167,7 @@ async def replay(
 
 @dataclass
 class _Rerun:
-    """A strategy on its way through what was recorded, and how far it has come."""
+    """A strategy during a replay, and its position."""
 
     strategy_runner: StrategyRunner
     found: recovery.Tail
@@ -195,7 +190,7 @@ class _Rerun:
 
 
 async def _check_next(strategy_runner: StrategyRunner, episode: Episode, asks: Action) -> None:
-    """Check that the strategy goes on as the history does, as far as that goes on."""
+    """Check that the strategy goes on as the history does."""
     asked = episode.blocked if episode.status is Status.BLOCKED else episode.announced
     if asked is not None:
         await strategy_runner.check_same(asked, asks)
@@ -219,9 +214,9 @@ def _is_its_end(episode: Episode, failed: EpisodeFailed, *, step_no: int) -> boo
 
 
 def _whole(records: Iterable[Recorded]) -> list[Recorded]:
-    """Return `records` without the states that a replay from the beginning makes by itself.
+    """Return `records` without the states that a replay computes itself.
 
-    The first one is what `init` had read from the outside, and stays.
+    The first one stays: `init` read it from the outside.
     """
     whole: list[Recorded] = []
     is_kept = False

@@ -1,23 +1,9 @@
-"""Calls nodes to episodes that were forgotten: look → rule → call. A person sends it out.
+"""Sweeps: finds episodes and workflow instances that no node continues, and calls one.
 
-Whoever asks names candidates, from wherever they know them; what is true is looked up here,
-on the journal, in the queue and in the claims.
-
-Whether an instance has been forgotten, and what to put to it then. Pure.
-
-No instance is, by design: whoever takes a command to one first does what its newest commit asks
-for, and answers for the command when all is done. A sweep finds what even that has missed, such as
-a command that was lost with a queue that somebody emptied. What it asks for is harmless to repeat.
-
-Calls nodes to instances of workflows that were forgotten: look → rule → call, as for episodes.
-
-Whoever asks names candidates; what is true is looked up on the journal and among the timers.
-
-Whether an episode has been forgotten, and what to ask for then. Pure.
-
-An operator's belt and braces: what a node's crash leaves is recovered by itself, from the
-marker of the lapsed lease. A sweep finds what even that has missed, such as a command that
-was lost with a queue that somebody emptied.
+Lost leases recover by themselves, and a command stays in its queue until its work is done. A sweep
+finds what even that misses, such as commands that were lost with an emptied queue. The caller names
+candidates; `judge_episode` and `judge_instance` decide from the journal, the claims, the queue and
+the timers. What a sweep sends is safe to repeat.
 """
 
 from __future__ import annotations
@@ -57,16 +43,16 @@ from streams.ports.log import Recorded
 
 
 class SweptAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt that runs, as far as the instance knows, and what its own journal says of it."""
+    """A running attempt, as the instance knows it, and its state by its own journal."""
 
     told: StepDone
-    """What tells its end to the instance."""
+    """The command that reports its end to the instance."""
     is_open: bool
     has_ended: bool
 
 
 def running(instance: Instance) -> Iterator[StepDone]:
-    """Yield what would tell the ends of all attempts that run, also of those to undo something."""
+    """Yield the commands that would report the ends of running attempts and compensations."""
     begun = instance.begun
     workflow, id_ = begun.spec.name, begun.instance_id
     for (step, number), item in instance.with_status(StepStatus.RUNNING):
@@ -99,14 +85,9 @@ def judge_instance(
     silent_s: float,
     stale_after_s: float,
 ) -> SweepVerdict:
-    """Return what is to be done about `instance`; `RECOVERED`: have a node look at it.
+    """Return the verdict on `instance`; `RECOVERED`: send a command to it.
 
-    Args:
-        instance: as its journal stands.
-        attempts: those that `running` yields, as their own journals stand.
-        is_armed: whether a timer will have somebody look at it.
-        silent_s: seconds since its last commit.
-        stale_after_s: how long it may be silent.
+    `attempts` are those that `running` yields, with the states of their own journals.
     """
     if instance.started is None or instance.phase in INSTANCE_ENDED:
         return SweepVerdict.ENDED
@@ -123,39 +104,31 @@ def judge_instance(
 
 
 def calls_for(instance: Instance, attempts: Sequence[SweptAttempt]) -> Sequence[WorkflowCommand]:
-    """Return what has some node go on with `instance`: first the ends that it may not know."""
+    """Return the commands that make a node continue `instance`: first the ends it may not know."""
     begun = instance.begun
     advance = Advance(workflow=begun.spec.name, instance_id=begun.instance_id)
     return [*(each.told for each in attempts if each.has_ended), advance]
 
 
 def require_there(instance: Instance) -> None:
-    """See whether anything can be put to `instance` again.
-
-    Raises:
-        Rejected: the journal does not hold it.
-    """
+    """Raise `Rejected` unless the journal has `instance`."""
     if instance.started is None:
         raise Rejected("the journal does not hold its instance; discard it")
 
 
 @dataclass(frozen=True)
 class InstanceSweeper:
-    """Sweeps for one person."""
+    """Sweeps workflow instances for one person."""
 
     ports: Ports
     clock: Clock
     stale_after_s: float
     is_dry: bool = False
-    """Only look: call nobody."""
+    """Report only."""
     _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(IN_FLIGHT_MAX))
 
     async def sweep(self, instance_ids: Iterable[str]) -> Sequence[SweepVerdict]:
-        """Return what there was to do about each instance, done unless `is_dry`.
-
-        Raises:
-            Unavailable: the log is away. Sweep again: whoever was called is not called twice.
-        """
+        """Return the verdict on each instance, carried out unless `is_dry`."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._look_at(each)) for each in instance_ids]
         return [task.result() for task in tasks]
@@ -182,7 +155,7 @@ class InstanceSweeper:
         return verdict
 
     async def _attempt(self, told: StepDone) -> SweptAttempt:
-        """Return how far an attempt is: it is an episode's, or an instance's."""
+        """Return the state of an attempt: an episode or an instance."""
         stack = self.ports.stack
         async with self._room:
             try:
@@ -212,14 +185,9 @@ def _has_ended(newest: Recorded | None) -> bool:
 
 
 def judge_episode(episode: Episode, *, silent_s: float, stale_after_s: float) -> SweepVerdict:
-    """Return what `episode`'s journal says of it; `RECOVERED`: unless somebody is at it, do so.
+    """Return the verdict on `episode` by its journal alone.
 
-    `WAITING`: unless what is to call a node back to it is missing.
-
-    Args:
-        episode: as its journal stands.
-        silent_s: seconds since its last commit.
-        stale_after_s: how long it may be silent.
+    `RECOVERED` holds only if no node has it, `WAITING` only if its timer is armed.
     """
     if episode.status in ENDED or episode.status is Status.UNOPENED:
         return SweepVerdict.ENDED
@@ -229,7 +197,7 @@ def judge_episode(episode: Episode, *, silent_s: float, stale_after_s: float) ->
 
 
 def call_for(episode: Episode) -> Command:
-    """Return the command that has some node go on with `episode`, which must have been opened."""
+    """Return the command that makes a node continue `episode`, which must have been opened."""
     opened = episode.opened
     assert opened is not None, "a call for an episode that was never opened"
     if episode.status in WAITING:
@@ -240,11 +208,11 @@ def call_for(episode: Episode) -> Command:
 
 
 IN_FLIGHT_MAX: Final = 32
-"""Episodes looked at at a time."""
+"""Episodes checked at a time."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """An episode that may have been forgotten."""
+    """An episode to check."""
 
     actor_id: str
     episode_id: str
@@ -252,22 +220,18 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class EpisodeSweeper:
-    """Sweeps for one person."""
+    """Sweeps episodes for one person."""
 
     ports: Ports
     clock: Clock
     name: str
-    """Holds a claim for the moment that it takes to see whether anyone has it."""
+    """The owner of the claims that it makes for a moment to see whether an episode is free."""
     stale_after_s: float
     is_dry: bool = False
-    """Only look: call nobody."""
+    """Report only."""
 
     async def sweep(self, candidates: Iterable[Candidate]) -> Sequence[SweepVerdict]:
-        """Return what there was to do about each of `candidates`, done unless `is_dry`.
-
-        Raises:
-            Unavailable: the log is away. Sweep again: whoever was called is not called twice.
-        """
+        """Return the verdict on each of `candidates`, carried out unless `is_dry`."""
         room = asyncio.Semaphore(IN_FLIGHT_MAX)
 
         async def one(candidate: Candidate) -> SweepVerdict:
@@ -302,7 +266,7 @@ class EpisodeSweeper:
         return SweepVerdict.RECOVERED
 
     async def _is_forgotten(self, records: Sequence[Recorded], candidate: Candidate) -> bool:
-        """Return whether nothing would call a node back to an episode that waits."""
+        """Return whether a waiting episode lacks the timer that would wake it."""
         ports, actor, id_ = self.ports, candidate.actor_id, candidate.episode_id
         block = block_in(records[-1])
         if block is not None and block.ref:
@@ -319,7 +283,7 @@ class EpisodeSweeper:
         return (self.clock.now() - records[-1].commit.at).total_seconds()
 
     async def _is_held(self, candidate: Candidate) -> bool:
-        """Return whether some node has the claim: then nobody else can take it."""
+        """Return whether some node has the claim."""
         key = episode_claim(candidate.actor_id, candidate.episode_id)
         # Should we end in between, it lapses, and that calls for recovery by itself.
         lease = await self.ports.leases.acquire(key, holder=self.name)

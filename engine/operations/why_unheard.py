@@ -1,17 +1,10 @@
-"""Whether any node that is up can rule on what is said to an episode, as far as nodes say. Pure.
+"""Why no live node acts on a command to an episode, an instance or an output.
 
-Whoever answers an episode has a node write that down, and it takes one that can have the episode
-as it was opened: with its actor, at its revision, and with its expectation. Where there is none,
-what was said stays in the actor's queue. It is never lost, but nodes that take it and can do
-nothing with it give up in the end: then it is a dead letter, which a person can have put again.
-
-What nodes say of themselves does not tell everything: whether one of another revision can have this
-one, too, it finds out when it tries.
-
-Asks, for a person or a program, whether anybody rules on what is said to an episode.
-
-An answer is durable once it is sent, and nobody need be there to rule on it. Who wants to know
-whether somebody is, asks here: before, or when nothing has come of it for a while.
+A command is durable once it is sent. A node can act on it if it has the episode's actor, at the
+revision the episode was opened with, and its expectation. Otherwise the command stays in the
+actor's queue; nodes that cannot act on it give up after about an hour, and it becomes a dead
+letter. The rules use what nodes report about themselves, which is not everything: whether a node of
+another revision can run the episode shows only when it tries.
 """
 
 from __future__ import annotations
@@ -37,12 +30,13 @@ from streams.model.events.definitions import DefinitionKind
 from streams.ports.all import Ports
 
 NODES_SHOWN_MAX: Final = 5
-"""Most nodes that are told of in one line."""
+"""Most nodes that one line lists."""
 
 UNTIL_THEN: Final = "until then, and is ruled on then"
 FOR_AN_HOUR: Final = "for about an hour, then it is a dead letter to requeue"
-"""How long a queue keeps what nobody can rule on. The hour is how long nodes try in vain before
-they give up: `OBSTACLE_S` and `OBSTACLE_DELIVERIES_MAX` of `engine.execution.commands`."""
+"""How long a queue keeps a command that nobody can act on: nodes give up after an hour, see
+`OBSTACLE_S` and `OBSTACLE_DELIVERIES_MAX` of `engine.execution.commands`.
+"""
 
 LACKS: Final = "it does not have it"
 DISABLED: Final = "it is disabled"
@@ -51,56 +45,52 @@ START_ONE: Final = "start one that does"
 
 
 class Unheard(msgspec.Struct, frozen=True, kw_only=True):
-    """Why nobody rules on what is said to an episode, or to an instance of a workflow."""
+    """Why no node acts on commands to an episode or an instance."""
 
     why: str
-    """In words, with the nodes that are up and what they say of it."""
+    """For people, with the live nodes and what they report."""
     is_certain: bool
-    """Whether no node that is up can; otherwise none of them has said that it can."""
+    """Whether no live node can; otherwise none is known to."""
     is_tried: bool
-    """Whether some of them take it nevertheless, and give up in about an hour if they cannot."""
+    """Whether some nodes try nevertheless, and give up after about an hour."""
     remedy: str
-    """What to do, in words: which node to switch on, if its mode is all that is in the way."""
+    """What to do: which node to switch on, if its mode is the only obstacle."""
 
     def __str__(self) -> str:
-        """Return all of it in one line, what to do, and what becomes of what was said."""
+        """Return all of it in one line."""
         kept = FOR_AN_HOUR if self.is_tried else UNTIL_THEN
         return f"{self.why}; {self.remedy}: what was asked for stays in the queue {kept}"
 
 
 class _Hears(Enum):
-    """What a node can do about what is said."""
+    """What a node does with a command."""
 
     YES = auto()
     PERHAPS = auto()
-    """It finds out when it tries."""
+    """It tries, and may succeed."""
     NO = auto()
-    """It takes what is said, and hands it back."""
+    """It receives the command and hands it back."""
     NOTHING = auto()
-    """It does not even take it."""
+    """It does not receive it."""
 
 
 class _Ear(msgspec.Struct, frozen=True):
-    """One node, and what it can do about what is said."""
+    """One node, and what it does with a command."""
 
     node: str
     hears: _Hears
     why: str = ""
-    """Why it cannot; empty: it can."""
+    """Why it cannot act; empty: it can."""
     switch: str = ""
-    """The command after which it could; empty: none is known."""
+    """The `vigil` command that would enable it; empty: none is known."""
 
 
 def unheard(
     nodes: Iterable[NodeInfo], actor: str, episode: Episode | None = None
 ) -> Unheard | None:
-    """Return why no node rules on what is said to an episode; None: one does.
+    """Return why no live node acts on commands to an episode; None: one does.
 
-    Args:
-        nodes: those that are up.
-        actor: whose episode it is.
-        episode: as its journal stands; None: whoever has the actor can, since the episode is only
-            to end.
+    Without an episode, any node with the actor can: the episode is only to end.
     """
     # Of what has ended only outputs are left, which need neither its revision nor its expectation.
     is_open = episode is not None and episode.status not in ENDED
@@ -111,13 +101,10 @@ def unheard(
 def instance_unheard(
     nodes: Iterable[NodeInfo], workflow: str, *, registered: RegisteredDefinition | None
 ) -> Unheard | None:
-    """Return why no node rules on what is said to an instance of a workflow; None: one does.
+    """Return why no live node acts on commands to a workflow instance; None: one does.
 
-    Args:
-        nodes: those that are up.
-        workflow: its name.
-        edition: its definition, also if it is disabled: then any node that runs anything may see to
-            what is open of it. None: it is not defined as data.
+    `edition` is the workflow's definition. If it is disabled, any node continues what is open of
+    it; None: the workflow is not defined as data.
     """
     ears = [_ear_of_workflow(node, workflow, registered) for node in nodes]
     return _told(f"workflow {workflow!r}", ears)
@@ -146,9 +133,9 @@ def _what(actor: str, opened: EpisodeOpened | None) -> str:
 
 
 def _reasons(ears: Sequence[_Ear]) -> str:
-    """Return which node says what, with those together that say the same.
+    """Return the nodes' reasons, equal ones together.
 
-    First those that say more than that they lack it: what can be mended is never left out for them.
+    Reasons other than a missing definition come first, since people can fix those.
     """
     said: defaultdict[str, list[str]] = defaultdict(list)
     for ear in sorted(ears, key=lambda each: each.why == LACKS)[:NODES_SHOWN_MAX]:
@@ -176,7 +163,7 @@ def _ear_of_runner(
 
 
 def _ear_of_able(node: str, info: ActorInfo, opened: EpisodeOpened | None) -> _Ear:
-    """Return what a node can do that has the actor, as far as its mode lets it."""
+    """Return what a node with the actor does, given its mode."""
     if opened is None:
         return _Ear(node, _Hears.YES)
     if opened.revision not in (0, info.revision):
@@ -189,7 +176,7 @@ def _ear_of_able(node: str, info: ActorInfo, opened: EpisodeOpened | None) -> _E
 
 
 def _idle(node: NodeInfo, actor: str, could: _Hears) -> _Ear:
-    """Return that a node runs nothing of an actor by its mode, and what it `could` otherwise."""
+    """Return that a node's mode excludes the actor, and what it `could` do otherwise."""
     if SWITCHES[node.mode].runs:
         why, whose = "by its mode for it, it runs nothing of it", f" --actor {actor}"
     else:
@@ -199,7 +186,7 @@ def _idle(node: NodeInfo, actor: str, could: _Hears) -> _Ear:
 
 
 def _ear_of_stand_in(node: NodeInfo, actor: str, opened: EpisodeOpened | None) -> _Ear:
-    """Return what a node can do that has only that go on which is open of an actor."""
+    """Return what a node does that only continues open episodes of an actor."""
     if opened is None:
         return _Ear(node.name, _Hears.YES)
     if not opened.revision:
@@ -232,41 +219,29 @@ def _ear_of_workflow(
 
 
 def _named(kind: DefinitionKind, id_: str) -> str:
-    """Return what a node calls a definition, where it says why it cannot run it."""
+    """Return a node's name for a definition, when it reports why it cannot run it."""
     return f"{kind.value}.{id_}"
 
 
 async def why_unheard(ports: Ports, episode_id: str) -> Unheard | None:
-    """Return why no node that is up rules on what is said to an episode; None: one does.
+    """Return why no live node acts on commands to an episode; None: one does.
 
-    As far as nodes say of themselves: one that has just stopped is missed within the life of its
-    lease. As text it is one line with what to do, and what becomes of what was said.
-
-    Args:
-        ports: of the stack.
-        episode_id: the episode's.
+    A node that has just stopped counts as live until its lease lapses. The text is one line.
 
     Raises:
         BadRequest: `episode_id` is no id.
         Refused: there is no such episode.
-        UnreadableEvent: a newer version of the engine has written it.
-        Unavailable: no answer, or the server refused.
     """
     check_id("episode_id", episode_id)
     return await _why_unheard(ports, episode_id)
 
 
 async def why_output_unheard(ports: Ports, key: str) -> Unheard | None:
-    """Return why no node that is up rules on what is said about an output; None: one does.
-
-    Args:
-        ports: of the stack.
-        key: the output's.
+    """Return why no live node acts on commands about an output; None: one does.
 
     Raises:
         BadName: no output can have such a key.
         Refused: there is no such output.
-        UnreadableEvent, Unavailable: as `why_unheard`.
     """
     output = fold_output(await ports.log.read(ports.stack.output(key)))
     if output.proposed is None:

@@ -1,4 +1,4 @@
-"""Dead letters of outputs: one for each failure, settled once the output is tried again."""
+"""Dead letters of outputs: one for each final failure, settled once the output is tried again."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from streams.ports.all import Ports
 from streams.ports.log import START
 
 MARK_BYTES: Final = 16
-"""Of the hash of an output's key: so many that no two are ever met with the same."""
+"""Length of the hash of an output's key: long enough that two never collide."""
 
 
 def cause_of(output: Output) -> str:
-    """Return what the dead letter of `output` is called after: each time it fails is another.
+    """Return the cause that names the dead letter of `output`: one per failure.
 
-    Not after the key itself, which may be as long as a token can be.
+    It is a hash, since a key may be as long as a token can be.
     """
     assert output.proposed is not None, "what failed was proposed"
     mark = hashlib.blake2b(output.proposed.output_key.encode(), digest_size=MARK_BYTES).hexdigest()
@@ -45,12 +45,9 @@ def cause_of(output: Output) -> str:
 def gone_on(
     happened: Iterable[tuple[OutputEvent, datetime]],
 ) -> tuple[Output, DeadRequeued] | None:
-    """Return an output as it failed when it was last gone on with, and what settles its letter.
+    """Return an output at its last failure that was followed by a retry, and the settling event.
 
-    None: it has never failed, or nobody has gone on with it since.
-
-    Args:
-        happened: to the output, oldest first, and when.
+    None: it has never failed, or was not retried since.
     """
     found = list(_each_gone_on(happened))
     return found[-1] if found else None
@@ -59,11 +56,9 @@ def gone_on(
 def gone_on_from(
     failed: Output, happened: Iterable[tuple[OutputEvent, datetime]]
 ) -> DeadRequeued | None:
-    """Return what settles the letter of one failure; None: nobody has gone on from there.
+    """Return the event that settles the letter of one failure; None: it was not retried since.
 
-    Args:
-        failed: the output as it was when it had failed.
-        happened: to the output, before and since, oldest first, and when.
+    `happened` has all events of the output, oldest first, with their times.
     """
     cause = cause_of(failed)
     found = (requeued for output, requeued in _each_gone_on(happened) if cause_of(output) == cause)
@@ -73,7 +68,7 @@ def gone_on_from(
 def _each_gone_on(
     happened: Iterable[tuple[OutputEvent, datetime]],
 ) -> Iterator[tuple[Output, DeadRequeued]]:
-    """Yield an output each time that it had failed and was gone on with, and what settles that."""
+    """Yield an output at each failure that was followed by a retry, with the settling event."""
     output = UNPROPOSED
     for event, at in happened:
         requeued = _requeued_by(event, output) if output.status is OutputStatus.FAILED else None
@@ -98,14 +93,14 @@ OUTPUT_FAILED: Final = "output_failed"
 
 
 async def write_failed(dead_letters: DeadLetterWriter, output: Output) -> None:
-    """Keep a dead letter for an output that has failed, each time that it has.
+    """Write a dead letter for an output that has failed; one per failure.
 
-    Others may have gone on with it since `output` was read: who proposed it anew, or had it
-    tried again, has found no letter to settle. So once there is one, the output is looked at
-    again, and the letter settled if need be. Whoever goes on with it later finds the letter.
+    Another writer may have retried or proposed it again since `output` was read, and found no
+    letter to settle. So once the letter exists, the output is read again, and the letter settled if
+    need be. Later writers find the letter.
 
     Raises:
-        Unavailable: it could not be written; its episode is not to go on yet.
+        Unavailable: it could not be written; its episode must not continue yet.
     """
     ports, clock = dead_letters.ports, dead_letters.clock
     proposed, failed, stack = output.proposed, output.failed, ports.stack
@@ -129,15 +124,7 @@ async def write_failed(dead_letters: DeadLetterWriter, output: Output) -> None:
 
 
 async def note_retried(ports: Ports, clock: Clock, failed: Output, *, by: str) -> None:
-    """Note on the dead letter of an output that it is tried again, unless that is known.
-
-    Args:
-        failed: the output, as it was when it had failed.
-        by: who wants that.
-
-    Raises:
-        Unavailable: the log is away. Doing it again is safe.
-    """
+    """Settle the dead letter of an output that is retried, unless that is done."""
     assert failed.proposed is not None, "what failed was proposed"
     await _note(ports, clock, failed, DeadRequeued(by=by, episode_id=failed.proposed.episode_id))
 
@@ -145,15 +132,9 @@ async def note_retried(ports: Ports, clock: Clock, failed: Output, *, by: str) -
 async def note_gone_on(
     ports: Ports, clock: Clock, happened: Iterable[tuple[OutputEvent, datetime]]
 ) -> None:
-    """Note on the dead letter of an output that it was gone on with, unless that is known.
+    """Settle the dead letter of an output that was retried or proposed again, unless that is done.
 
-    Whoever tried it again, or proposed it anew, may have died before it was noted.
-
-    Args:
-        happened: to the output, oldest first, and when.
-
-    Raises:
-        Unavailable: the log is away. Doing it again is safe.
+    The writer that did it may have died before it settled the letter.
     """
     found = gone_on(happened)
     if found is not None:
@@ -163,14 +144,9 @@ async def note_gone_on(
 async def note_gone_on_from(
     ports: Ports, clock: Clock, failed: Output, happened: Iterable[tuple[OutputEvent, datetime]]
 ) -> None:
-    """Note on the dead letter of one failure that the output was gone on with since, if so.
+    """Settle the dead letter of one failure if the output was retried since.
 
-    Args:
-        failed: the output, as it was when it had failed.
-        happened: to the output, before and since, oldest first, and when.
-
-    Raises:
-        Unavailable: the log is away. Doing it again is safe.
+    `happened` has all events of the output, oldest first, with their times.
     """
     requeued = gone_on_from(failed, happened)
     if requeued is not None:

@@ -1,7 +1,7 @@
-"""What is to be done about an output, and what comes of what was done. Pure.
+"""The rules for an output: its next move, and the result of an attempt or a command. Pure.
 
-Whoever carries an output asks for the next move, makes it, and asks again, until it is settled or
-nothing can be done before later.
+Delivery asks for the next move, makes it, and asks again, until the output is settled or nothing
+can be done now.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from streams.model.waits import Approval, OnExpiry
 from streams.ports.log import Recorded
 
 RETRY_AFTER_S_MAX: Final = 3_600.0
-"""Longest that a receiver can put the next attempt off, in seconds."""
+"""Longest delay that a receiver can ask for, in seconds."""
 
 EARLY_S: Final = 1.0
-"""How much too early an attempt may be made again, in seconds: the clocks of nodes differ."""
+"""How much too early a retry may be, in seconds: the clocks of nodes differ."""
 
 EARLY_SHARE: Final = 0.1
-"""And how much of the pause before it may be left off by that, at most."""
+"""The largest share of a pause that this may take."""
 
 OUTCOME_UNKNOWN: Final = "outcome_unknown"
 """Error class of an output whose last attempt was cut off by a crash."""
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """There is nothing left to do, as far as one episode is concerned."""
+    """Nothing is left to do for this episode."""
 
     outcome: OutputOutcome
 
@@ -57,13 +57,13 @@ class Later(msgspec.Struct, frozen=True):
 
 
 class Propose(msgspec.Struct, frozen=True):
-    """The key is free, for the `proposal_no`-th time."""
+    """The key is free; this is its `proposal_no`-th proposal."""
 
     proposal_no: int
 
 
 class TryDelivery(msgspec.Struct, frozen=True):
-    """The adapter is to be called, for the `number`-th time."""
+    """Call the adapter, for the `number`-th time."""
 
     number: int
 
@@ -80,15 +80,7 @@ Move: TypeAlias = Settled | Later | Propose | TryDelivery | FailDelivery
 def next_move(
     output: Output, key: str, *, episode_id: str, attempts_max: int, at: datetime
 ) -> Move:
-    """Return what is to be done about an output that an episode wants delivered.
-
-    Args:
-        output: as its log stands.
-        key: its key.
-        episode_id: the episode.
-        attempts_max: most attempts that its route makes.
-        at: now.
-    """
+    """Return the next move for an output of an episode."""
     outcome = outcome_of(output, key, episode_id=episode_id)
     if outcome is not None:
         return Settled(outcome)
@@ -108,7 +100,7 @@ def next_move(
 
 
 def _early(output: Output) -> timedelta:
-    """Return how much too early an output that is put off may be attempted."""
+    """Return how much too early a postponed output may be attempted."""
     assert output.retry_at is not None, "it is put off"
     assert output.postponed_at is not None, "what is put off was so at some time"
     pause = output.retry_at - output.postponed_at
@@ -126,18 +118,10 @@ def after_failure(
     retry_after_s: float | None,
     at: datetime,
 ) -> OutputPostponed | OutputFailed:
-    """Return what comes of an attempt that failed at `at`.
+    """Return the events of an attempt that failed at `at`.
 
-    Args:
-        output: with the attempt.
-        error_class: of the failure.
-        detail: for people.
-        is_permanent: whether another attempt is of no use.
-        attempts_max: most attempts that its route makes.
-        pause_s: how long the route waits before the next one.
-        retry_after_s: how long the receiver wants it to wait, if it says so; it is not made sooner
-            than that, but for what is over `RETRY_AFTER_S_MAX`.
-        at: when it failed.
+    The next attempt is not made before `retry_after_s`, if the receiver gave it, up to
+    `RETRY_AFTER_S_MAX`.
     """
     if is_permanent or output.attempts_counted >= attempts_max:
         return OutputFailed(attempt=output.attempts, error_class=error_class, error_detail=detail)
@@ -151,9 +135,9 @@ def after_failure(
 
 
 def wakes_at(output: Output, *, at: datetime) -> datetime | None:
-    """Return when an output that is not settled is to be looked at next, after `at`; None: never.
+    """Return when an unsettled output is due next, after `at`; None: never.
 
-    What can be delivered is to be looked at when its time has come, be that in the past.
+    The time of an attempt that is due already is returned, too, though it is in the past.
     """
     if output.status is OutputStatus.PROPOSED:
         return output.retry_at or at
@@ -171,7 +155,7 @@ def wakes_at(output: Output, *, at: datetime) -> datetime | None:
 def expired(
     output: Output, *, at: datetime
 ) -> OutputApproved | OutputRejected | OutputFailed | None:
-    """Return what it means that nobody has decided on an output by `at`; None: it is not late."""
+    """Return the events if nobody has decided on an output by `at`; None: it is not late."""
     if output.status is not OutputStatus.AWAITING_APPROVAL or output.proposed is None:
         return None
     approval = output.proposed.approval
@@ -186,17 +170,17 @@ def expired(
 
 
 def has_expired(output: Output) -> bool:
-    """Return whether an output has failed because nobody has approved it in time."""
+    """Return whether an output has failed because nobody approved it in time."""
     return output.failed is not None and output.failed.error_class == APPROVAL_EXPIRED
 
 
 def answered(
     output: Output, command: Decide, *, at: datetime
 ) -> OutputApproved | OutputRejected | None:
-    """Return what a decision made at `at` leads to; None: it has been recorded before.
+    """Return the events of a decision made at `at`; None: it was recorded before.
 
     Raises:
-        Refused: it cannot stand; the message says why.
+        Refused: it is not allowed; the message says why.
     """
     if output.proposed is None:
         raise Refused("there is no such output")
@@ -227,17 +211,12 @@ def _in_words(output: Output) -> str:
 
 
 def tried_again(output: Output, command: RetryOutput, *, at: datetime) -> OutputRetried | None:
-    """Return what it leads to that a person wants an output tried again; None: it was so before.
+    """Return the events of a person's retry; None: it was recorded before.
 
-    What nobody has approved in time is asked for once more, for as long as at first.
-
-    Args:
-        output: as its log stands.
-        command: what the person wants.
-        at: now.
+    An output that nobody approved in time is put up for approval again, for as long as at first.
 
     Raises:
-        Refused: it cannot be; the message says why.
+        Refused: it is not allowed; the message says why.
     """
     if output.proposed is None:
         raise Refused("there is no such output")
@@ -257,14 +236,10 @@ def tried_again(output: Output, command: RetryOutput, *, at: datetime) -> Output
 
 
 def called_off(output: Output, command: CancelOutput) -> OutputCanceled | None:
-    """Return what it leads to that a person wants an output canceled; None: it was so before.
-
-    Args:
-        output: as its log stands.
-        command: what the person wants.
+    """Return the events of a person's cancellation; None: it was recorded before.
 
     Raises:
-        Refused: it cannot be; the message says why.
+        Refused: it is not allowed; the message says why.
     """
     if output.proposed is None:
         raise Refused("there is no such output")
@@ -277,18 +252,13 @@ def called_off(output: Output, command: CancelOutput) -> OutputCanceled | None:
 
 
 def check_is_said_since(output: Output, *, at: datetime) -> None:
-    """Refuse what was said of an output before it had failed, once a person has it tried again.
+    """Refuse a command about an output that is older than its last failure.
 
-    Another node has refused or followed it; one that stood still may hold it all the same. What is
-    said since must never be refused for that, so what was said in the minute before passes, too: by
-    that much clocks may differ.
-
-    Args:
-        output: as its log stands.
-        at: when it was said, by the server's clock.
+    Another node has handled it; a frozen node may still have it. Clocks may differ by a minute, so
+    commands of the minute before pass.
 
     Raises:
-        Refused: it was said before.
+        Refused: it is older.
     """
     revived = output.revived_at
     if revived is not None and at < revived - timedelta(seconds=SKEW_S):
@@ -296,20 +266,17 @@ def check_is_said_since(output: Output, *, at: datetime) -> None:
 
 
 def check_is_carried(newest: Recorded | None) -> None:
-    """Refuse to try outputs again while their episode waits for an answer, however long it does.
-
-    Args:
-        newest: commit of the episode that would carry them.
+    """Refuse to retry outputs while their episode is blocked.
 
     Raises:
-        Refused: nobody would carry them before that.
+        Refused: nothing would deliver them before it has its answer.
     """
     if block_in(newest) is not None:
         raise Refused("its episode waits for an answer; try it again once it has one")
 
 
 def _check_whose(proposed: OutputProposed, command: CancelOutput | Decide | RetryOutput) -> None:
-    """Refuse what was said of one episode's output once another's has its key."""
+    """Refuse a command about one episode's output once another episode has its key."""
     if proposed.episode_id != command.episode_id:
         raise Refused(f"it is of episode {proposed.episode_id} by now")
 
@@ -320,7 +287,7 @@ def _is_put_off(output: Output) -> bool:
 
 
 def _asked_again(output: Output, *, at: datetime) -> Approval | None:
-    """Return what people are asked before an output is tried again; None: nothing."""
+    """Return the approval request for a retry; None: none is needed."""
     approval = output.proposed.approval if output.proposed else None
     if approval is None or output.decided is not None:
         return None

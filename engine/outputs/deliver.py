@@ -1,18 +1,14 @@
-"""Carries outputs to the outside, for the episode that wants them there.
+"""Delivers the outputs of one episode: read → decide → make the next move, until none is left now.
 
-For each: look → rule → make the next move, until it is settled or nothing can be done before later.
-Attempts at delivery are the deliverer's.
+`OutputDelivery` drives each output by `engine.outputs.decide`. `DeliveryAttempts` makes an attempt:
+take a place in the rate limit → record the attempt → call the adapter → record the result. An
+attempt is on the log before the adapter is called; so after a crash in the middle the next node
+sees it and repeats the delivery with the same idempotency key. A node that was frozen in between
+may still call the adapter once more than is recorded: receivers that must act once have to honour
+the key.
 
-Every commit names the version that it was decided on, so of two who carry one output only one
-writes.
-
-Takes one output to its adapter: take a place → write the attempt down → call → write what came.
-
-Whatever is called was written down before; so a crash in the middle is seen by the next who carries
-the output, and the attempt is made again, with the same idempotency key.
-
-Who is frozen between the two and awakes when another has taken over may still call the adapter once
-more than is known: receivers that must hear nothing twice honour the idempotency key.
+Every commit names the version that it was decided on, so of two nodes that deliver one output only
+one writes.
 """
 
 from __future__ import annotations
@@ -94,10 +90,7 @@ async def make_attempt(outlet: PooledAdapter, output: Output, *, clock: Clock, s
     """Call the adapter, and return what came of it.
 
     Args:
-        outlet: the adapter, with a place taken for this call.
         output: what is to be delivered, with the attempt put down.
-        clock: of the node.
-        stack: its name.
     """
     view = _view(output, stack)
     began_s = clock.monotonic_s()
@@ -254,7 +247,6 @@ class DeliveryAttempts:
         Raises:
             Overtaken: others have added to the output; nothing was done.
             LeaseLost, VersionConflict: another node may have the episode, or has.
-            Unavailable: the log is away.
         """
         may_go = proposed.approval is None and self.context.may_go_on.is_given
         if outlet is None or not may_go or not outlet.throttle.try_enter(output_store.key):
@@ -268,7 +260,6 @@ class DeliveryAttempts:
         """Make an attempt with an output that was put down.
 
         Args:
-            parcel: the output's.
             outlet: its adapter; None: there is none here, and it fails.
 
         Returns:
@@ -351,16 +342,13 @@ class OutputDelivery:
         """Carry one output as far as it gets now.
 
         Args:
-            key: the output's.
             intent: what is wanted; None: it is carried only if it was proposed.
             is_new: whether nobody can have begun with it for this episode.
             retells: whether all that has happened to it is news, for it may not have been told.
 
         Raises:
             LeaseLost, VersionConflict: another node may carry it, or does.
-            Contended: its log is fought over without end.
             TooLarge, Unwritable: its log cannot keep it.
-            Unavailable: the log is away.
         """
         output_store = self._output_store(key)
         done = await output_store.retry(
@@ -370,11 +358,7 @@ class OutputDelivery:
         return self._progress(output_store, done, retells=retells)
 
     async def look(self, key: str) -> DeliveryState:
-        """Return how far an output has got, and do nothing about it. All of it is news.
-
-        Raises:
-            Unavailable: the log is away.
-        """
+        """Return how far an output has got, and do nothing about it. All of it is news."""
         output_store = self._output_store(key)
         await output_store.read()
         move = self._next(output_store, Retries())
@@ -387,11 +371,7 @@ class OutputDelivery:
         return self._progress(output_store, Later(self._now()), retells=True)
 
     async def is_retried(self, key: str) -> bool:
-        """Return whether a person has had an output tried again.
-
-        Raises:
-            Unavailable: the log is away.
-        """
+        """Return whether a person has had an output tried again."""
         output_store = self._output_store(key)
         await output_store.read()
         return output_store.output.retries > 0
@@ -403,16 +383,6 @@ class OutputDelivery:
 
         It is written down also of what nobody has proposed: whoever stood still since they were
         about to is refused, and finds that.
-
-        Args:
-            key: the output's.
-            intent: what was wanted, if that is known.
-            reason: why, for people.
-            retells: as for `carry`.
-
-        Raises:
-            Contended: its log is fought over without end.
-            Unavailable: the log is away.
         """
         output_store = self._output_store(key)
 

@@ -1,7 +1,7 @@
-"""What the world is told about outputs: public events, as data. Pure.
+"""The public events of outputs, as data. Pure.
 
-Like all public events (`engine.episodes.events`): at least once each, under ids that stay the same,
-and nothing of a dry run.
+They follow the rules of all public events (`engine.episodes.events`): at least once each, with
+stable ids, and none for dry runs.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _WHAT: Final[Mapping[type[OutputEvent], str]] = {
     OutputFailed: "failed",
     OutputCanceled: "canceled",
 }
-"""What the world is told of. Attempts are the engine's own matter."""
+"""Event → the name of its public event. Attempts have none."""
 
 DECIDED: Final = frozenset({"output.approved", "output.rejected", "output.failed"})
-"""Names of what is told of a decision, or of its lack, before any attempt."""
+"""Names of the public events of a decision, or of its absence, before any attempt."""
 
 CANCELED: Final = "output.canceled"
 
 _MARK_BYTES: Final = 16
-"""Of the hash of an output's key in an id: so many that no two are ever met with the same."""
+"""Length of the hash of an output's key in an id: long enough that two never collide."""
 
 
 def output_news(
@@ -51,14 +51,7 @@ def output_news(
     *,
     since: int,
 ) -> list[PublicEvent]:
-    """Return what the world is told of what happened to an output.
-
-    Args:
-        opened: the episode that proposed it.
-        proposed: its proposal.
-        history: all that has happened to that, and where each event is on the log.
-        since: nothing is told of what is there or before.
-    """
+    """Return the public events of an output's `history`, which has each event's position."""
     news: list[PublicEvent] = []
     retries = 0
     for event, seq in history:
@@ -73,7 +66,7 @@ def output_news(
 
 
 def output_reminder(opened: EpisodeOpened, output: Output, *, number: int, seq: int) -> PublicEvent:
-    """Return `output.reminder`: it still waits for approval. An id for each reminder."""
+    """Return `output.reminder`: it still waits for approval. Each reminder has its own id."""
     proposed = output.proposed
     assert proposed is not None, "what people are reminded of was proposed"
     payload = {**_said(proposed), **_asked(proposed), "number": number, "journal_seq": seq}

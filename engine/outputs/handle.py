@@ -1,23 +1,11 @@
-"""Writes down what people want of one output: rule on its log → append → tell of it.
+"""Handles commands about outputs: approve, reject, retry, cancel; and what time does to outputs.
 
-Whoever gets the command writes, at the version that was ruled on. What is refused has no effect and
-is noted.
-
-Tells the world what becomes of outputs that no node carries, as people decide and time passes.
-
-Whoever carries an output tells of it themselves; what both tell has one id, and is told once.
-
-Inspects the outputs of an episode that nobody has: is it to be gone on with, or when will it be.
-
-What time alone brings about is done on the way: who was to decide is reminded, and what nobody has
-decided in time expires. None of that needs the episode to be taken over.
-
-Follows commands about outputs: rule on the output's log → append → have its episode go on.
-
-Like an answer to an episode, a decision is appended by whoever gets it, at the version that it was
-ruled on. What is then to be carried is carried by a node that has room for the episode, which is
-called; if somebody has it at that moment, the call comes again, for they may have looked at the
-output before.
+`OutputHandler` passes a command to `OutputCommands`, which decides on the output's log and appends
+at that version; a refused command has no effect and is logged. It then calls a node to the episode,
+which delivers what was decided; if a node has the episode at that moment, the command is delivered
+again later, since that node may have read the output before. `OutputCheck` looks at the outputs of
+an episode that no node has: it reminds approvers and lets approvals expire without taking the
+episode over. `OutputNotifier` publishes; events that are published twice have one id.
 """
 
 from __future__ import annotations
@@ -71,11 +59,7 @@ from streams.tracing import traceparent
 
 @dataclass(frozen=True)
 class OutputNotifier:
-    """Tells of the outputs of one episode.
-
-    Raises:
-        Unavailable: from each of its methods; tell of it again later.
-    """
+    """Tells of the outputs of one episode."""
 
     domain_events: DomainEvents
     opened: EpisodeOpened
@@ -115,22 +99,12 @@ log = structlog.get_logger("vigil.outputs")
 
 @dataclass(frozen=True)
 class OutputCommands:
-    """Writes for one actor, on one node.
-
-    Raises:
-        Unavailable: from each of its methods. Let the command come again.
-    """
+    """Writes for one actor, on one node."""
 
     context: ActorContext
 
     async def decide(self, command: Decide, episode: Episode, *, at: datetime) -> bool:
-        """Write a decision down, and return whether there is one: this one, or that time is up.
-
-        Args:
-            command: what was decided.
-            episode: whose output it is about.
-            at: when, by the server's clock.
-        """
+        """Write a decision down, and return whether there is one: this one, or that time is up."""
         refusals: list[Refused] = []
 
         def ruled(output: Output) -> OutputEvent | None:
@@ -151,12 +125,7 @@ class OutputCommands:
         return is_written or not refusals
 
     async def retry(self, command: RetryOutput, newest: Recorded) -> bool:
-        """Write down that an output is tried again, and return whether it is.
-
-        Args:
-            command: what a person wants.
-            newest: commit of its episode.
-        """
+        """Write down that an output is tried again, and return whether it is."""
         refusals: list[Refused] = []
         before: list[Output] = []
 
@@ -179,11 +148,6 @@ class OutputCommands:
         """Write down that an output is canceled, and return whether it is.
 
         None: an attempt is under way, and nobody knows yet what comes of it.
-
-        Args:
-            command: what a person wants.
-            episode: whose output it is about.
-            at: when they said so, by the server's clock.
         """
         refusals: list[Refused] = []
         output_store = self._output_store(command.output_key)
@@ -241,9 +205,6 @@ class OutputCheck:
         """Return whether the episode is to be gone on with; remind and expire what is due else.
 
         What is due later has a node called again.
-
-        Raises:
-            Unavailable: the log is away. Look again.
         """
         room = asyncio.Semaphore(LOOKS_IN_FLIGHT_MAX)
 
@@ -346,17 +307,7 @@ class OutputHandler:
     async def follow(
         self, delivery: Incoming, command: Command, episode: Episode, records: Sequence[Recorded]
     ) -> bool:
-        """Do what `command` asks; return whether it is answered for.
-
-        Args:
-            delivery: of the command; it is acknowledged here.
-            command: about outputs.
-            episode: the fold of `records`; it has been opened.
-            records: its journal.
-
-        Raises:
-            Unavailable: the log is away. Let the command come again.
-        """
+        """Do what `command` asks; return whether it is answered for."""
         commands = OutputCommands(self.context)
         has_effect: bool | None
         match command:

@@ -1,7 +1,7 @@
-"""What strategies want delivered, checked where it is said; and the keys that make it once. Pure.
+"""The keys of outputs, and their idempotency keys. Pure.
 
-The key of an output is its identity in the stack. Where a strategy gives none, it is made from the
-episode, so that a replay means the same output again and no other episode does.
+An output's key is its identity in the stack. If the strategy gives none, it is made from the
+episode, so that a replay gets the same output and no other episode does.
 """
 
 from __future__ import annotations
@@ -21,17 +21,14 @@ from streams.model.outputs import OutputIntent
 from streams.model.waits import Approval
 
 MARK_CHARS: Final = 16
-"""How much of an action's fingerprint the key of its output holds: 64 bits, told apart per turn."""
+"""How much of an action's fingerprint an output's key has: 64 bits, unique per turn."""
 _IDEMPOTENCY_BYTES: Final = 32
 
 
 def output_key(intent: OutputIntent, opened: EpisodeOpened, *, place: str) -> str:
-    """Return the key of what an episode wants delivered.
+    """Return the key of an episode's output.
 
-    Args:
-        intent: what it wants.
-        opened: the episode.
-        place: what tells it from the episode's others, where the intent has no key of its own.
+    `place` identifies it within the episode if the intent has no key of its own.
     """
     if intent.dedupe_key:
         return intent.dedupe_key
@@ -43,13 +40,7 @@ def output_key(intent: OutputIntent, opened: EpisodeOpened, *, place: str) -> st
 
 
 def inline_key(action: SendOutput, opened: EpisodeOpened, *, turn: int) -> str:
-    """Return the key of what is delivered as a step: a replay of that turn means the same output.
-
-    Args:
-        action: what the strategy asked for.
-        opened: the episode.
-        turn: of the strategy, from 1.
-    """
+    """Return the key of an output that is sent as a step: the same in a replay of that turn."""
     mark = fingerprint(action)[:MARK_CHARS]
     return output_key(action.intent, opened, place=f"turn.{turn}.{mark}")
 
@@ -63,7 +54,7 @@ def intended(intents: Sequence[OutputIntent], opened: EpisodeOpened) -> dict[str
 
 
 def wanted(episode: Episode, opened: EpisodeOpened) -> dict[str, OutputIntent | None]:
-    """Return key → intent of all outputs of an episode; None: a step of it has proposed it."""
+    """Return key → intent of all outputs of an episode; None: a step has proposed it."""
     keyed: dict[str, OutputIntent | None] = dict.fromkeys(episode.outputs)
     intents = episode.converged.outputs if episode.converged else ()
     for key, intent in intended(intents, opened).items():
@@ -72,7 +63,7 @@ def wanted(episode: Episode, opened: EpisodeOpened) -> dict[str, OutputIntent | 
 
 
 def idempotency_key(stack: str, key: str) -> str:
-    """Return what an output is known by to its receiver: 64 hex digits, the same for ever."""
+    """Return the key that receivers get: 64 hex digits, the same for ever."""
     parts = msgspec.json.encode([stack, key])
     return blake2b(parts, digest_size=_IDEMPOTENCY_BYTES).hexdigest()
 
@@ -80,15 +71,7 @@ def idempotency_key(stack: str, key: str) -> str:
 def proposal(
     intent: OutputIntent, key: str, opened: EpisodeOpened, *, proposal_no: int, at: datetime
 ) -> OutputProposed:
-    """Return what puts an output down on its log.
-
-    Args:
-        intent: what is wanted.
-        key: the output's.
-        opened: the episode that wants it.
-        proposal_no: how often the key has been proposed, this time included.
-        at: now.
-    """
+    """Return the event that proposes an output, for the `proposal_no`-th time."""
     return OutputProposed(
         output_key=key,
         adapter=intent.adapter,

@@ -4,10 +4,9 @@
                           │                        │   ▲ └───▶ failed ──retried by hand──▶ proposed
                           └──▶ rejected            └───┘ attempted, postponed
 
-What has an owner is the proposal: the episode that made it. All is done on that episode's behalf,
-by whoever has the episode. For any other episode with the same key an output is a duplicate, unless
-it has failed, was canceled, or nobody approved it in time: then the key may be proposed anew. What
-people rejected they rejected for all who propose it.
+A proposal is owned by the episode that made it, and delivered by the node that has the episode. For
+any other episode with the same key the output is a duplicate, unless it failed, was canceled, or
+was not approved in time: then the key may be proposed again. A rejection holds for all.
 """
 
 from __future__ import annotations
@@ -37,53 +36,54 @@ from streams.model.outputs import DUPLICATE, OUTCOMES, OutputOutcome, OutputStat
 from streams.ports.log import Recorded
 
 EARLIER_MAX: Final = 100
-"""Proposals of one key whose end is known besides the newest: only episodes that still run when
-others propose it anew ask for it."""
+"""Earlier proposals of one key whose end is remembered: only episodes that still run while others
+propose the key again need it.
+"""
 
 RETRY_IDS_MAX: Final = 100
-"""How many of those who had an output tried again are known when their command comes again."""
+"""How many retries are remembered, to recognise a command that comes again."""
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
-    """What an output's events add up to."""
+    """The fold of an output's events."""
 
     status: OutputStatus | None = None
-    """None: nobody has proposed it."""
+    """None: it was never proposed."""
     proposed: OutputProposed | None = None
-    """The newest proposal; all else is about that one. With the newest request for approval."""
+    """The newest proposal, with its newest request for approval; all other fields are about it."""
     asked_at: datetime | None = None
-    """Since when people are asked, if they are."""
+    """Since when people are asked."""
     attempts: int = 0
     attempts_before: int = 0
-    """Those made before a person last had it tried again."""
+    """Attempts before a person last retried it."""
     is_attempted: bool = False
-    """Whether an attempt was begun, and it is not known what came of it."""
+    """Whether an attempt was begun and its result is unknown."""
     postponed_at: datetime | None = None
     """When the last attempt failed for now."""
     retry_at: datetime | None = None
-    """Not before then; None: at once."""
+    """Not before then; None: now."""
     decided: OutputApproved | OutputRejected | None = None
     decided_at: datetime | None = None
     retries: int = 0
-    """How often a person had it tried again."""
+    """How often a person retried it."""
     revived_at: datetime | None = None
-    """When a person last had it tried again after it had failed."""
+    """When a person last retried it after it had failed."""
     retry_ids: tuple[str, ...] = ()
-    """Of what had it tried again, newest last; at most `RETRY_IDS_MAX`."""
+    """Ids of the retry commands, newest last; at most `RETRY_IDS_MAX`."""
     failed: OutputFailed | None = None
-    """Why it is not to be delivered, if it has failed."""
+    """Why it failed, if it has."""
     canceled: OutputCanceled | None = None
     earlier: tuple[tuple[str, OutputOutcome], ...] = ()
-    """Episode → how its proposal ended, of those before; or that it will make none any more."""
+    """Episode → the end of its proposal, of earlier ones; or that it will make none."""
 
     @property
     def attempts_counted(self) -> int:
-        """Attempts that count towards the most there may be."""
+        """Attempts that count towards the limit."""
         return self.attempts - self.attempts_before
 
     @property
     def is_free(self) -> bool:
-        """Whether the key may be proposed anew."""
+        """Whether the key may be proposed again."""
         match self.decided:
             case OutputRejected(is_expiry=is_expiry):
                 return is_expiry
@@ -113,20 +113,17 @@ TRANSITIONS: Final[Mapping[OutputStatus | None, frozenset[type[OutputEvent]]]] =
     OutputStatus.DELIVERED: frozenset(),
     OutputStatus.REJECTED: frozenset({OutputProposed, OutputForgone}),
 }
-"""Status → what may happen then. What people rejected is not proposed anew: only `is_free` is. Only
-of that is it worth saying who will not propose it."""
+"""Status → possible events. Only outputs that are `is_free` are proposed again, and only for those
+is it recorded that an episode will not propose them.
+"""
 
 
 _FORGONE: Final = OutputOutcome(output_key="", outcome=OUTCOMES[OutputStatus.CANCELED])
-"""How it ends for an episode that will not propose it. Whoever asks knows the key."""
+"""The end for an episode that will not propose it. The reader knows the key."""
 
 
 def decide(output: Output, event: OutputEvent) -> OutputEvent:
-    """Return `event` if it may happen to `output`.
-
-    Raises:
-        Rejected: it does not fit the state.
-    """
+    """Return `event` if it may happen to `output`; raise `Rejected` otherwise."""
     is_taken = isinstance(event, OutputProposed | OutputForgone) and not output.is_free
     if is_taken or type(event) not in TRANSITIONS[output.status]:
         raise Rejected(f"{type(event).__name__} while {output.status or 'not proposed'}")
@@ -219,7 +216,7 @@ def fold(records: Iterable[Recorded], output: Output = UNPROPOSED) -> Output:
 
 
 def outcome_of(output: Output, key: str, *, episode_id: str) -> OutputOutcome | None:
-    """Return what became of an output as far as an episode is concerned; None: nothing so far."""
+    """Return the outcome of an output for an episode; None: nothing so far."""
     if is_own(output, episode_id=episode_id):
         return _own_outcome(output)
     earlier = dict(output.earlier)
@@ -243,5 +240,5 @@ def _own_outcome(output: Output) -> OutputOutcome | None:
 
 
 def is_own(output: Output, *, episode_id: str) -> bool:
-    """Return whether the newest proposal is of this episode."""
+    """Return whether the newest proposal is this episode's."""
     return output.proposed is not None and output.proposed.episode_id == episode_id

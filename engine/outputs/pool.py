@@ -1,6 +1,6 @@
-"""The adapters of an app on one node: opened when they are first needed, closed with the node.
+"""The adapters of an app on one node: opened at the first use, closed with the node.
 
-What waits for a place at one of them is called back from here when there is one.
+`AdapterPool.serve` calls waiting episodes back when a rate limit has a place.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from streams.model.events import EpisodeOpened
 from streams.ports.all import Ports
 
 CLOSE_S: Final = 5.0
-"""Longest that a node which stops waits for an adapter to close, in seconds."""
+"""Longest wait for an adapter to close, in seconds."""
 
 REF_CHARS_MAX: Final = 512
-"""Longest name by which a receiver calls an output, in characters; the rest is cut."""
+"""Longest receiver's reference, in characters; the rest is cut."""
 
 log = structlog.get_logger("vigil.outlets")
 
@@ -35,7 +35,7 @@ class PooledAdapter:
     """One adapter, on one node."""
 
     def __init__(self, name: str, route: Route, ports: Ports, clock: Clock) -> None:
-        """Open nothing yet."""
+        """Start unopened."""
         self.route = route
         self.throttle = Throttle(
             clock, max_concurrent=route.max_concurrent, rate_per_s=route.rate_per_s
@@ -46,7 +46,7 @@ class PooledAdapter:
         self._is_open = False
 
     async def deliver(self, output: OutputView) -> str:
-        """Deliver `output`, and return what its receiver calls it; empty if that is not known.
+        """Deliver `output`, and return the receiver's reference; empty: there is none.
 
         Raises:
             DeliveryFailed: it was not delivered, or not within the route's `timeout_s`.
@@ -70,7 +70,7 @@ class PooledAdapter:
                 self._is_open = True
 
     async def call_back(self) -> None:
-        """Call who waits for a place whenever there is one, until canceled."""
+        """Call waiting episodes whenever there is a place, until canceled."""
         while True:
             for who in await self.throttle.wait_called():
                 try:
@@ -91,7 +91,7 @@ class PooledAdapter:
 
 
 def _checked(returned: object) -> str:
-    """Return what an adapter says that the receiver calls an output; empty if that is not known."""
+    """Return an adapter's result as a reference; empty if it returned none."""
     if returned is None:
         return ""
     if isinstance(returned, str):
@@ -106,27 +106,19 @@ class AdapterPool:
     """All adapters of one node."""
 
     def __init__(self, routes: Mapping[str, Route], ports: Ports, clock: Clock) -> None:
-        """Open nothing yet.
-
-        Args:
-            routes: the app's.
-            ports: for adapters that publish.
-            clock: measures what they take.
-        """
+        """Start with all unopened."""
         self._adapters = {
             name: PooledAdapter(name, each, ports, clock) for name, each in routes.items()
         }
 
     def of(self, adapter: str) -> PooledAdapter | None:
-        """Return the adapter of this name; None: the app here has none."""
+        """Return the adapter of this name; None: this app has none."""
         return self._adapters.get(adapter)
 
     def line_up(self, keys: Iterable[str], opened: EpisodeOpened) -> None:
-        """Have an episode called as soon as there is a place for an output that was sent away.
+        """Have an episode called as soon as there is a place for one of its postponed outputs.
 
-        Args:
-            keys: of outputs that are not settled, whatever they wait for.
-            opened: their episode, which nobody has.
+        `keys` are those of its unsettled outputs, whatever they wait for.
         """
         who = WaitingEpisode(opened.actor_id, opened.episode_id)
         for key in keys:
@@ -134,7 +126,7 @@ class AdapterPool:
                 outlet.throttle.line_up(key, who)
 
     async def serve(self) -> None:
-        """Call those who wait for places, until canceled."""
+        """Call waiting episodes, until canceled."""
         async with asyncio.TaskGroup() as group:
             for outlet in self._adapters.values():
                 group.create_task(outlet.call_back())
@@ -146,7 +138,7 @@ class AdapterPool:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputContext(EpisodeContext):
-    """One actor's means on one node, with what delivers outputs."""
+    """An actor's context on one node, with its adapters."""
 
     adapters: AdapterPool
-    """The node's adapters, for all of its actors."""
+    """The node's, for all of its actors."""

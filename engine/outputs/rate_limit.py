@@ -1,20 +1,14 @@
 """How fast one node delivers through one adapter: so many at a time, and so many a second.
 
-Each node counts for itself: of a receiver that bears five a second, three nodes may ask fifteen.
+Each node counts for itself: with a limit of five a second, three nodes may send fifteen.
 
-Who cannot begin soon is sent away, with a time to come back at: each one a step of the rate after
-the one before. It is no reservation. They may come back to another node, or not at all, so whoever
-comes takes the next place that is free; only who comes for the first time waits behind the others.
-Once it is settled what somebody was to come back for, their time counts no more; and if it has
-passed without them, their place is free for whoever comes.
-
-Without a rate nobody can say when a place will be free. Then those who were sent away stand in
-line, too, and are called as soon as there is one; if the call is lost, they come at their time.
-
-Who waits for a place and can be called to it, in the order in which they came.
-
-Whoever is called has a moment to come. If they have not come by then, another node has them, or
-nobody wants anything of them any more: they wait no longer, and the next one is called.
+An output that cannot be delivered soon is postponed by `Throttle.send_away_s` to a time of its own:
+each one step of the rate after the one before. This is no reservation, since its episode may come
+back to another node, or not at all. So any output that comes takes the next free place, but a
+first-time output waits behind the postponed ones. A time stops counting once its output is settled,
+or if it passes unused. Without a rate nobody knows when a place will be free: then postponed
+outputs also wait in `WaitQueue` and are called in order when there is one; if a call is lost, they
+come at their time. A called episode has `COME_S` to come before the next one is called.
 """
 
 from __future__ import annotations
@@ -29,25 +23,26 @@ from engine.runtime.slots import Slots
 from streams.clock import Clock
 
 WAITING_MAX: Final = 10_000
-"""Outputs that wait at a time. Nobody calls those that come then; they come back by themselves."""
+"""Outputs that wait at a time. Further ones are not called and come back at their own time."""
 
 COME_S: Final = 2.0
-"""Longest that whoever is called may take to come, in seconds. They are called by a timer, which
-fires within 0.25 s, and read two logs on the way."""
+"""Longest time for a called episode to come, in seconds: a timer fires within 0.25 s, and two logs
+are read on the way.
+"""
 
 
 class WaitingEpisode(NamedTuple):
-    """The episode that is called when its output waits."""
+    """The episode to call."""
 
     actor_id: str
     episode_id: str
 
 
 class WaitQueue:
-    """Those who wait, each by the key of an output."""
+    """Episodes that wait for a place, by the key of their output."""
 
     def __init__(self) -> None:
-        """Begin with nobody."""
+        """Start empty."""
         self._waiting: dict[str, tuple[WaitingEpisode, float]] = {}
         """Key → whom to call, and until when. In the order in which they came."""
         self._expected_s: dict[str, float] = {}
@@ -55,33 +50,27 @@ class WaitQueue:
 
     @property
     def is_expecting(self) -> bool:
-        """Whether anybody was called and has not come."""
+        """Whether a called episode has not come yet."""
         return bool(self._expected_s)
 
     def join(self, key: str, who: WaitingEpisode, *, until_s: float) -> None:
-        """Have `who` wait. Who has waited, and has come in vain, keeps their turn.
-
-        Args:
-            key: the output's.
-            who: its episode.
-            until_s: when it waits no longer: it should have come back by itself before.
-        """
+        """Add `who` until `until_s`. An output that came back in vain keeps its position."""
         self._expected_s.pop(key, None)
         if key in self._waiting or len(self._waiting) < WAITING_MAX:
             self._waiting[key] = who, until_s
 
     def leave(self, key: str) -> None:
-        """Have this one wait no longer."""
+        """Remove an output."""
         self._waiting.pop(key, None)
         self._expected_s.pop(key, None)
 
     def expected(self, *, at_s: float, but: str = "") -> int:
-        """Return how many were called and may still come, without the one of the key `but`."""
+        """Return how many were called and may still come, without the key `but`."""
         others = (until_s for key, until_s in self._expected_s.items() if key != but)
         return sum(until_s >= at_s for until_s in others)
 
     def call(self, places: int, *, at_s: float) -> Sequence[WaitingEpisode]:
-        """Return whom to call so that each of so many places has somebody who comes, in order."""
+        """Return whom to call, in order, so that each of so many places is taken."""
         for key in [each for each, until_s in self._expected_s.items() if until_s < at_s]:
             self.leave(key)
         called: list[WaitingEpisode] = []
@@ -100,35 +89,32 @@ class WaitQueue:
 
 
 PLACE_S: Final = 10.0
-"""Longest wait for a place, in seconds, before an output is left for later: an episode that waits
-so has a slot that others could use."""
+"""Longest wait for a place, in seconds, before an output is postponed: meanwhile its episode
+occupies a slot.
+"""
 
 AWAY_S: Final = 10.0
-"""Shortest time that somebody is sent away for, in seconds."""
+"""Shortest postponement, in seconds."""
 
 AWAY_S_MAX: Final = 3_600.0
-"""Longest such time: after that a route may have another rate, or other nodes may have room."""
+"""Longest postponement: by then a route may have another rate, or other nodes may have room."""
 
 LATE_S: Final = 2.0
-"""Longest after their time that whoever was sent away may come, in seconds, before their place is
-free for others. They are called by a timer, which is late by moments."""
+"""How late a postponed output may come, in seconds, before others get its place. Its timer may be
+late by moments.
+"""
 
 AWAY_MAX: Final = 10_000
-"""Outputs whose times are remembered. Who is forgotten is told another one, if it comes back too
-early, and can be overtaken by who comes first."""
+"""Outputs whose times are remembered. A forgotten one may get another time if it comes back too
+early, and first-time outputs may overtake it.
+"""
 
 
 class Throttle:
-    """Places for deliveries. Who waits gets one first."""
+    """Places for deliveries; postponed outputs come first."""
 
     def __init__(self, clock: Clock, *, max_concurrent: int, rate_per_s: float | None) -> None:
-        """Begin with every place free.
-
-        Args:
-            clock: counts the seconds.
-            max_concurrent: deliveries at a time.
-            rate_per_s: deliveries that may begin in a second, evenly spread; None: any number.
-        """
+        """Start with every place free; `rate_per_s` None is no limit."""
         self._clock, self._slots = clock, Slots(max_concurrent)
         self._apart_s = 1 / rate_per_s if rate_per_s else 0.0
         self._next_s = clock.monotonic_s()
@@ -141,36 +127,36 @@ class Throttle:
 
     @property
     def wait_s(self) -> float:
-        """How long until a delivery may begin, in seconds, as far as the rate is concerned."""
+        """How long until the rate allows a delivery, in seconds."""
         return max(0.0, self._next_s - self._clock.monotonic_s())
 
     @property
     def queue_s(self) -> float:
-        """How long until the last one is to come back of those who were sent away, in seconds."""
+        """How long until the last postponed output is due, in seconds."""
         return max(0.0, self._last_s() - self._clock.monotonic_s())
 
     def is_open(self, key: str, *, within_s: float) -> bool:
-        """Return whether the output of this key may seem to be delivered within so many seconds.
+        """Return whether the output of this key could be delivered within so many seconds.
 
-        A place to which others were called is theirs.
+        A place to which others were called is taken.
         """
         return self.wait_s <= within_s and self._spare(key) > 0
 
     def is_open_to_new(self, *, within_s: float = 0.0) -> bool:
-        """Return whether who comes for the first time need not wait for longer behind the others.
+        """Return whether a first-time output need not wait longer behind the postponed ones.
 
-        Those who were sent away come first. But a place that is free at this moment is for whoever
-        comes if one of them has not come, or if the next of them comes late enough to find another.
-        Without a rate, nobody knows how soon the others will have theirs.
+        A place that is free now is for the first-time output if a postponed one has not come, or if
+        the next one is due late enough to find another. Without a rate, nobody knows when the
+        others get theirs.
         """
         is_free = self._is_missing() or self._is_next_far()
         soon_s = within_s if self._apart_s else 0.0
         return self.queue_s <= soon_s or (self.wait_s <= 0 and is_free)
 
     def send_away_s(self, key: str) -> float:
-        """Return how long the output of this key is to stay away, in seconds.
+        """Return how long the output of this key is postponed, in seconds.
 
-        One that comes back too early is told the same time once more.
+        If it comes back too early, it gets the same time again.
         """
         now_s = self._clock.monotonic_s()
         if self._back_s.get(key, now_s) > now_s:
@@ -185,18 +171,18 @@ class Throttle:
         return self._back_s[key] - now_s
 
     def line_up(self, key: str, who: WaitingEpisode) -> None:
-        """Have `who` called when there is a place, if the output of this key was sent away.
+        """Call `who` when there is a place, if the output of this key was postponed.
 
-        Only once nobody has the episode: who is called before that finds it taken.
+        Use it only once no node has the episode: a call before that would find it taken.
         """
         if key in self._back_s and not self._apart_s:
             self._line.join(key, who, until_s=self._back_s[key] + LATE_S)
             self._changed.set()
 
     async def wait_called(self) -> Sequence[WaitingEpisode]:
-        """Wait until there are places for some of those in line, and return whom to call, in order.
+        """Wait until there are places for waiting outputs, and return whom to call, in order.
 
-        They are expected from now on: their places are kept for them for `COME_S`.
+        Their places are reserved for `COME_S`.
         """
         while True:
             self._changed.clear()
@@ -208,26 +194,20 @@ class Throttle:
                     await self._changed.wait()
 
     def forget(self, key: str) -> None:
-        """Take note that the output of this key will not come back: it is settled."""
+        """Forget the output of this key: it is settled."""
         self._back_s.pop(key, None)
         self._line.leave(key)
         self._changed.set()
 
     def try_enter(self, key: str) -> bool:
-        """Take a place for a first delivery that begins now, and return whether there was one."""
+        """Take a place for a first-time delivery that begins now; return whether there was one."""
         if self.wait_s > 0 or not self.is_open_to_new() or not self._slots.try_take():
             return False
         self._reserve_s(key)
         return True
 
     async def enter(self, key: str, *, within_s: float, unless: asyncio.Event) -> bool:
-        """Wait until a delivery may begin; return whether it may.
-
-        Args:
-            key: the output's.
-            within_s: longest wait, in seconds.
-            unless: once it is set, nobody waits for a place any more.
-        """
+        """Wait until a delivery may begin, or `unless` is set; return whether it may."""
         until_s = self._clock.monotonic_s() + within_s
         if not await self._slots.take(within_s=within_s, unless=unless):
             return False
@@ -247,31 +227,31 @@ class Throttle:
         self._changed.set()
 
     def _spare(self, key: str = "") -> int:
-        """Return how many places are free to which nobody but the one of this key was called."""
+        """Return how many free places are not reserved for keys other than this one."""
         expected = self._line.expected(at_s=self._clock.monotonic_s(), but=key)
         return self._slots.free - expected
 
     def _last_s(self) -> float:
-        """Return when the last one is to come back of those who were sent away."""
+        """Return when the last postponed output is due."""
         return next(reversed(self._back_s.values()), 0.0)
 
     def _first_s(self) -> float:
-        """Return when the first of them is to come back, or was."""
+        """Return when the first postponed output is, or was, due."""
         return next(iter(self._back_s.values()), math.inf)
 
     def _is_missing(self) -> bool:
-        """Return whether the first of those who were sent away has not come at their time."""
+        """Return whether the first postponed output has not come in time."""
         return self._first_s() + LATE_S < self._clock.monotonic_s()
 
     def _is_next_far(self) -> bool:
-        """Return whether who begins now leaves the next of them their place."""
+        """Return whether a delivery that begins now leaves the next postponed output its place."""
         next_s = self._clock.monotonic_s() + self._apart_s
         return self._first_s() >= next_s and self._spare() > 1
 
     def _reserve_s(self, key: str) -> float:
-        """Put one delivery down, and return how long it has to wait, in seconds.
+        """Reserve a delivery, and return how long it has to wait, in seconds.
 
-        It has the place that it was sent away for, or that of somebody who has not come.
+        It gets its own postponed place, or that of an output that has not come.
         """
         self._line.leave(key)
         if self._back_s.pop(key, None) is None and self._is_missing():

@@ -1,7 +1,7 @@
-"""Asks about outputs, for a person or a program: to approve, reject, cancel, or try one again.
+"""Requests about outputs, for people and programs: approve, reject, retry or cancel one.
 
-Each looks at the output's log first, and says at once why what is asked cannot stand. What can is
-sent as a durable command, and a node looks at the log again: somebody else may be faster.
+Each reads the output's log first and refuses at once what is not allowed. Otherwise it sends a
+durable command, and a node checks the log again: another request may be faster.
 """
 
 from __future__ import annotations
@@ -28,24 +28,20 @@ _CLOCK: Final = SystemClock()
 async def approve_output(
     ports: Ports, key: str, *, payload_hash: str, by: str, reason: str = ""
 ) -> str:
-    """Ask that an output be delivered which waits for approval, and return the decision's id.
+    """Ask that a waiting output be delivered, and return the decision's id.
 
     The request is durable when this returns. The output is delivered as soon as a node of its actor
-    has room, unless somebody else decides first: the log says whose decision stands, by its id.
+    has room, unless somebody else decides first: the log names the winning decision's id.
 
     Args:
-        ports: of the stack.
-        key: the output's.
-        payload_hash: of what is approved, and of nothing else: 64 hex digits.
-        by: who approves: 1 to 200 characters. Where the output names approvers, one of them.
+        payload_hash: of the payload that is approved: 64 hex digits.
+        by: who approves: 1 to 200 characters; one of the output's approvers, if it has any.
         reason: why, for people: up to 4,000 characters.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
         BadName: no output can have such a key.
-        Refused: it cannot stand, for the reason that it says.
-        UnreadableEvent: a newer version of the engine has written the output.
-        Unavailable: no answer, or the server refused. It may be asked for.
+        Refused: it is not allowed; the message says why.
     """
     return await _decide(ports, key, Verdict.APPROVE, payload_hash, by=by, reason=reason)
 
@@ -53,27 +49,19 @@ async def approve_output(
 async def reject_output(
     ports: Ports, key: str, *, payload_hash: str, by: str, reason: str = ""
 ) -> str:
-    """Ask that an output which waits for approval not be delivered; return the decision's id.
-
-    Otherwise as `approve_output`, also what it raises.
-    """
+    """Ask that a waiting output not be delivered; otherwise as `approve_output`."""
     return await _decide(ports, key, Verdict.DENY, payload_hash, by=by, reason=reason)
 
 
 async def retry_output(ports: Ports, key: str, *, by: str, reason: str = "") -> str:
-    """Ask that an output which has failed for good be tried again, and return the request's id.
+    """Ask that a failed or postponed output be tried again, and return the request's id.
 
-    The request is durable when this returns. As many attempts are made as at first, also when the
-    episode has ended long ago: that stays as it is.
+    The request is durable when this returns. It makes as many attempts as at first, also when the
+    episode has ended; its status stays.
 
     Args:
-        ports: of the stack.
-        key: the output's.
         by: who asks, for people: 1 to 200 characters.
         reason: why, for people: up to 4,000 characters.
-
-    Raises:
-        As `approve_output`.
     """
     output, proposed = await _look(ports, key, by=by, reason=reason)
     command = RetryOutput(
@@ -93,18 +81,13 @@ async def retry_output(ports: Ports, key: str, *, by: str, reason: str = "") -> 
 async def cancel_output(ports: Ports, key: str, *, by: str, reason: str = "") -> str:
     """Ask that an output not be delivered any more, and return the request's id.
 
-    The request is durable when this returns. It is canceled unless it is delivered, or has failed
-    for good, before a node gets to it: an attempt that is under way is waited for. Its episode goes
-    on, and counts the output neither for nor against it; others may propose it anew.
+    The request is durable when this returns. The output is canceled unless it is delivered or has
+    failed for good before a node handles the request; a running attempt is waited for. Its episode
+    continues and ignores the output; other episodes may propose it again.
 
     Args:
-        ports: of the stack.
-        key: the output's.
         by: who asks, for people: 1 to 200 characters.
         reason: why, for people: up to 4,000 characters.
-
-    Raises:
-        As `approve_output`.
     """
     output, proposed = await _look(ports, key, by=by, reason=reason)
     command = CancelOutput(
@@ -141,7 +124,7 @@ async def _decide(
 
 
 async def _look(ports: Ports, key: str, *, by: str, reason: str) -> tuple[Output, OutputProposed]:
-    """Return an output as its log stands, and its proposal."""
+    """Return an output by its log, and its proposal."""
     check_text("by", by, least=1, most=BY_CHARS_MAX)
     check_text("reason", reason, least=0, most=REASON_CHARS_MAX)
     output = fold(await ports.log.read(ports.stack.output(key)))

@@ -1,4 +1,4 @@
-"""One output under way: what its log says, and what is added to it."""
+"""`OutputStore`: the log of one output, read and appended to."""
 
 from __future__ import annotations
 

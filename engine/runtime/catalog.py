@@ -1,8 +1,7 @@
-"""The actors and workflows that a node has now. They come and go while it runs.
+"""The actors and workflows that a node has now. They change while it runs.
 
-Whoever has to know them all is given the cast and looks there when it matters: what is read there
-holds until the next `await`. It changes in one go, so a workflow that is there has all that its
-steps name.
+Readers look at the catalog whenever they need it; what they read stays true until the next `await`.
+It changes at once, so all actors that a workflow's steps name are there with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What everything that one actor has on one node works with."""
+"""`NodeContext` and `ActorContext`: what all code for one node, or one actor on it, shares."""
 
 from __future__ import annotations
 

@@ -1,19 +1,11 @@
-"""Keeps the node's leases alive: every heartbeat of the node, in one loop.
+"""The leases of a node: `Keeper` renews all of them in one loop, `EpisodeLease` is one claim.
 
-A lease that is lost, or that cannot be renewed while it is still trusted, calls its
-holder's `on_lost` at once and is forgotten. Whatever becomes of a lease is counted
-(`vigil.leases`): acquired, steal, busy, renewed, renew_failed, lost, completed, failed.
-
-A node's hold on one episode: its claim, made when it is first needed.
-
-An episode that is over with its first commit needs no claim: the version lets one writer
-through, and until its end has been told, whatever woke it is unanswered and comes again. Any
-other is claimed before that commit, so that its node's end is noticed.
-
-Tells who waits for a claim that it may be free now.
-
-Every node watches the claims for those that lapse. So nobody who waits for one needs a watch of
-their own, or has to ask again and again.
+A lease that is lost, or that cannot be renewed in time, calls its `on_lost` at once and is
+forgotten. The fates of leases are counted (`vigil.leases`): acquired, steal, busy, renewed,
+renew_failed, lost, completed, failed. An episode that ends with its first commit needs no claim:
+the version admits one writer, and until its end is published the cause is unacknowledged and comes
+again. Any other is claimed before that commit, so that its node's death is noticed. The node's one
+watch of the claims also tells those that wait for a claim when it may be free.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Leave to do something, which may be given and withdrawn while it is being done.
+"""Permits: permission to work, which may be granted and withdrawn at any time.
 
-Each time it is given it comes with an event of its own that says when it is withdrawn, and that
-stays set. So whoever works under one grant notices its end, even if the next one follows at once.
-
-A permit may have branches, which are given and withdrawn with it, and each of which may end before
-it does: whoever is replaced loses their own, and what they began goes on under the trunk. One that
-is held back is not given, whatever its trunk says, until it is let go.
+Each grant has an event of its own that is set when it is withdrawn and stays set. So code that
+works under one grant notices its end, even if the next one follows at once. Branches of a permit
+are granted and withdrawn with it, and may each end earlier: a replaced consumer loses its branch,
+while the work that it began goes on under the trunk. A held branch is not granted until it is
+released.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tells the world: publishes public events, at least once, under an id that stays the same."""
+"""Publishes public events, at least once, under stable ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""So many at a time: what bounds the work of a doer, and lets several doers share one bound."""
+"""Slots: a limit on how many run at a time, which several consumers may share."""
 
 from __future__ import annotations
 

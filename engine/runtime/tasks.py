@@ -1,4 +1,4 @@
-"""The tasks of a node: started by its doers, waited for when it stops, cut off when it must."""
+"""The tasks of a node: started by its consumers, awaited when it stops, canceled in the end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Calls what users wrote. The one place that expects anything.
+"""Calls user code: the one place that expects any exception.
 
-Whatever user code raises becomes the engine's own here: `EpisodeFailed` out of a callback,
-a class and a detail out of a tool or an adapter. What it never finishes is cut off by a deadline.
+Whatever user code raises becomes an `EpisodeFailed`, or an error class and detail of a tool or an
+adapter. A deadline cuts off what does not finish.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""observe_classify_converge: gather, and let rules say what it is.
+"""The template `observe_classify_converge`: gather facts, and classify them by rules.
 
-The first rule that fits gives class and severity; if none does, the defaults hold. Rules are sure
-of themselves: the confidence is 1. What was found is left as a finding, and may be proposed as
-outputs.
+The first rule that fits gives class and severity; if none does, the defaults apply. The confidence
+is always 1. The result becomes a finding and may be proposed as outputs.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ SURE: Final = 1.0
 
 
 class ClassifyConfig(ReportConfig):
-    """What to gather, and what it means."""
+    """What to gather, and the rules."""
 
     rules: Listed[Rule] = Field(min_length=1, max_length=RULES_MAX)
     """In order: the first one that fits decides."""
@@ -53,13 +52,13 @@ class ObserveClassifyConverge(Strategy[TemplateState]):
     State = TemplateState
 
     def __init__(self, config: ClassifyConfig) -> None:
-        """Make the strategy of `config`."""
+        """Use this configuration."""
         self.config = config
         self.gatherer = config.gatherer
         self.needs = needs_of(config)
 
     def init(self, episode: EpisodeView, trigger: Trigger) -> TemplateState:
-        """Know whose episode it is, and what fired it."""
+        """Store the episode's subject and trigger."""
         return begin(episode, trigger, subject_id_key=self.config.finding_config.subject_id_key)
 
     def next_step(self, state: TemplateState, ctx: Context) -> Action:
@@ -73,12 +72,12 @@ class ObserveClassifyConverge(Strategy[TemplateState]):
         step: StepTaken,
         result: Any,  # noqa: ANN401 - JSON
     ) -> TemplateState | Abort:
-        """Keep what was gathered."""
+        """Store the facts."""
         del step
         return keep(state, result, gatherer=self.gatherer)
 
     def converge(self, state: TemplateState, ctx: Context) -> ConvergeResult:
-        """Say what class it is of."""
+        """Report the class."""
         del ctx
         finding_config = self.config.finding_config
         fit = first_fit(self.config.rules, state.observed or {})
@@ -112,12 +111,9 @@ class ObserveClassifyConverge(Strategy[TemplateState]):
 
 
 def observe_classify_converge(config: JsonObject) -> ObserveClassifyConverge:
-    """Return the strategy that gathers, and classifies by rules.
-
-    Args:
-        config: the fields of `ClassifyConfig`, as JSON.
+    """Return the strategy for a configuration: the fields of `ClassifyConfig`, as JSON.
 
     Raises:
-        BadDefinition: a field is wrong; which one, and what to write.
+        BadDefinition: a field is wrong; the message says what to write.
     """
     return ObserveClassifyConverge(parsed(ClassifyConfig, config))

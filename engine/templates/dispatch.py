@@ -1,8 +1,7 @@
-"""dispatch: gather a list of entities, and publish one domain event for each.
+"""The template `dispatch`: gather a list of entities, and publish one domain event for each.
 
-Events have ids that come from the episode and the entity, so that an entity whose event is
-published twice, by a node and by the one that took over from it, wakes nobody twice. They go out
-some at a time; after each part the state is kept, with what is still to be published.
+Event ids come from the episode and the entity, so publishing one twice after a crash triggers
+nobody twice. Events are published in parts; after each part a checkpoint stores what is left.
 """
 
 from __future__ import annotations
@@ -28,35 +27,35 @@ from streams.model.triggers import Mode, Trigger
 from streams.tokens import event_name
 
 ENTITIES_MAX: Final = 1_000
-"""Most entities of one episode. In parts of `PART_MAX` that takes 11 turns, and an episode has 12
-unless its expectation says otherwise."""
+"""Most entities of one episode. In parts of `PART_MAX` they take 11 turns; an episode has 12 by
+default.
+"""
 
 PART_MAX: Final = 200
 """Most events that are published in one step."""
 
 PART_BYTES_MAX: Final = 128 * 1024
-"""Most bytes of their payloads, so that the arguments of the step can be kept; see
-`engine.state.KEPT_BYTES_MAX`."""
+"""Most bytes of their payloads, so that the step's arguments stay below `KEPT_BYTES_MAX`."""
 
 TRIES_MAX: Final = 3
-"""How often one part is tried while the log is away."""
+"""How often one part is tried while the log is unavailable."""
 
 FIELDS_MAX: Final = 100
-"""Most fields of an entity that are picked out."""
+"""Most fields of an entity that an event may contain."""
 
 INVALID_ENTITIES: Final = "invalid_entities"
-"""Error class of an episode whose gatherer returned no list of entities, or too many of them."""
+"""Error class of an episode whose gatherer returned too many entities, or no list of them."""
 
 
 class DispatchConfig(GatherConfig):
-    """What to gather, and how to tell of it."""
+    """What to gather, and the events to publish."""
 
     event_type: str
     """Name of the events."""
     entity_id_field: str = "id"
-    """Path into an entity to what tells it from others. An entity that is a text is its own id."""
+    """Path into an entity to its id. An entity that is a text is its own id."""
     entity_payload_fields: Listed[str] = Field(default=(), max_length=FIELDS_MAX)
-    """Paths to what the event says besides; none: the whole entity."""
+    """Paths to the fields of the event's payload; none: the whole entity."""
 
     @field_validator("event_type")
     @classmethod
@@ -76,19 +75,19 @@ class DispatchConfig(GatherConfig):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is still to be published. This is the strategy's state."""
+    """The events that are left to publish. This is the strategy's state."""
 
     episode_id: str
     payload: JsonObject | None
-    """Of what fired the episode; None once the entities are known."""
+    """The trigger's; None once the entities are known."""
     left: tuple[Announcement, ...] = ()
     published: int = 0
     repeated: int = 0
-    """Entities that came more than once; the first one of an id counts."""
+    """Entities with an id that came before; only the first counts."""
     failures: int = 0
-    """Tries of the present part that failed."""
+    """Failed attempts at the present part."""
     is_kept: bool = True
-    """Whether what is published is known to a checkpoint."""
+    """Whether a checkpoint has what was published."""
 
 
 class Dispatch(Strategy[Plan]):
@@ -97,13 +96,13 @@ class Dispatch(Strategy[Plan]):
     State = Plan
 
     def __init__(self, config: DispatchConfig) -> None:
-        """Make the strategy of `config`."""
+        """Use this configuration."""
         self.config = config
         self.gatherer = config.gatherer
         self.needs = Needs(gatherer=config.gatherer)
 
     def init(self, episode: EpisodeView, trigger: Trigger) -> Plan:
-        """Know whose episode it is, and what fired it."""
+        """Store the episode's subject and trigger."""
         return Plan(episode_id=episode.episode_id, payload=trigger.payload)
 
     def next_step(self, state: Plan, ctx: Context) -> Action:
@@ -118,7 +117,7 @@ class Dispatch(Strategy[Plan]):
         return publish(self.config.event_type, events, attempt=state.failures + 1)
 
     def handle_result(self, state: Plan, step: StepTaken, result: Any) -> Plan | Retry | Abort:  # noqa: ANN401 - JSON
-        """Plan what was gathered; cross off what was published."""
+        """Plan the events; remove those that were published."""
         if isinstance(step.action, Checkpoint):
             return replace(state, is_kept=True)
         if isinstance(result, Failure):
@@ -135,7 +134,7 @@ class Dispatch(Strategy[Plan]):
         )
 
     def converge(self, state: Plan, ctx: Context) -> ConvergeResult:
-        """Say how many events were published."""
+        """Report how many events were published."""
         del ctx
         counts = {"published": state.published, "repeated": state.repeated}
         unpublished = f"; {len(state.left)} would be in earnest" if state.left else ""
@@ -162,7 +161,7 @@ class Dispatch(Strategy[Plan]):
 
 
 def _failed(state: Plan, failure: Failure) -> Retry | Abort:
-    """Return that the part is to be tried again where that may help, or the end."""
+    """Return a retry of the part if that may help, else the end."""
     failures = state.failures + 1
     if failure.error_class == "tool_unavailable" and failures < TRIES_MAX:
         return Retry(replace(state, failures=failures))
@@ -170,14 +169,14 @@ def _failed(state: Plan, failure: Failure) -> Retry | Abort:
 
 
 def part_of(left: Sequence[Announcement]) -> Sequence[Announcement]:
-    """Return those of the events `left` that are published next: one at least."""
+    """Return the events in `left` that are published next: at least one."""
     sizes_bytes = accumulate(len(msgspec.json.encode(event)) for event in left[:PART_MAX])
     count = sum(size <= PART_BYTES_MAX for size in sizes_bytes)
     return left[: max(count, 1)]
 
 
 def announced(entity: object, config: DispatchConfig, episode_id: str) -> Announcement:
-    """Return the event that tells of an entity.
+    """Return the event for an entity.
 
     Raises:
         ValueError: the entity has no id, or is too large.
@@ -200,12 +199,9 @@ def announced(entity: object, config: DispatchConfig, episode_id: str) -> Announ
 
 
 def dispatch(config: JsonObject) -> Dispatch:
-    """Return the strategy that gathers entities, and publishes an event for each.
-
-    Args:
-        config: the fields of `DispatchConfig`, as JSON.
+    """Return the strategy for a configuration: the fields of `DispatchConfig`, as JSON.
 
     Raises:
-        BadDefinition: a field is wrong; which one, and what to write.
+        BadDefinition: a field is wrong; the message says what to write.
     """
     return Dispatch(parsed(DispatchConfig, config))

@@ -1,4 +1,4 @@
-"""Observing: the part that templates with findings have in common. Gather, and keep what came."""
+"""The gathering part that the templates with findings share: its configuration and state."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from streams.json import JsonObject
 from streams.model.triggers import Trigger
 
 NOT_AN_OBJECT = "observed_no_object"
-"""Error class of an episode whose gatherer returned something that paths do not lead into."""
+"""Error class of an episode whose gatherer returned something other than an object."""
 
 
 class GatherConfig(Strict):
-    """Who is asked for the facts."""
+    """Which gatherer provides the facts."""
 
     gatherer: str
     """A name in `App.gatherers`."""
     options: dict[str, object] = Field(default_factory=dict)
-    """What it is given besides the payload."""
+    """Its options, in addition to the payload."""
 
     @field_validator("gatherer")
     @classmethod
@@ -35,31 +35,28 @@ class GatherConfig(Strict):
 
 
 class TemplateState(msgspec.Struct, frozen=True, kw_only=True):
-    """What an episode of a template knows. This is the strategy's state."""
+    """The state of a template's strategy."""
 
     names: dict[str, str]
-    """Whose episode it is, and what it is about; see `engine.templates.wording`."""
+    """Actor, expectation and subject; see `engine.templates.wording`."""
     payload: JsonObject
     observed: JsonObject | None = None
     """None until the gatherer has answered."""
     answer: JsonObject | None = None
-    """The synthesizer's, where there is one."""
+    """The synthesizer's answer, if there is one."""
     failures: int = 0
-    """Answers in a row that were of no use."""
+    """Unusable answers in a row."""
 
     @property
     def words(self) -> JsonObject:
-        """What placeholders stand for."""
+        """The values of placeholders."""
         return {**self.names, "payload": self.payload, "observed": self.observed}
 
 
 def begin(episode: EpisodeView, trigger: Trigger, *, subject_id_key: str) -> TemplateState:
-    """Return the state to begin with.
+    """Return the first state.
 
-    Args:
-        episode: whose it is.
-        trigger: what fired it.
-        subject_id_key: path into the payload to what it is about; empty: the trigger knows.
+    `subject_id_key` is the path into the payload to the subject; empty: the trigger's own.
     """
     subject_id = text_at(trigger.payload, subject_id_key) if subject_id_key else trigger.entity_id
     names = {
@@ -77,7 +74,7 @@ def look(config: GatherConfig, payload: JsonObject) -> ToolCall:
 
 
 def keep(seen: TemplateState, gathered: object, *, gatherer: str) -> TemplateState | Abort:
-    """Return the state once something was gathered."""
+    """Return the state with the gathered facts."""
     if isinstance(gathered, Failure):
         return Abort(gathered.error_class, gathered.detail)
     if not isinstance(gathered, dict):

@@ -1,9 +1,9 @@
-"""Proposing: the outputs that a template makes of what it has found. Pure.
+"""The outputs that a template proposes for its findings. Pure.
 
     {"adapter": "pager", "payload": {"text": "{subject_id}: {summary}"}, "severities": ["critical"]}
 
-An output is proposed with the finding that it is about, never when that is cleared. What it says
-comes from the journal alone, so after a crash the same outputs are proposed, under the same keys.
+An output is proposed when its finding is raised, never when it is cleared. It is made from the
+journal alone, so after a crash the same outputs are proposed, with the same keys.
 """
 
 from __future__ import annotations
@@ -36,29 +36,28 @@ _LEFT_OUT: Final[Mapping[str, str]] = {
     "severities": "[] names none; leave it out for all",
     "dedupe_key_template": "it is empty; leave it out, or write a key",
 }
-"""What may be left out, but not be written and empty → what to do."""
+"""Options that may be omitted but not empty → what to do instead."""
 
 TERMS: Final = ("summary_template", "approvers", "expires_s", "on_expiry", "remind_every_s")
-"""What is said of an approval; it means nothing where nobody is asked."""
+"""The options of an approval; they count only if one is required."""
 
 
 class OutputConfig(Strict):
-    """What is to be delivered, and for which findings; see `engine.proposal.propose_output`."""
+    """What to deliver, and for which findings; see `engine.app.outputs.propose_output`."""
 
     adapter: str
     """A name in `App.outputs`."""
     payload: object
     """Any JSON value; see `engine.templates.wording`."""
     dedupe_key_template: str = ""
-    """Whatever has the same key, of any episode, is delivered once. Empty: once for what fired the
-    episode."""
+    """Outputs of any episodes with the same key are delivered once. Empty: once per cause."""
     classes: Listed[str] = Field(default=(), max_length=CLASSES_MAX)
-    """Those of which it is proposed; none: all but the default one."""
+    """Classes of findings for which it is proposed; none: all but the default one."""
     severities: Listed[Graded] = ()
-    """Those of which it is proposed; none: all."""
+    """Severities for which it is proposed; none: all."""
     requires_approval: bool = False
     summary_template: str = ""
-    """What people are asked; empty: the summary of the finding."""
+    """The question to people; empty: the summary of the finding."""
     approvers: Listed[str] = ()
     expires_s: float | None = None
     on_expiry: ExpiryOfApproval = "deny"
@@ -67,7 +66,7 @@ class OutputConfig(Strict):
     @field_validator("adapter", "payload", "approvers", "expires_s", "remind_every_s")
     @classmethod
     def _may_be_proposed(cls, value: object, info: ValidationInfo) -> object:
-        """Try each alone, so that the error is at its place."""
+        """Check each field alone, so that the error names it."""
         field = str(info.field_name)
         said: dict[str, Any] = {"adapter": "any", "payload": None, field: value}
         try:
@@ -86,7 +85,7 @@ class OutputConfig(Strict):
     @field_validator(*_LEFT_OUT)
     @classmethod
     def _says_something(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse what is written and empty; it is not asked of what is left out."""
+        """Refuse fields that are present but empty."""
         if not value:
             raise ValueError(_LEFT_OUT[str(info.field_name)])
         return value
@@ -106,13 +105,13 @@ class OutputConfig(Strict):
 
 
 class ReportConfig(GatherConfig):
-    """What to gather, and what to make of what was found."""
+    """What to gather, and what to report."""
 
     default_class: str = Field(default="healthy", min_length=1, max_length=CLASS_CHARS_MAX)
-    """What it is if nothing special was found."""
+    """The class if nothing special was found."""
     finding_config: FindingConfig = FindingConfig()
     outputs: Listed[OutputConfig] = Field(default=(), max_length=OUTPUTS_MAX)
-    """What others are to have of it."""
+    """The outputs to propose."""
 
     @model_validator(mode="after")
     def _proposes_nothing_about_nothing(self) -> ReportConfig:
@@ -140,20 +139,15 @@ class ReportConfig(GatherConfig):
 
 
 def needs_of(config: ReportConfig) -> Needs:
-    """Return what an app must have for a strategy made of `config`."""
+    """Return what a strategy with `config` needs from its app."""
     return Needs(gatherer=config.gatherer, outputs=tuple(each.adapter for each in config.outputs))
 
 
 def outputs_of(config: ReportConfig, report: Report, words: JsonObject) -> list[OutputIntent]:
-    """Return what is to be delivered of a report.
-
-    Args:
-        config: what is proposed, and when.
-        report: what was found.
-        words: what placeholders stand for; see `engine.templates.wording`.
+    """Return the outputs for a report.
 
     Raises:
-        InvalidOutput: a key has a placeholder that stands for nothing, or a value is impossible.
+        InvalidOutput: a placeholder in a key has no value, or a value is impossible.
         Unencodable: a payload is over 256 KiB.
     """
     return list(_due(config, report, words)) if config.outputs else []
@@ -204,7 +198,7 @@ def _dedupe_key(config: OutputConfig, words: JsonObject) -> str | None:
 
 
 def _asked(config: OutputConfig, words: JsonObject) -> str:
-    """Return what people are asked; empty: nobody is."""
+    """Return the question to people; empty: no approval."""
     if not config.requires_approval:
         return ""
     text = config.summary_template or "{summary}"

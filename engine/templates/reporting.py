@@ -1,4 +1,4 @@
-"""Reporting: the finding that a template leaves, as its configuration says. Pure."""
+"""The finding that a template reports, as its configuration says. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from streams.model.findings import FindingIntent
 
 KEY: Final = "{actor_id}:{expectation_id}:{subject_id}"
 KEY_ALONE: Final = "{actor_id}:{expectation_id}"
-"""The key that a finding has unless the configuration says another: with a subject, without one."""
+"""The default key of a finding: with a subject, and without one."""
 
 SUMMARY: Final = "{subject_id}: {class}"
 SUMMARY_ALONE: Final = "{class}"
-"""What people are told where nobody has other words."""
+"""The default summary."""
 
 FIELD_CHARS_MAX: Final = 128
-"""Longest name of a field, or of a kind of subject, in characters."""
+"""Longest name of a field or a subject kind, in characters."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,24 +34,24 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float
     evidence: object = None
     summary: str = ""
-    """In the words of whoever found it; empty: the configuration has the words."""
+    """The synthesizer's; empty: the configuration's template is used."""
     is_default: bool = False
     """Whether nothing special was found."""
 
 
 class FindingConfig(Strict):
-    """How findings are called and told."""
+    """The key, summary and subject of findings."""
 
     key_template: str = ""
-    """What it is about: one finding per key is active. Empty: actor, expectation and subject."""
+    """One finding per key is active. Empty: actor, expectation and subject."""
     summary_template: str = ""
     """One sentence for people; empty: the synthesizer's, or subject and class."""
     subject_kind: str = Field(default="", max_length=FIELD_CHARS_MAX)
-    """What kind of thing it is about; empty: the finding names no subject."""
+    """The subject's kind; empty: the finding has no subject."""
     subject_id_key: str = ""
-    """Path into the payload to which thing; empty: what the episode is about."""
+    """Path into the payload to the subject's id; empty: the episode's subject."""
     clear_on_default: bool = True
-    """Whether the default class ends the finding; otherwise it is one like any other."""
+    """Whether the default class clears the finding instead of raising it."""
 
     @field_validator("key_template", "summary_template")
     @classmethod
@@ -79,7 +79,7 @@ class FindingConfig(Strict):
 
 
 class AnswerConfig(FindingConfig):
-    """The same, where a synthesizer answers with a JSON object."""
+    """The same for a synthesizer that answers with a JSON object."""
 
     class_field: str = Field(default="class", min_length=1, max_length=FIELD_CHARS_MAX)
     severity_field: str = Field(default="severity", min_length=1, max_length=FIELD_CHARS_MAX)
@@ -89,7 +89,7 @@ class AnswerConfig(FindingConfig):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """What an answer may hold: class, severity, summary, confidence and evidence."""
+        """Names of the answer's fields: class, severity, summary, confidence and evidence."""
         return (
             self.class_field,
             self.severity_field,
@@ -100,10 +100,10 @@ class AnswerConfig(FindingConfig):
 
 
 class ObservedConfig(FindingConfig):
-    """The same, where rules decide."""
+    """The same for rules."""
 
     evidence_field: str = ""
-    """Path into what was observed to the evidence; empty: what the rule has looked at."""
+    """Path into the gathered facts to the evidence; empty: the values that the rule compared."""
 
     @field_validator("evidence_field")
     @classmethod
@@ -114,7 +114,7 @@ class ObservedConfig(FindingConfig):
 
 
 def summary_of(config: FindingConfig, report: Report, words: JsonObject) -> str:
-    """Return what people are told of a report."""
+    """Return the summary of a report."""
     if report.summary and not config.summary_template:
         return report.summary
     usual = SUMMARY if words["subject_id"] else SUMMARY_ALONE
@@ -122,15 +122,10 @@ def summary_of(config: FindingConfig, report: Report, words: JsonObject) -> str:
 
 
 def intent_of(config: FindingConfig, report: Report, words: JsonObject) -> FindingIntent:
-    """Return what is to become of the finding that a report is about.
-
-    Args:
-        config: how it is called and told.
-        report: what was found.
-        words: what placeholders stand for; see `engine.templates.wording`.
+    """Return the finding intent for a report.
 
     Raises:
-        InvalidFinding: the key has a placeholder that stands for nothing, or a value is impossible.
+        InvalidFinding: a placeholder in the key has no value, or a value is impossible.
     """
     key = key_of(config, report, words)
     if report.is_default and config.clear_on_default:
@@ -147,10 +142,10 @@ def intent_of(config: FindingConfig, report: Report, words: JsonObject) -> Findi
 
 
 def key_of(config: FindingConfig, report: Report, words: JsonObject) -> str:
-    """Return the key of the finding that a report is about.
+    """Return the key of the report's finding.
 
     Raises:
-        InvalidFinding: it has a placeholder that stands for nothing.
+        InvalidFinding: a placeholder has no value.
     """
     usual = KEY if words["subject_id"] else KEY_ALONE
     wording = wording_of(config.key_template or usual)
@@ -161,5 +156,5 @@ def key_of(config: FindingConfig, report: Report, words: JsonObject) -> str:
 
 
 def words_of(report: Report, words: JsonObject) -> JsonObject:
-    """Return what placeholders stand for once there is a report."""
+    """Return the values of placeholders once there is a report."""
     return {**words, "class": report.class_, "severity": report.severity}

@@ -1,10 +1,10 @@
-"""Rules: what was observed → the class it is of. Pure.
+"""Rules that classify gathered facts. Pure.
 
     {"when": {"disk.used": {"gte": 95}}, "class": "disk_full", "severity": "critical"}
 
-The first rule fits whose conditions all hold. Conditions are those of filters (see
-`engine.app.conditions`) and three more. A value that is not there fits none but `exists: false`,
-and a number is compared with numbers only.
+The first rule whose conditions all hold decides. Conditions are those of filters (see
+`engine.app.conditions`) and three more. An absent value fits only `exists: false`, and a number is
+compared with numbers only.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PATTERN_CHARS_MAX: Final = 200
 """Longest regular expression, in characters."""
 
 SEARCHED_CHARS_MAX: Final = 4_000
-"""Longest text that a regular expression is looked for in; a longer one does not fit."""
+"""Longest text that a regular expression is matched against; a longer one does not fit."""
 
 CLASS_CHARS_MAX: Final = 128
 """Longest class, in characters."""
@@ -48,13 +48,13 @@ _REPEATED_GROUP: Final = re.compile(r"(?<!\\)\)[*+{]")
 
 
 class NoneOf(msgspec.Struct, frozen=True):
-    """There is a value, and it is none of these."""
+    """There is a value, and it differs from all of these."""
 
     values: tuple[object, ...]
 
 
 class Contains(msgspec.Struct, frozen=True):
-    """A text that holds this one, or a list with such an item."""
+    """A text that contains this one, or a list with such an item."""
 
     item: object
 
@@ -66,14 +66,14 @@ class Matches(msgspec.Struct, frozen=True):
 
 
 Test: TypeAlias = Condition | NoneOf | Contains | Matches
-"""What a rule may ask of the value at one path."""
+"""A condition on the value at one path."""
 
 
 class Rule(Strict):
-    """One class, and when it is that."""
+    """A class, and the conditions for it."""
 
     when: dict[str, object] = Field(min_length=1, max_length=CONDITIONS_MAX)
-    """Path into what was observed → conditions."""
+    """Path into the gathered facts → conditions."""
     class_: str = Field(alias="class", min_length=1, max_length=CLASS_CHARS_MAX)
     severity: Graded = Severity.MEDIUM
 
@@ -86,7 +86,7 @@ class Rule(Strict):
         return when
 
     def model_post_init(self, _: object) -> None:
-        """Compile what is asked, once."""
+        """Compile the conditions once."""
         self._tests = tests_of(self.when)
 
     def fits(self, observed: JsonObject) -> bool:
@@ -100,10 +100,10 @@ def first_fit(rules: Sequence[Rule], observed: JsonObject) -> int | None:
 
 
 def tests_of(when: Mapping[str, object]) -> tuple[tuple[str, Test], ...]:
-    """Return what a rule asks, path by path.
+    """Return a rule's conditions by path.
 
     Raises:
-        ValueError: a path leads nowhere, or a condition cannot work; which one, and why.
+        ValueError: a path leads nowhere, or a condition cannot work; the message names it.
     """
     return tuple(
         (path, _test(path, operator, value))
@@ -139,7 +139,7 @@ def _test(path: str, operator: str, value: object) -> Test:
 
 
 def _placed(path: str, problem: str) -> str:
-    """Return what is wrong at a path, in the words of a rule: filters have said it in theirs."""
+    """Return the error for a path, in the words of rules instead of filters."""
     said = problem.removeprefix("filter: ")
     return said if said.startswith(repr(path)) else f"{path!r}: {said}"
 

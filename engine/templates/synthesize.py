@@ -1,8 +1,8 @@
-"""observe_synthesize_converge: gather, and let a synthesizer say what it is.
+"""The template `observe_synthesize_converge`: gather facts, and classify them with a synthesizer.
 
-The synthesizer gets what was gathered, and a system prompt; it answers with a JSON object, or with
-a text that holds one. An answer that fails, or that says no class, is asked for again. What was
-found is left as a finding, and may be proposed as outputs.
+The synthesizer gets the facts and a system prompt; it answers with a JSON object, or with a text
+that contains one. If it fails or the answer has no class, it is asked again. The result becomes a
+finding and may be proposed as outputs.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from streams.model.findings import Severity
 from streams.model.triggers import Trigger
 
 SYNTHESES_MAX: Final = 3
-"""Most answers that are asked for until one is of use."""
+"""Most syntheses until one is usable."""
 
 PROMPT_CHARS_MAX: Final = 32_000
 """Longest system prompt, in characters."""
 
 UNSURE: Final = 0.5
-"""The confidence of an answer that does not say its own."""
+"""The confidence of an answer that gives none."""
 
 INVALID_ANSWER: Final = "invalid_answer"
-"""Error class of an episode whose synthesizer answered with nothing that is of use."""
+"""Error class of an episode whose synthesizer gave no usable answer."""
 
 _FENCE: Final = "```"
 
 
 class SynthesizeConfig(ReportConfig):
-    """What to gather, and what to ask about it."""
+    """What to gather, and what to ask the synthesizer."""
 
     system_prompt: str = Field(min_length=1, max_length=PROMPT_CHARS_MAX)
     default_severity: Graded = Severity.MEDIUM
-    """Where an answer does not say one."""
+    """For answers that give none."""
     finding_config: AnswerConfig = AnswerConfig()
 
 
@@ -57,13 +57,13 @@ class ObserveSynthesizeConverge(Strategy[TemplateState]):
     State = TemplateState
 
     def __init__(self, config: SynthesizeConfig) -> None:
-        """Make the strategy of `config`."""
+        """Use this configuration."""
         self.config = config
         self.gatherer = config.gatherer
         self.needs = replace(needs_of(config), synthesizer=True)
 
     def init(self, episode: EpisodeView, trigger: Trigger) -> TemplateState:
-        """Know whose episode it is, and what fired it."""
+        """Store the episode's subject and trigger."""
         return begin(episode, trigger, subject_id_key=self.config.finding_config.subject_id_key)
 
     def next_step(self, state: TemplateState, ctx: Context) -> Action:
@@ -79,7 +79,7 @@ class ObserveSynthesizeConverge(Strategy[TemplateState]):
         step: StepTaken,
         result: Any,  # noqa: ANN401 - JSON
     ) -> TemplateState | Retry | Abort:
-        """Keep what was gathered, and the first answer that is of use."""
+        """Store the facts, and the first usable answer."""
         if step.kind is not StepKind.SYNTHESIS:
             return keep(state, result, gatherer=self.gatherer)
         if isinstance(result, Failure):
@@ -92,7 +92,7 @@ class ObserveSynthesizeConverge(Strategy[TemplateState]):
         return replace(state, answer=answer)
 
     def converge(self, state: TemplateState, ctx: Context) -> ConvergeResult:
-        """Say what the synthesizer has found."""
+        """Report the synthesizer's answer."""
         del ctx
         finding_config = self.config.finding_config
         report = report_of(self.config, state.answer or {})
@@ -115,17 +115,13 @@ class ObserveSynthesizeConverge(Strategy[TemplateState]):
 
 
 def _again(state: TemplateState, otherwise: Abort) -> Retry | Abort:
-    """Return that the answer is to be asked for again, or the end if that was often enough."""
+    """Return another synthesis, or the end after `SYNTHESES_MAX`."""
     failures = state.failures + 1
     return Retry(replace(state, failures=failures)) if failures < SYNTHESES_MAX else otherwise
 
 
 def answer_of(result: object) -> JsonObject:
-    """Return the object that a synthesizer has answered with.
-
-    Raises:
-        ValueError: it is none, nor a text that is one.
-    """
+    """Return the JSON object in a synthesizer's answer; raise `ValueError` if there is none."""
     if isinstance(result, str):
         try:
             result = msgspec.json.decode(_unfenced(result))
@@ -137,7 +133,7 @@ def answer_of(result: object) -> JsonObject:
 
 
 def _unfenced(text: str) -> str:
-    """Return `text` without the code fence that models like to put around JSON."""
+    """Return `text` without a Markdown code fence around it."""
     text = text.strip()
     if not (text.startswith(_FENCE) and text.endswith(_FENCE)):
         return text
@@ -145,10 +141,10 @@ def _unfenced(text: str) -> str:
 
 
 def report_of(config: SynthesizeConfig, answer: JsonObject) -> Report:
-    """Return what an answer says.
+    """Return the report in an answer.
 
     Raises:
-        ValueError: it says no class, or something impossible; which field.
+        ValueError: it has no class, or an impossible value; the message names the field.
     """
     fields = config.finding_config
     class_ = answer.get(fields.class_field)
@@ -189,12 +185,9 @@ def _confidence(value: object, config: SynthesizeConfig) -> float:
 
 
 def observe_synthesize_converge(config: JsonObject) -> ObserveSynthesizeConverge:
-    """Return the strategy that gathers, and has a synthesizer say what it is.
-
-    Args:
-        config: the fields of `SynthesizeConfig`, as JSON.
+    """Return the strategy for a configuration: the fields of `SynthesizeConfig`, as JSON.
 
     Raises:
-        BadDefinition: a field is wrong; which one, and what to write.
+        BadDefinition: a field is wrong; the message says what to write.
     """
     return ObserveSynthesizeConverge(parsed(SynthesizeConfig, config))

@@ -1,16 +1,11 @@
-"""Texts with placeholders: the keys, summaries and outputs that templates make. Pure.
+"""Texts and payloads with placeholders, for the keys, summaries and outputs of templates. Pure.
 
     "host:disk:{subject_id}"      "{payload.host}: {observed.disk.used} % used, {class}"
-
-A placeholder is one of `PLACEHOLDERS`, or a path into the payload or into what was gathered.
-Doubled braces stand for themselves.
-
-Payloads with placeholders: what outputs of templates say, made of what was found. Pure.
-
     {"text": "{subject_id}: {summary}", "disk": {"used": "{observed.disk.used}"}}
 
-Only texts have placeholders, however deep they are; keys are as they are. A text that is nothing
-but one placeholder becomes the value itself: a number stays one, and nothing at all is `null`.
+A placeholder is one of `PLACEHOLDERS`, or a path into the payload or the gathered facts; double the
+braces to write one. In a payload, texts at any depth may have placeholders, keys may not; a text
+that consists of one placeholder becomes the value itself: a number, or `null`.
 """
 
 from __future__ import annotations
@@ -30,20 +25,20 @@ TEXT_CHARS_MAX: Final = 500
 PLACEHOLDERS: Final = (
     "subject_id", "actor_id", "expectation_id", "episode_id", "class", "severity",
 )  # fmt: skip
-"""Those that stand for a text."""
+"""Placeholders for texts."""
 
 TREES: Final = ("payload", "observed")
-"""Those that a path begins with: what fired the episode, and what was gathered."""
+"""First parts of paths: the trigger's payload, and the gathered facts."""
 
 UNKNOWN: Final = "?"
-"""Stands in a summary where there is nothing."""
+"""Replaces a missing value in a summary."""
 
 
 class Wording(msgspec.Struct, frozen=True):
-    """A text, taken apart."""
+    """A parsed text."""
 
     parts: tuple[tuple[str, str], ...]
-    """Plain text and the placeholder behind it; empty: none."""
+    """Plain text and the placeholder after it; empty: none."""
 
     @property
     def placeholders(self) -> frozenset[str]:
@@ -52,7 +47,7 @@ class Wording(msgspec.Struct, frozen=True):
 
     @property
     def alone(self) -> str:
-        """The placeholder that is all there is; empty: there is more, or none."""
+        """The placeholder if the text is nothing else; empty otherwise."""
         match self.parts:
             case (("", placeholder),):
                 return placeholder
@@ -67,16 +62,10 @@ def wording_of(
     trees: Sequence[str] = TREES,
     chars_max: int = TEXT_CHARS_MAX,
 ) -> Wording:
-    """Return `text`, taken apart.
-
-    Args:
-        text: what somebody has written.
-        names: what may stand in braces.
-        trees: what paths in braces may begin with.
-        chars_max: its longest, in characters.
+    """Return `text` parsed, with `names` and paths into `trees` allowed as placeholders.
 
     Raises:
-        ValueError: it is too long, or something in braces is no placeholder; what to write.
+        ValueError: it is too long, or has something else in braces; the message says what to write.
     """
     if len(text) > chars_max:
         raise ValueError(f"{len(text):,} characters, the limit is {chars_max:,}")
@@ -103,12 +92,12 @@ def _spelled(names: Sequence[str], trees: Sequence[str]) -> str:
 
 
 def absent(wording: Wording, words: JsonObject) -> str | None:
-    """Return the first placeholder of `wording` that stands for nothing in `words`, or None."""
+    """Return the first placeholder of `wording` without a value in `words`, or None."""
     return next((each for _, each in wording.parts if each and not _said(words, each)), None)
 
 
 def worded(wording: Wording, words: JsonObject) -> str:
-    """Return the text, each placeholder replaced by what it stands for in `words`."""
+    """Return the text with each placeholder replaced by its value in `words`."""
     return "".join(
         f"{plain}{(_said(words, placeholder) or UNKNOWN) if placeholder else ''}"
         for plain, placeholder in wording.parts
@@ -124,37 +113,29 @@ def _said(words: JsonObject, placeholder: str) -> str:
 
 
 NAMES: Final = (*PLACEHOLDERS, "finding_key", "summary", "confidence")
-"""Placeholders of outputs, beside paths: an output is made once the finding is."""
+"""Placeholders of outputs, in addition to paths: the finding's values, since it comes first."""
 
 TREES_OF_OUTPUTS: Final = (*TREES, "evidence")
-"""Those that a path begins with; each may also be said whole."""
+"""First parts of paths in outputs; alone, they stand for the whole object."""
 
 PAYLOAD_TEXT_CHARS_MAX: Final = 4_000
 """Longest text of a payload, in characters."""
 
 PLACEHOLDERS_MAX: Final = 100
-"""Most placeholders in one payload, for each may stand for all that was gathered."""
+"""Most placeholders in one payload: each may stand for all gathered facts."""
 
 DEPTH_MAX: Final = 32
-"""Most objects and lists within each other in a payload."""
+"""Deepest nesting of a payload."""
 
 
 def wording_of_output(text: str, *, chars_max: int = TEXT_CHARS_MAX) -> Wording:
-    """Return a text of an output, taken apart.
-
-    Args:
-        text: what somebody has written.
-        chars_max: its longest, in characters.
-
-    Raises:
-        ValueError: it is too long, or something in braces is no placeholder; what to write.
-    """
+    """Return a text of an output, parsed; otherwise as `wording_of`."""
     names = (*NAMES, *TREES_OF_OUTPUTS)
     return wording_of(text, names=names, trees=TREES_OF_OUTPUTS, chars_max=chars_max)
 
 
 def check_payload(payload: object) -> None:
-    """See whether `payload` can be filled.
+    """Check that `payload` can be filled.
 
     Raises:
         ValueError: it is too deep, or has too many placeholders.
@@ -171,7 +152,7 @@ def check_payload(payload: object) -> None:
 
 
 def filled(payload: object, words: JsonObject) -> object:
-    """Return `payload` with what its placeholders stand for in `words`."""
+    """Return `payload` with its placeholders replaced by their values in `words`."""
     match payload:
         case str():
             return _filled(_wording(payload), words)
@@ -195,7 +176,7 @@ def _filled(wording: Wording, words: JsonObject) -> object:
 
 
 def _texts(value: object, place: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
-    """Yield every text in `value`, and where it stands."""
+    """Yield every text in `value`, with its path."""
     if len(place) > DEPTH_MAX:
         raise ValueError(f"more than {DEPTH_MAX} objects and lists within each other")
     match value:

@@ -1,11 +1,9 @@
-"""Brings what woke an actor into good hands: settle → open → run here or send → answer.
+"""Opens the episodes of a cause, and acknowledges its message once all of them are durable.
 
-An episode's id comes from its cause, so a redelivered message opens nothing new, and whatever a
-crash left half done is done again harmlessly.
-
-A node that has room for an episode runs it at once: its first commit opens it and starts it, and
-only then is the message answered (docs/adr/0017-opened-here-runs-here.md). Otherwise the episode
-is opened and queued for whoever has room.
+An episode's id comes from its cause, so a redelivered message opens nothing new, and what a crash
+cut off is repeated without harm. A node with a free slot runs a new episode at once: its first
+commit opens and starts it, and only then is the message acknowledged
+(docs/adr/0017-opened-here-runs-here.md). Otherwise the episode is opened and queued for any node.
 """
 
 from __future__ import annotations
@@ -38,9 +36,9 @@ from streams.tracing import context_of
 
 
 class Acknowledgement:
-    """The answer that an event waits for. It holds a place in the gate's room until then.
+    """The pending acknowledgement of an event. Until then it occupies a place in the gate's room.
 
-    It is entered once for each part. When all have left without an answer, none will come: the
+    It is entered once for each part. When all have left without an answer, there will be none: the
     place is free, and the event comes again.
     """
 
@@ -49,13 +47,8 @@ class Acknowledgement:
     ) -> None:
         """Wait for `parts` episodes; the place in `room` has been taken.
 
-        Args:
-            delivery: of the event.
-            parts: how many episodes must be durable.
-            room: the gate's.
-            clock: the node's.
-            since_s: when the event was asked for, on the monotonic clock. It cannot have come
-                before, and who stands still between that and now must not believe it to be new.
+        `since_s` is when the event was asked for, on the monotonic clock: it cannot have come
+        before, and a node that was frozen in between must not take it for new.
         """
         self.delivery = delivery
         self._clock, self._since_s = clock, since_s
@@ -64,7 +57,7 @@ class Acknowledgement:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the event may have been given to others by now, as nobody has answered for it."""
+        """Whether the event may have been redelivered to others by now."""
         return self._clock.monotonic_s() - self._since_s >= ACK_WAIT_S
 
     def __enter__(self) -> Self:
@@ -81,13 +74,13 @@ class Acknowledgement:
             self._answered()
 
     async def part_done(self) -> None:
-        """Take note that one more episode is durable; the last one acknowledges the event."""
+        """Count an episode that is durable; the last one acknowledges the event."""
         self._parts_left -= 1
         if not self._parts_left and self._answered():
             await self.delivery.ack()
 
     async def hand_back(self, *, delay_s: float) -> None:
-        """Let the event come again after `delay_s`, whatever becomes of the other episodes."""
+        """Have the event redelivered after `delay_s`, whatever happens to the other episodes."""
         if self._answered():
             await self.delivery.nak(delay_s=delay_s)
 
@@ -100,11 +93,12 @@ class Acknowledgement:
 
 
 IN_FLIGHT_MAX: Final = 256
-"""Events and due timers of one actor on one node that may be unanswered at a time. Each queue asks
-for as many as there is room for, so what several bring at the same moment may be more, once."""
+"""Unacknowledged events and due timers of one actor on one node. Each queue asks for as many as
+there is room for, so what several deliver at the same moment may be more, once.
+"""
 
 HAND_BACK_S: Final = 1.0
-"""How long a message waits that could not be ruled on because the log was away."""
+"""Redelivery delay of a message that could not be evaluated while the log was unavailable."""
 
 log = structlog.get_logger("vigil.gate")
 
@@ -123,13 +117,7 @@ class Admission:
     async def let_in(
         self, delivery: Delivery[Any], parts: Sequence[Part], *, since_s: float
     ) -> None:
-        """Answer for a message at once if it comes to nothing; else begin to work on its parts.
-
-        Args:
-            delivery: of the message.
-            parts: what it comes to.
-            since_s: when it was asked for, on the monotonic clock.
-        """
+        """Acknowledge a message at once if it has no parts; else begin to work on them."""
         if not parts:
             return await delivery.ack()
         self.room.take_late()
@@ -155,7 +143,7 @@ class Admission:
                 await ack.part_done()
 
     async def _open(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool:
-        """Open an episode; return whether it runs here, so that its shift answers for it."""
+        """Open an episode; return whether it runs here, so that its run acknowledges."""
         is_begun = await self._is_begun(opened, ack)
         if is_begun:
             self.evaluator.note_duplicate(opened)
@@ -168,20 +156,20 @@ class Admission:
     async def _is_begun(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool | None:
         """Return whether a node has begun an episode that another cause may have opened.
 
-        None: it is not open, or nobody knows. Whoever shares a key is looked for first, so that no
-        code of an episode runs in vain for every duplicate. One that is open and that nobody has
-        begun may lack its call: this very message may have opened it on a node that died, while
-        this one stood still with an earlier delivery.
+        None: it is not open, or unknown. Episodes with a shared key are looked up first, so that no
+        user code runs in vain for every duplicate. An episode that is open and not begun may lack
+        its command: this very message may have opened it on a node that died, while this node was
+        frozen with an earlier delivery.
         """
         if _is_own(opened) or ack.delivery.deliveries > 1:
             return None
         return await self.evaluator.builder.is_begun(opened)
 
     async def _run_here(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool:
-        """Run an episode that its first commit opens, if there is room; return whether we did.
+        """Run an episode that its first commit opens, if there is a slot; return whether we did.
 
-        A message that comes again may have crashed a node: its episode is opened first and alone,
-        so that crashes are counted.
+        A redelivered message may have crashed a node: its episode is opened first and alone, so
+        that crashes are counted.
         """
         is_first_try = ack.delivery.deliveries == 1
         may_run = is_first_try and not ack.is_overdue and self.context.permits.runs.is_given
@@ -202,13 +190,7 @@ class Admission:
             self.context.slots.give_back()
 
     async def _queue(self, opened: EpisodeOpened, ack: Acknowledgement) -> None:
-        """Open an episode for any node, or a dead letter if the journal cannot keep it.
-
-        Raises:
-            Unavailable: the log is away, or others may have the message by now. They may have been
-                refused what passed here, and have answered for it: then nobody would call a node
-                to the episode if this one died before it did.
-        """
+        """Open an episode for any node, or write a dead letter if the journal cannot store it."""
         if ack.is_overdue:
             raise Unavailable(opened.episode_id, detail="not opened in time; it may be with others")
         try:

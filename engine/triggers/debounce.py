@@ -1,7 +1,7 @@
-"""Waiting for calm: of the events about one subject, the newest fires, once none has come. Pure.
+"""Debounce: of the events about one subject, the newest fires once none has come for a while. Pure.
 
-What waits is one timer per subject, armed anew by each event, so it fires once. It holds the
-newest event, since when there has been no calm, and how many events were passed over.
+Each subject has one timer, armed anew by each event, so it fires once. Its payload has the newest
+event, since when events have come, and how many were skipped.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ PURPOSE: Final = "debounce"
 
 
 class PendingDebounce(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a timer for calm says when it fires."""
+    """The payload of a debounce timer."""
 
     expectation: str
     event: DomainEvent
     """The newest one."""
     since: datetime
-    """When the first of them was held, by a node's clock."""
+    """When the first event came, by a node's clock."""
     coalesced: int = 0
-    """How many others it stands for: all that were passed over since then."""
+    """How many events it replaced since then."""
 
 
 class Rearm(msgspec.Struct, frozen=True):
-    """Hold this until then, in the place of what is held."""
+    """Arm the timer with this, for then."""
 
     debounced: PendingDebounce
     due_at: datetime
@@ -46,16 +46,10 @@ def hold(
     now: datetime,
     is_repeat: bool = False,
 ) -> Rearm | None:
-    """Return what to hold now that `happened` has come; None: all stays as it is.
+    """Return the timer after `happened`; None: it stays.
 
-    An event that is older than what is held is counted, and changes nothing else.
-
-    Args:
-        expectation: it waits for calm.
-        happened: an event that fits it.
-        before: what is held for the same subject, if anything is, and until when.
-        now: when it is ruled on.
-        is_repeat: whether it was delivered before. Then it may have been counted.
+    An event that is older than the pending one is counted, and changes nothing else. `is_repeat`
+    says that it was delivered before and may have been counted.
     """
     if before is not None and not is_newer(happened, before.debounced.event):
         is_same = not is_newer(before.debounced.event, happened)
@@ -82,14 +76,14 @@ def is_newer(one: DomainEvent, other: DomainEvent) -> bool:
 
 
 def payload_of(debounced: PendingDebounce) -> JsonObject:
-    """Return `calming` as what a timer says."""
+    """Return the payload of the timer."""
     said = msgspec.to_builtins(debounced)
     assert isinstance(said, dict), "a struct is an object"
     return said
 
 
 def calming_in(payload: JsonObject) -> PendingDebounce | None:
-    """Return what a timer says, or None if that is nothing of ours."""
+    """Return a timer's payload, or None if it is unreadable."""
     try:
         return msgspec.convert(payload, PendingDebounce)
     except UNDECODABLE:

@@ -1,9 +1,8 @@
-"""Holds events until their subject is calm: read what is held → rule → arm the timer anew.
+"""Arms debounce timers: read the pending one → decide → arm at its revision.
 
-Each arming names the one that it was decided on, so of two nodes one decides again. What has fired
-for a subject is noted for a while: an event that comes again because its node died is then known
-to be an old one, and does not call for calm once more. Whatever was held all the same, by a node
-that was late, is known to be old when it is to fire.
+Of two nodes that arm at the same revision one decides again. What has fired for a subject is stored
+for a while: a redelivered event is then known to be old and does not start another debounce; an old
+event that a slow node armed all the same is recognised when its timer fires.
 """
 
 from __future__ import annotations

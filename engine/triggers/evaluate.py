@@ -1,21 +1,14 @@
-"""Rules on what wakes one actor: which episodes each cause opens, with every reason counted.
+"""Evaluates what wakes one actor: which episodes each cause opens, with every reason counted.
 
-The rules are `engine.triggers.rules`'s and the keys `engine.app.dedupe`'s. Added here is what they
-may not do: look up and change what the cluster remembers, call what a user wrote, count, and say
-a likely mistake once.
+`TriggerEvaluator` applies `engine.triggers.rules` and adds what rules may not do: read and change
+what the cluster remembers (`Cooldowns`), call the user's dedupe function, count, and log a likely
+mistake once. `OpeningBuilder` makes the openings and finds out whether they exist already.
 
-What a cause would open, and what has become of it since: openings by what caused them.
-
-What a node has sent to the journal may arrive after it was given up, whatever has become of the
-node. If the cause came again meanwhile and was refused, nobody would come back to the episode. No
-look tells then, for it may arrive right after that; so it is looked for once it can be on its way
-no more.
-
-What the cluster remembers for an actor's gates: looked up before a ruling, changed by passing.
-
-A cooldown is a key that the server removes when its time is over. It names the episode that began
-it, so that the same cause passes again if its node died in between. Whoever makes the key passes;
-of two events at the same moment one does.
+A commit that a node has sent may reach the journal after the node is gone. If its cause was
+redelivered and refused meanwhile, nothing would bring a node back to that episode, so it is checked
+again once no such commit can be on its way. A cooldown is a key that the server removes in time; it
+names its episode, so that the same cause passes again after a crash, and only one of two
+simultaneous events creates it.
 """
 
 from __future__ import annotations
@@ -89,11 +82,7 @@ class Cooldowns:
         is_superseded: bool = False,
         coalesced: int = 0,
     ) -> CooldownSnapshot:
-        """Return how things stand for what would open `opened`.
-
-        Raises:
-            Unavailable: the gates are away.
-        """
+        """Return how things stand for what would open `opened`."""
         state, revision = CLOSED, NO_REVISION
         if expectation.breaker is not None:
             seen = await self.context.breakers.look(expectation)
@@ -110,11 +99,7 @@ class Cooldowns:
         return CooldownSnapshot(trigger_state=trigger_state, breaker_revision=revision)
 
     async def probe(self, expectation: Expectation, fire: Fire, snapshot: CooldownSnapshot) -> bool:
-        """Have the breaker let the episode through; False if it has changed since the look.
-
-        Raises:
-            Unavailable: the gates are away. The breaker may have changed: it is safe to ask again.
-        """
+        """Have the breaker let the episode through; False if it has changed since the look."""
         if fire.breaker is None:
             return True
         revision = snapshot.breaker_revision
@@ -123,11 +108,7 @@ class Cooldowns:
     async def cool(
         self, expectation: Expectation, opened: EpisodeOpened, snapshot: CooldownSnapshot
     ) -> bool:
-        """Begin the cooldown of what fires; False if something else has begun it since the look.
-
-        Raises:
-            Unavailable: the gates are away. It may have begun: it is safe to begin it again.
-        """
+        """Begin the cooldown of what fires; False if something else has begun it since the look."""
         if not expectation.cooldown_s or snapshot.trigger_state.cooled_by:
             return True
         try:
@@ -137,20 +118,12 @@ class Cooldowns:
         return True
 
     async def cool_anew(self, expectation: Expectation, opened: EpisodeOpened) -> None:
-        """Begin the cooldown, whatever has begun it before: a person fired.
-
-        Raises:
-            Unavailable: the gates are away. Beginning it again is safe.
-        """
+        """Begin the cooldown, whatever has begun it before: a person fired."""
         if expectation.cooldown_s:
             await self._cool(expectation, opened, after=None)
 
     async def take_back(self, expectation: Expectation, opened: EpisodeOpened) -> None:
-        """Undo what letting `opened` through has changed: there is no room for it.
-
-        Raises:
-            Unavailable: the gates are away. Taking it back again is safe.
-        """
+        """Undo what letting `opened` through has changed: there is no room for it."""
         if expectation.cooldown_s:
             await self._end_cooldown(expectation, opened)
         canceled = EpisodeFinished(status=EndStatus.CANCELED)
@@ -234,19 +207,11 @@ class OpeningBuilder:
         )
 
     async def is_open(self, opened: EpisodeOpened) -> bool:
-        """Return whether the episode has been opened.
-
-        Raises:
-            Unavailable: the log is away.
-        """
+        """Return whether the episode has been opened."""
         return await self.is_begun(opened) is not None
 
     async def is_begun(self, opened: EpisodeOpened) -> bool | None:
-        """Return whether a node has begun the episode, or ended it; None if it is not open.
-
-        Raises:
-            Unavailable: the log is away.
-        """
+        """Return whether a node has begun the episode, or ended it; None if it is not open."""
         try:
             newest = await self._newest(opened.episode_id)
         except UnreadableEvent:  # Of a newer version, but there.
@@ -259,9 +224,6 @@ class OpeningBuilder:
         Nobody is called to one that was only opened, or that was opened and ended by one commit,
         before its node has done so. Whatever else has become of an episode was begun with a claim,
         whose lapse calls.
-
-        Raises:
-            Unavailable: the log is away.
         """
         try:
             newest = await self._newest(episode_id)
@@ -273,11 +235,7 @@ class OpeningBuilder:
         return opening.untouched(newest) is not None or kinds >= {EpisodeOpened, EpisodeFinished}
 
     async def look_later(self, opened: EpisodeOpened) -> None:
-        """Have a node look for the episode once nothing can be on its way to the journal any more.
-
-        Raises:
-            Unavailable: the log is away. Asking for it again is harmless.
-        """
+        """Check for the episode again once no commit can be on its way to the journal."""
         context = self.context
         timer = Timer(actor=context.actor.id, purpose=BELATED, key=opened.episode_id, payload={})
         await context.ports.timers.arm(timer, at=context.clock.now() + timedelta(seconds=BELATED_S))
@@ -325,8 +283,6 @@ class TriggerEvaluator:
         Nothing is looked up for it: that is for `settle`, which can be done for many at a time.
 
         Args:
-            event: that an expectation may watch.
-            is_repeat: whether it may have been ruled on before.
             has_arrived: whether what was opened for it then cannot be on its way any more.
         """
         stack, actor = self.context.ports.stack.name, self.context.actor
@@ -355,11 +311,7 @@ class TriggerEvaluator:
         """Return the episode that `part` opens, or the message to bury; None: all is done.
 
         Args:
-            part: of what woke the actor.
             is_late: whether others may have it by now: then it begins no cooldown any more.
-
-        Raises:
-            Unavailable: the log is away, too much changes at once, or it is late. Rule again later.
         """
         match part:
             case Gated() | Ticked():
@@ -382,9 +334,6 @@ class TriggerEvaluator:
         """Return the episode that a person fires: nothing holds it back, and a cooldown begins.
 
         A dry run begins none, nor does what was asked for before.
-
-        Raises:
-            Unavailable: the gates are away. Fire again: it stays the same episode.
         """
         expectation = self.context.actor.expectations[opened.expectation_id]
         cools = expectation.cooldown_s and opened.mode is Mode.LIVE
@@ -393,11 +342,7 @@ class TriggerEvaluator:
         return opened
 
     async def take_back(self, opened: EpisodeOpened) -> None:
-        """Undo what the ruling that opens `opened` has changed: there is no room for it.
-
-        Raises:
-            Unavailable: the gates are away. Taking it back again is safe.
-        """
+        """Undo what the ruling that opens `opened` has changed: there is no room for it."""
         await self._cooldowns.take_back(
             self.context.actor.expectations[opened.expectation_id], opened
         )

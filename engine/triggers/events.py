@@ -1,20 +1,10 @@
-"""Takes an actor's events, from one queue: follow → rule → admit.
+"""The gates: take an actor's events from its queues, evaluate them, and admit episodes.
 
-All gates of an actor on all nodes share one durable queue per stream of events. The queue of the
-stack's own events holds what any version of the actor watches. So an event that this node's
-version knows nothing of is left to a newer node, or to an older one, and is refused only when none
-has taken it for long, or when the queue is not for it any more.
-
-Where an actor begins to read a stream of others, and waiting for one that is not there.
-
-Nobody but its owner makes such a stream, so a node waits for it however long that takes, and says
-once what it waits for. Whatever else wakes the actor goes on meanwhile.
-
-Knows which events the queue of an actor's gates is for, as the server has it.
-
-Somebody may have seen that no node watches an event any more, and have had the queue hold it no
-longer. What the gates were handed before still comes again and again, and counts towards what they
-may have unanswered. This tells that it may be answered for.
+All gates of an actor share one durable queue per stream. The queue of the stack's own events has
+what any version of the actor watches, so an event that this version does not watch is left to other
+nodes, and refused only when none has taken it for long, or when `WatchList` finds that the queue no
+longer includes it. `ForeignStreamGate` reads a stream of others; if that does not exist, it waits
+for it and logs that once.
 """
 
 from __future__ import annotations

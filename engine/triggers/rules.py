@@ -1,19 +1,11 @@
-"""The ruling on one event and one expectation, rule by rule in one order. Pure.
+"""The rules for one event and one expectation, in one order. Pure.
 
     type → hops → filter → cooldown → calm → circuit breaker → sampling → (a lane's overflow)
 
-A later rule is asked only if all before it let the event through, so the reason of a refusal is
-always the first one that holds. Of several triggers that watch for the event the first that fits
-fires; if none does, the reason is that of the first.
-
-Cooldown, calm and breaker are a matter of what happened before, which the cluster remembers. So an
-event that has come as far as them is first ruled on as `Look`, and then again with its `Standing`.
-Overflow is ruled on last, by `engine.lanes.lane`, for actors whose episodes take turns.
-
-What something that woke an actor comes to: its parts.
-
-All of them must be in good hands before it is answered for: an `EpisodeOpened` is to be opened, an
-`Unreadable` to be buried, and the others are still to be ruled on.
+A refusal has the reason of the first rule that refuses. Of several event triggers the first that
+fits fires; if none does, the reason is that of the first. Cooldown, debounce and breaker depend on
+what the cluster remembers: an event that gets that far gives `LookUp` first, and is evaluated again
+with its `TriggerState`. Overflow comes last, in `engine.lanes.lane`.
 """
 
 from __future__ import annotations
@@ -42,7 +34,7 @@ Reason: TypeAlias = (
     Literal["not_watched", "too_many_hops", "cooldown", "superseded", "breaker_open", "sampled_out"]
     | MisfitReason
 )
-"""A stable class of refusals, by which they are counted."""
+"""A stable class of refusals, as counted."""
 
 REASONS: Final[tuple[str, ...]] = tuple(
     reason for group in get_args(Reason) for reason in get_args(group)
@@ -50,24 +42,24 @@ REASONS: Final[tuple[str, ...]] = tuple(
 """All of them."""
 
 SHARE_BYTES: Final = 6
-"""Size of the hash that a share is made of: few enough that a share is exact, and under 1."""
+"""Size of the hash of a share: few enough that the share is exact, and under 1."""
 
 
 class TriggerState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the cluster remembers, as far as it matters to one event and one expectation."""
+    """What the cluster remembers that matters to one event and one expectation."""
 
     episode_id: str
     """The episode that the event opens if it fires."""
     now: datetime
     cooled_by: str = ""
-    """The episode since which the subject rests; empty: it does not."""
+    """The episode that began the subject's cooldown; empty: there is none."""
     breaker: BreakerState = CLOSED
     is_calm: bool = False
-    """Whether the subject has been calm for as long as was asked for."""
+    """Whether the debounce is over."""
     is_superseded: bool = False
-    """Whether a newer event about the subject has fired by then."""
+    """Whether a newer event about the subject has fired since."""
     coalesced: int = 0
-    """How many earlier events this one stands for by then."""
+    """How many earlier events the debounce replaced."""
 
 
 class Fire(msgspec.Struct, frozen=True):
@@ -75,19 +67,19 @@ class Fire(msgspec.Struct, frozen=True):
 
     trigger: EventTrigger | ScheduleTrigger
     breaker: BreakerState | None = None
-    """The state that the circuit breaker must be in first; None: it may stay as it is."""
+    """The state to store for the circuit breaker first; None: unchanged."""
 
 
 class LookUp(msgspec.Struct, frozen=True):
-    """Look up the event's standing, and rule again."""
+    """Read the `TriggerState`, and evaluate again."""
 
 
 class Debounced(msgspec.Struct, frozen=True):
-    """Rule again when the subject has calmed down."""
+    """Evaluate again when the debounce is over."""
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """Do nothing, and say why: a gate that is silent cannot be debugged."""
+    """Open nothing; the reason is counted, since a silent gate cannot be debugged."""
 
     reason: Reason
     detail: str = ""
@@ -106,7 +98,7 @@ def rule(
 ) -> Ruling:
     """Return whether `happened` fires `expectation`, of `actor` in `stack`.
 
-    Every node that knows the same rules the same on the same event, however often it comes.
+    Every node with the same state decides the same, however often the event comes.
     """
     if refusal := _unfit(expectation, happened):
         return refusal
@@ -132,9 +124,9 @@ def rule_tick(
     actor: str,
     trigger_state: TriggerState,
 ) -> Fire | Refuse:
-    """Return whether the tick of a schedule fires `expectation`: circuit breaker → sampling.
+    """Return whether a tick fires `expectation`: circuit breaker → sampling.
 
-    A schedule says itself how often; so neither cooldown nor calm has a say.
+    A schedule sets its own rate, so cooldown and debounce do not apply.
     """
     passage = _passage(expectation, trigger_state)
     if not passage.allowed:
@@ -146,7 +138,7 @@ def rule_tick(
 
 
 def _unfit(expectation: Expectation, happened: DomainEvent) -> Refuse | None:
-    """Return why the event is none of those that the expectation waits for, or None."""
+    """Return why the event does not fit the expectation's triggers, or None."""
     events = [source for source in expectation.on if isinstance(source, EventSource)]
     watching = [source for source in events if source.watches(happened)]
     if not watching:
@@ -158,7 +150,7 @@ def _unfit(expectation: Expectation, happened: DomainEvent) -> Refuse | None:
 
 
 def _misfit_of_all(watching: Sequence[EventSource], payload: JsonObject) -> Misfit | None:
-    """Return why none of the sources fits: the first one's reason; None if one does."""
+    """Return why none of the triggers fits: the first one's reason; None if one does."""
     first: Misfit | None = None
     for source in watching:
         unfit = misfit(source.filter, payload)
@@ -169,10 +161,10 @@ def _misfit_of_all(watching: Sequence[EventSource], payload: JsonObject) -> Misf
 
 
 def _past(expectation: Expectation, trigger_state: TriggerState) -> Passage | Debounced | Refuse:
-    """Return what of the past keeps an event from firing now, or how the breaker lets it pass.
+    """Return what keeps an event from firing now, or how the breaker lets it pass.
 
-    The cause that began a cooldown, or that is the breaker's probe, is let through again: it may
-    have come again because its node died before the episode was open.
+    The cause that began a cooldown, or is the breaker's probe, passes again: its node may have died
+    before the episode was open.
     """
     if expectation.cooldown_s and trigger_state.cooled_by not in {"", trigger_state.episode_id}:
         return Refuse("cooldown", f"since episode {trigger_state.cooled_by}")
@@ -196,15 +188,9 @@ def _passage(expectation: Expectation, trigger_state: TriggerState) -> Passage:
 
 
 def share_of(cause: str, stack: str, actor: str, expectation: str) -> float:
-    """Return where from 0 to 1 a cause lies for an expectation: below its `sample`, it fires.
+    """Return the position of a cause from 0 to 1: below `sample`, it fires.
 
-    A larger share therefore holds all that a smaller one did.
-
-    Args:
-        cause: the event's id, or the time of a tick.
-        stack: the stack's name.
-        actor: the actor's id.
-        expectation: the expectation's name.
+    A larger sample therefore includes all of a smaller one.
     """
     parts = msgspec.json.encode([stack, actor, expectation, cause])
     digest = hashlib.blake2b(parts, digest_size=SHARE_BYTES).digest()
@@ -213,30 +199,30 @@ def share_of(cause: str, stack: str, actor: str, expectation: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Gated:
-    """An event that fits, and that is still to be ruled on by what the cluster remembers."""
+    """An event that fits, and needs its `TriggerState`."""
 
     expectation: Expectation
     event: DomainEvent
     is_calm: bool = False
-    """Whether its subject has calmed down since."""
+    """Whether its debounce is over."""
     coalesced: int = 0
-    """How many earlier events it stands for then."""
+    """How many earlier events it replaced."""
     is_repeat: bool = False
-    """Whether it was delivered before: then it may have been ruled on, and newer ones, too."""
+    """Whether it was delivered before: then it, and newer ones, may have been evaluated."""
     has_arrived: bool = False
-    """Whether what was opened for it then, if anything, cannot be on its way any more."""
+    """Whether an episode that was opened for it then must be on the journal by now."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ticked:
-    """A tick that is to be ruled on."""
+    """A tick to evaluate."""
 
     expectation: Expectation
     schedule: Schedule
     trigger: ScheduleTrigger
     is_repeat: bool = False
     is_missed: bool = False
-    """Whether it opens nothing any more. What it has opened before is completed all the same."""
+    """Whether it may open nothing new. An episode that it opened before is completed."""
 
 
 Part: TypeAlias = EpisodeOpened | Unreadable | Gated | Ticked | DueFinding

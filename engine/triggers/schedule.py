@@ -1,13 +1,10 @@
-"""Keeps the schedules of one actor going: one timer for each, armed again by every tick.
+"""Keeps the schedules of one actor going: one timer each, armed again by every tick.
 
-A timer is named after its schedule, so schedules that changed go on under another name, and the
-timer of one that nobody declares any more ends with its next tick, or when a person has what stands
-compared with what is declared (`engine.operations.reconcile`). Any node arms any of them: they all
-know the same ticks.
-
-What was missed is a matter of what time it is, and a node's clock may be wrong. So if a tick was
-fired in time, and is late by that clock, the server is asked: the same timer is armed once more, it
-fires at once, and says when.
+A timer is named after its schedule, so a changed schedule gets another timer, and the old one ends
+with its next tick, or by `engine.operations.reconcile`. Any node arms any timer, since all know the
+same ticks. Whether a tick was missed depends on the time, and a node's clock may be wrong: so if
+the server fired a tick in time and it is late by this clock, the timer is armed once more, fires at
+once, and brings the server's time.
 """
 
 from __future__ import annotations
@@ -43,13 +40,13 @@ log = structlog.get_logger("vigil.ticker")
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
-    """What the timer of a schedule says."""
+    """The payload of a schedule's timer."""
 
     expectation: str
     schedule: str
     at: datetime
     asks: bool = False
-    """Whether it came due before, and asks the server what time it is."""
+    """Whether it was armed again to get the server's time."""
 
 
 @dataclass(frozen=True)
@@ -59,22 +56,15 @@ class Ticker:
     context: ActorContext
 
     async def ensure(self) -> None:
-        """Arm the next tick of every schedule that has none pending.
-
-        Raises:
-            Unavailable: the log is away. Ensure it again.
-        """
+        """Arm the next tick of every schedule without a pending one."""
         for expectation in self.context.actor.expectations.values():
             for schedule in expectation.schedules:
                 await self._ensure(expectation, schedule)
 
     async def due(self, due: Due, *, is_repeat: bool) -> list[Ticked] | None:
-        """Return the ticks to rule on now that one came due, the next one being armed.
+        """Return the ticks to evaluate for one that fired, and arm the next one.
 
-        None: no schedule here ticks so; another version of the actor may know it.
-
-        Raises:
-            Unavailable: the log is away. Ask again: what is due then may be more.
+        None: no schedule here has it; another version of the actor may.
         """
         tick = _tick_in(due.payload)
         expectation = self.context.actor.expectations.get(tick.expectation) if tick else None
@@ -108,7 +98,7 @@ class Ticker:
         ]
 
     def _is_late(self, fired_at: datetime) -> bool:
-        """Return whether what was fired then has waited for long, if the clock here is right."""
+        """Return whether a timer fired long ago by the clock here."""
         return (self.context.clock.now() - fired_at).total_seconds() > TICK_LATE_S
 
     async def _ensure(self, expectation: Expectation, schedule: Schedule) -> None:
@@ -145,7 +135,7 @@ def timer_key(expectation: str, schedule: Schedule) -> str:
 
 
 def tick_timer(actor: str, tick: Tick) -> Timer:
-    """Return the timer of `actor` that says `tick`."""
+    """Return the timer of `actor` for `tick`."""
     return Timer(
         actor=actor,
         purpose=PURPOSE,

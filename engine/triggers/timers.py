@@ -1,12 +1,9 @@
-"""Answers for what has come due for one actor: ticks, calm, findings, and fires by hand.
+"""Handles the due timers of one actor: ticks, debounced events, findings, waits, fires by hand.
 
-Whatever follows is either safe to repeat, such as arming the next tick, or part of what must be in
-good hands before the message is answered for.
-
-Takes what has come due for an actor, from the queue that all its nodes share: take → admit.
-
-Nobody may wake an actor that is paused, but what has been woken goes on: then another waker takes
-what is due about that, and has all else come again: soon at first, for other nodes may wake it.
+`TimerConsumer` takes them from the queue that all nodes of the actor share; `TimerRouter` finds out
+what each is for. What follows is safe to repeat, or durable before the message is acknowledged.
+While the actor is paused, timers of open work are handled, and all others are handed back, soon at
+first, since other nodes may wake the actor.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""What answers an episode that is blocked, and why an answer cannot stand. Pure.
+"""The answer to a blocked episode, or why an answer is refused. Pure.
 
-An answer is one commit of two events: the step that the strategy gets, and the end of the wait. It
-is appended at the version that it was decided on. Nobody has the episode, so of two who answer at
-once one is refused by the version, decides again, and learns whose answer stands.
-
-Times are the servers': a decision was made when its command was stored, and one that was stored
-after the expiry is late, whether or not anything has come of the expiry yet.
+An answer is one commit of two events: the step with the result, and the end of the wait. It is
+appended at the version that it was decided on. Of two answers at the same time, one is refused by
+the version, is decided again, and finds that the other one won. Times are the server's: a decision
+counts from when its command was stored; one that was stored after the expiry is late, even if the
+expiry was not handled yet.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ from streams.model.waits import Approval, OnExpiry
 from streams.ports.log import Recorded
 
 DENIED: Final = "denied"
-"""Error class of what people have said no to."""
+"""Error class of a denied request."""
 
 WAIT_EXPIRED: Final = "wait_expired"
-"""Error class of what has not come about in time, and what fails then."""
+"""Error class of a wait that expired with `fail`."""
 
 IN_TIME: Final = "nobody decided in time"
-"""Why something counts as approved or denied that nobody has decided."""
+"""The reason of an approval or denial by expiry."""
 
 Decision: TypeAlias = Decide | Resolve
 
 
 class WaitAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What happens because an answer stands."""
+    """The events of an answer."""
 
     events: tuple[EpisodeEvent, ...]
     resolved: EpisodeResolved
@@ -55,32 +54,32 @@ class WaitAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Why nothing happens."""
+    """Why an answer has no effect."""
 
     why: str
-    """In words, about the episode."""
+    """For people."""
     is_repeat: bool = False
-    """Whether the same decision, by its id, stands already."""
+    """Whether the same decision, by its id, was recorded before."""
 
 
 class StillWaiting(msgspec.Struct, frozen=True, kw_only=True):
-    """One time that an episode has waited, or waits."""
+    """One wait of an episode."""
 
     blocked: Blocked
     seq: int
-    """Of the commit since which it does."""
+    """Of the commit that began it."""
     end: EpisodeResolved | EpisodeFinished | None = None
-    """None: it waits."""
+    """None: it still waits."""
     ended_at: datetime | None = None
 
     @property
     def lasted_s(self) -> float:
-        """How long it has waited, once it does no more, by the clocks of the nodes."""
+        """How long it waited, by the clocks of the nodes."""
         return (self.ended_at - self.blocked.at).total_seconds() if self.ended_at else 0.0
 
 
 def waits_of(records: Iterable[Recorded]) -> list[StillWaiting]:
-    """Return every time that the episode of `records` has waited, oldest first."""
+    """Return all waits of the episode of `records`, oldest first."""
     waits: list[StillWaiting] = []
     for record in records:
         at = record.commit.at
@@ -98,13 +97,7 @@ def waits_of(records: Iterable[Recorded]) -> list[StillWaiting]:
 def answer(
     records: Sequence[Recorded], decision: Decision, *, at: datetime
 ) -> WaitAnswer | Refusal:
-    """Return what comes of `decision`, put to the episode of `records`.
-
-    Args:
-        records: its journal, oldest first.
-        decision: the command.
-        at: when it was made, by the server's clock.
-    """
+    """Return the result of `decision` for the episode of `records`."""
     waits = [each for each in waits_of(records) if _is_about(each.blocked, decision)]
     if not waits:
         return Refusal(why=_not_asked(decision))
@@ -119,12 +112,7 @@ def answer(
 
 
 def expire(records: Sequence[Recorded], *, at: datetime) -> WaitAnswer | None:
-    """Return what comes of it that nobody has answered by `at`; None: it does not wait, or may.
-
-    Args:
-        records: the episode's journal, oldest first.
-        at: by the server's clock.
-    """
+    """Return the result of the expiry at `at`; None: it does not wait, or may wait longer."""
     waits = waits_of(records)
     if not waits or waits[-1].end is not None or not is_expired(waits[-1].blocked, at=at):
         return None
@@ -136,14 +124,9 @@ def expire(records: Sequence[Recorded], *, at: datetime) -> WaitAnswer | None:
 
 
 def denied(episode: Episode, error_class: str, detail: str) -> CancelEpisode | None:
-    """Return how an episode ends that gives up because people said no; None: that is not why.
+    """Return the end of an episode that gives up because of a denial; None: another reason.
 
-    It has not failed: whoever said no meant it to end.
-
-    Args:
-        episode: as it is when its strategy gives up.
-        error_class: what the strategy ends with.
-        detail: of that.
+    It is canceled, not failed: the denial meant it to end.
     """
     blocked, resolved = episode.blocked, episode.resolved
     if error_class != DENIED or blocked is None or resolved is None:
@@ -258,7 +241,7 @@ def _answer(episode: Episode, step: Performed, ending: commands.AnswerEpisode) -
 
 
 def _told(wait: StillWaiting) -> str:
-    """Return how a wait ended, by whom, why and when."""
+    """Return how a wait ended: by whom, why and when."""
     when = f" at {wait.ended_at:%Y-%m-%d %H:%M:%S} UTC" if wait.ended_at else ""
     match wait.end:
         case EpisodeResolved(resolution=resolution, by=by, reason=reason):
@@ -270,6 +253,6 @@ def _told(wait: StillWaiting) -> str:
 
 
 def _said(resolved: EpisodeResolved) -> str:
-    """Return who said no, and why; of what expired, that nobody did."""
+    """Return who denied it, and why; for an expiry, nobody."""
     who = f"by {resolved.by}" if resolved.by else ""
     return ": ".join(each for each in (who, resolved.reason) if each)

@@ -1,8 +1,6 @@
-"""Whether a decision on a request for approval may stand: of an episode, or of an output. Pure.
+"""Whether a decision about an approval is valid, and when reminders are due. Pure.
 
-When people are reminded of what waits for them. Pure.
-
-A reminder follows every so many seconds after it was asked; its number says which one it is.
+The same rule serves episodes, outputs and workflow steps.
 """
 
 from __future__ import annotations
@@ -14,17 +12,14 @@ from streams.model.commands import Decide
 from streams.model.waits import Approval
 
 APPROVAL_EXPIRED: Final = "approval_expired"
-"""Error class of what nobody has approved in time, and what fails then."""
+"""Error class of a request that expired with `fail`."""
 
 
 def problem_of_decision(approval: Approval, command: Decide, *, at: datetime) -> str | None:
-    """Return why `command` cannot decide `approval`, which waits, in words; None if it can.
+    """Return why `command` cannot decide the pending `approval`, for people; None: it can.
 
-    Args:
-        approval: the request.
-        command: the decision.
-        at: when it was made, by the server's clock. After `expires_at` it is late, whether or not
-            anything has come of the expiry yet.
+    `at` is its time by the server's clock. After `expires_at` it is late, even if the expiry was
+    not handled yet.
     """
     if command.plan_hash != approval.plan_hash:
         return f"it is about another plan; the one that waits has hash {approval.plan_hash}"
@@ -36,13 +31,7 @@ def problem_of_decision(approval: Approval, command: Decide, *, at: datetime) ->
 
 
 def reminder_no(since: datetime, *, every_s: float, at: datetime) -> int:
-    """Return the number, from 1, of the newest reminder that is due at `at`; 0: none is.
-
-    Args:
-        since: when people were asked.
-        every_s: seconds between two reminders; 0: there are none.
-        at: now.
-    """
+    """Return the number, from 1, of the newest reminder that is due; 0: none."""
     if every_s <= 0 or at < since:
         return 0
     return int((at - since).total_seconds() / every_s)

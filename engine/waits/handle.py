@@ -1,21 +1,14 @@
-"""Attends an episode that waits: rule on the journal → append → have it gone on with, or leave it.
+"""Handles commands to blocked episodes, and keeps what brings such an episode back.
 
-Nobody has such an episode, so whoever gets a command for it may write to it, at the version that
-was ruled on: of two who answer at once the second is refused, rules again, and finds an answer. A
-command that fits no more is answered for and noted.
+`WaitHandler` decides on an answer by the journal and appends it at that version; no node has the
+episode, so of two answers at once the second is refused, decided again and found late. An outdated
+command is logged. Nothing runs here: once the answer is durable and published, a node with room is
+called, or a place in the lane is asked for.
 
-Nothing is run here. Once the answer is on the journal and the world has heard of it, a node is
-called that has room for the episode; where turns are taken, its place is asked for instead.
-
-Sees to an episode that is blocked: that it is found, woken in time, told of, in nobody's way.
-
-None of it is a commit, and all of it may be done again by anybody: whoever blocked the episode does
-it while they have the claim, and whoever is called because they died does it once more.
-
-What is armed and indexed is for what the episode waits for as the journal's leader knows it. A node
-that was slow may do so for a wait that is over by then. So it leaves the timer of a faster one
-alone, unless its own is the sooner, and looks afterwards whether the episode has moved; if so, it
-does all of it anew.
+`WaitRegistry` arms the timer and writes the entry by which a waiting episode is found. None of it
+is a commit, and all of it is safe to repeat. A slow node may do so for a wait that is over: so it
+never replaces an earlier timer of another node, and checks afterwards whether the episode has
+moved.
 """
 
 from __future__ import annotations

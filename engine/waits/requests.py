@@ -1,7 +1,7 @@
-"""Answers what episodes wait for, for a person or a program: approve, deny, resolve.
+"""Requests to blocked episodes, for people and programs: approve, deny, resolve.
 
-Each looks at the journal first, and says at once why an answer cannot stand. One that can is sent
-as a durable command, and a node looks at the journal again: somebody else may be faster.
+Each reads the journal first and refuses at once what is not allowed. Otherwise it sends a durable
+command, and a node checks the journal again: another request may be faster.
 """
 
 from __future__ import annotations
@@ -33,21 +33,17 @@ async def approve(
 ) -> str:
     """Ask that what an episode waits for be approved, and return the decision's id.
 
-    The request is durable when this returns. The episode goes on as soon as a node of its actor has
-    room, unless somebody else decides first: the journal says whose decision stands, by its id.
+    The request is durable when this returns. The episode continues as soon as a node of its actor
+    has room, unless somebody else decides first: the journal names the winning decision's id.
 
     Args:
-        ports: of the stack.
-        episode_id: the episode's.
-        plan_hash: of the plan that is approved, and of no other: 64 hex digits.
-        by: who approves: 1 to 200 characters. Where the request names approvers, one of them.
+        plan_hash: of the plan that is approved: 64 hex digits.
+        by: who approves: 1 to 200 characters; one of the approvers, if the request names any.
         reason: why, for people and for the strategy: up to 4,000 characters.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
-        Refused: it cannot stand, for the reason that it says.
-        UnreadableEvent: a newer version of the engine has written the episode.
-        Unavailable: no answer, or the server refused. It may be asked for.
+        Refused: it is not allowed; the message says why.
     """
     return await _decide(ports, episode_id, Verdict.APPROVE, plan_hash, by=by, reason=reason)
 
@@ -55,8 +51,8 @@ async def approve(
 async def deny(ports: Ports, episode_id: str, *, plan_hash: str, by: str, reason: str = "") -> str:
     """Ask that what an episode waits for be denied, and return the decision's id.
 
-    The strategy gets a `Failure` of class `denied`; unless it knows another way, the episode is
-    canceled. Otherwise as `approve`, also what it raises.
+    The strategy gets a `Failure` of class `denied`; by default this cancels the episode. Otherwise
+    as `approve`.
     """
     return await _decide(ports, episode_id, Verdict.DENY, plan_hash, by=by, reason=reason)
 
@@ -64,23 +60,19 @@ async def deny(ports: Ports, episode_id: str, *, plan_hash: str, by: str, reason
 async def resolve(
     ports: Ports, ref: str, result: object = None, *, by: str, episode_id: str | None = None
 ) -> str:
-    """Say that what episodes wait for by the name `ref` has come about; return the word's id.
+    """Send the signal `ref` to the episodes that wait for it now; return the signal's id.
 
-    It reaches those that wait for it now. A program that does not know whether one waits already
-    publishes `wait.resolved` instead, see `engine.waits.signal`.
+    A program that does not know whether an episode waits already publishes the event
+    `wait.resolved` instead; see `engine.waits.signal`.
 
     Args:
-        ports: of the stack.
-        ref: what they wait for.
         result: any JSON value, of up to 256 KiB, for their strategies.
-        by: who says so, for people: 1 to 200 characters.
-        episode_id: the only episode that is meant; None: all that wait for it.
+        by: who sends it, for people: 1 to 200 characters.
+        episode_id: only this episode; None: all that wait for it.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
         Refused: no such episode waits for it.
-        UnreadableEvent: a newer version of the engine has written one of the episodes.
-        Unavailable: no answer, or the server refused. Some may be told.
     """
     said = signal(uuid4().hex, ref, result, by)
     if episode_id is not None:
@@ -133,6 +125,6 @@ async def _journal(ports: Ports, episode_id: str) -> list[Recorded]:
 
 
 def _refusal(records: list[Recorded], decision: Decision) -> Refusal | None:
-    """Return why `decision` cannot stand as the journal is now; None: it can."""
+    """Return why `decision` is not allowed by the journal now; None: it is."""
     ruling = answers.answer(records, decision, at=_CLOCK.now())
     return ruling if isinstance(ruling, Refusal) else None

@@ -1,15 +1,15 @@
-"""Word from outside that something has come about, for whichever episodes wait for it. Pure.
+"""Signals from outside to the episodes that wait for them, as data. Pure.
 
 Any program may publish the domain event `wait.resolved`:
 
     {"ref": "payment:42", "result": {"paid": true}, "by": "billing"}
 
-`ref` is what the episodes wait for by that name, `result` any JSON value for their strategies
-(`null` without one), and `by` who says so, for people (the event's name without one).
+`ref` is what the episodes wait for, `result` any JSON value for their strategies (default `null`),
+and `by` the sender, for people (default: the event's name).
 
-An episode that waits can be found by an entry in the registry, which is made a moment after it has
-begun to wait, or much later if its node dies in between. So word is kept for a while, where an
-episode looks for it once it can be found: whichever of the two comes second sees the other.
+A waiting episode is found by an entry in a bucket, which is written a moment after the wait began,
+or much later if the node dies in between. So a signal is stored for a while, and an episode looks
+for it after its entry is written: whichever of the two comes second sees the other.
 """
 
 from __future__ import annotations
@@ -32,63 +32,62 @@ RESOLVED: Final = "wait.resolved"
 """Name of the domain event."""
 
 KEPT_S: Final = 3_600
-"""How long word is kept, in seconds: as long as a command that no node can follow is tried."""
+"""How long a signal is stored, in seconds: as long as a command that no node can handle is retried.
+"""
 
 LOOK_S: Final = 2.0
-"""First wait before it is looked again who waits for word, in seconds: longer than any replica of
-the registry lags."""
+"""First pause before waiting episodes are looked up again, in seconds: longer than any replica of
+the bucket lags.
+"""
 
 CLOCKS_S: Final = 5.0
-"""How much sooner word may seem to be given than an episode has begun to wait which it is for, in
-seconds: when it began is said by the clock of a node, and when word was given by the server's."""
+"""Tolerance for clocks, in seconds: the start of a wait has the time of a node, a signal that of
+the server.
+"""
 
 _MARK_BYTES: Final = 16
-"""Of the hash of an event's id in that of the answer."""
+"""Length of the hash of an event's id in the answer's."""
 
 
 class WaitEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """What the registry says of an episode that waits for word from outside."""
+    """The entry of an episode that waits for a signal."""
 
     actor_id: str
     episode_id: str
     ref: str
-    """In full; its key may hold a hash."""
+    """In full; the key may have a hash."""
 
 
 class Signal(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody says has come about."""
+    """A signal."""
 
     id: str
-    """Said again, it is the same word."""
+    """The same for a repeated signal."""
     ref: str
     by: str
     result: msgspec.Raw = NOTHING
 
 
 class KeptSignal(msgspec.Struct, frozen=True, kw_only=True):
-    """Word that is kept for those who may not have been found when it was given."""
+    """A stored signal, for episodes that could not be found when it came."""
 
     signal: Signal = msgspec.field(name="word")
     at: datetime
-    """When it was given, by the server's clock."""
+    """When it came, by the server's clock."""
 
 
 class PutBy(msgspec.Struct, frozen=True, kw_only=True):
-    """Word that nobody has waited for so far: the payload of the timer that has it looked at."""
+    """The payload of the timer that looks for waiting episodes again."""
 
     kept: KeptSignal
     seq: int
-    """Of the event that says it, on the events stream."""
+    """Of the event, on the events stream."""
 
 
 def look_at(kept: KeptSignal, *, after: datetime) -> datetime | None:
-    """Return when to look again who waits for word; None: it has been looked at for long enough.
+    """Return when to look again; None: it has been long enough.
 
-    Each wait is as long as all those before: twelve looks in an hour.
-
-    Args:
-        kept: the word.
-        after: when it was looked at last.
+    Each pause is as long as all those before: twelve looks in an hour.
     """
     age = after - kept.at
     if age >= timedelta(seconds=KEPT_S):
@@ -98,7 +97,7 @@ def look_at(kept: KeptSignal, *, after: datetime) -> datetime | None:
 
 
 def put_by_in(payload: JsonObject) -> PutBy | None:
-    """Return what the timer of such word says; None if this version cannot read it."""
+    """Return the payload of such a timer; None if this version cannot read it."""
     try:
         return msgspec.json.decode(bytes(raw(payload)), type=PutBy)
     except UNDECODABLE:
@@ -106,7 +105,7 @@ def put_by_in(payload: JsonObject) -> PutBy | None:
 
 
 def signal(id_: str, ref: object, result: object, by: object) -> Signal:
-    """Return what somebody says.
+    """Return a signal.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
@@ -121,10 +120,10 @@ def signal(id_: str, ref: object, result: object, by: object) -> Signal:
 
 
 def word_in(event: DomainEvent) -> Signal:
-    """Return what the event `wait.resolved` says. An event that comes again says the same.
+    """Return the signal in the event `wait.resolved`; the same if the event comes again.
 
     Raises:
-        BadRequest: it says something impossible; the error names the field.
+        BadRequest: a value is impossible; the error names the field.
     """
     said = event.payload
     id_ = blake2b(event.id.encode(), digest_size=_MARK_BYTES).hexdigest()
@@ -132,7 +131,7 @@ def word_in(event: DomainEvent) -> Signal:
 
 
 def entry_in(value: bytes) -> WaitEntry | None:
-    """Return what an entry of the registry says; None if this version cannot read it."""
+    """Return the content of an entry; None if this version cannot read it."""
     try:
         return msgspec.json.decode(value, type=WaitEntry)
     except UNDECODABLE:
@@ -140,34 +139,24 @@ def entry_in(value: bytes) -> WaitEntry | None:
 
 
 def is_newer(value: bytes, *, than: datetime) -> bool:
-    """Return whether what is kept, if this version can read it, was given at `than` or later."""
+    """Return whether a stored signal, if readable, came at `than` or later."""
     kept = _kept_in(value)
     return kept is not None and kept.at >= than
 
 
 def kept_for(value: bytes, ref: str) -> KeptSignal | None:
-    """Return the word that is kept for those who wait for `ref`; None: there is none.
-
-    Args:
-        value: what is kept of the word that was given last.
-        ref: what they wait for, in full.
-    """
+    """Return the stored signal for `ref`; None: there is none."""
     kept = _kept_in(value)
     return kept if kept is not None and kept.signal.ref == ref else None
 
 
 def may_be_missed(kept: KeptSignal, *, since: datetime) -> bool:
-    """Return whether word may have been given when an episode waited, and could not be found.
-
-    Args:
-        kept: the word.
-        since: when the episode began to wait.
-    """
+    """Return whether a signal may have come while an episode waited and had no entry."""
     return kept.at + timedelta(seconds=CLOCKS_S) >= since
 
 
 def command_for(said: Signal, entry: WaitEntry) -> Resolve:
-    """Return the command that brings `said` to an episode that waits for it."""
+    """Return the command that brings the signal `said` to an episode."""
     return Resolve(
         actor_id=entry.actor_id,
         episode_id=entry.episode_id,
@@ -179,7 +168,7 @@ def command_for(said: Signal, entry: WaitEntry) -> Resolve:
 
 
 def _kept_in(value: bytes) -> KeptSignal | None:
-    """Return what is kept; None if this version cannot read it."""
+    """Return a stored signal; None if this version cannot read it."""
     try:
         return msgspec.json.decode(value, type=KeptSignal)
     except UNDECODABLE:

@@ -1,14 +1,9 @@
-"""Looks now and then who waits for word that nobody has had: due → find → send, or put by again.
+"""Brings signals to the episodes that wait for them: take → find → send → acknowledge.
 
-Whoever begins to wait looks for such word themselves, and finds the newest of their reference. The
-lookout brings what is older than that, or what a replica hid from them, and buries what nobody has
-waited for in an hour.
-
-Brings word from outside to the episodes that wait for it: take → find → send → acknowledge.
-
-All nodes share one queue of the events that say so, whatever actors they run. Word that nobody
-waits for is put by: whoever begins to wait within an hour finds it, and a timer has the lookout
-look for them. So the queue holds none of it, however much there is.
+All nodes share one queue of `wait.resolved`, whatever actors they run. A signal that nobody waits
+for is stored: an episode that begins to wait within an hour finds the newest one of its reference.
+A timer looks again for episodes that a lagging replica had hidden, and for older signals; after an
+hour without a match the signal becomes a dead letter.
 """
 
 from __future__ import annotations

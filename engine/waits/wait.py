@@ -1,22 +1,11 @@
-"""What an episode waits for, and when somebody has to look after it. Pure.
+"""What an episode waits for, and when something about it is due; its public events. Pure.
 
     running ──EpisodeBlocked──▶ blocked ──StepRecorded, EpisodeResolved──▶ queued ──▶ running
                                    │  ▲
                                    └──┘ attended: reminded of, or nothing was due
 
-No node has an episode that is blocked, nor one that delivers later. All that time brings about it
-goes through one timer, which is armed for the next moment at which something is due. It says no
-more than that: whoever attends the episode does what is due by then, and arms it for the next.
-
-What the world is told about an episode, and what came of it: public events, as data. Pure.
-
-Each is told at least once: a node that dies in between leaves it to the next one to tell, which
-may be one too many. Its id comes from what it tells and stays the same, so whoever hears it can
-tell a repeat. The stream keeps one of the same id within two minutes; no actor is woken twice.
-
-The world is told nothing of a dry run. Whoever hears of a finding acts on it, and a word in the
-payload would hold back only those who look for it: filters that were written before there were
-dry runs do not, nor do programs that know the stream and not the engine.
+A blocked episode, or one that delivers later, has no node. One timer serves all that is due: the
+node that gets it does what is due by then, and arms the timer for the next time.
 """
 
 from __future__ import annotations
@@ -45,39 +34,39 @@ from streams.model.waits import Approval, OnExpiry, Wait
 from streams.ports.log import Recorded
 
 PHASE: Final = "blocked"
-"""Phase of the state that is kept when an episode begins to wait."""
+"""Phase of the state that is stored when an episode begins to wait."""
 
 
 class Blocked(msgspec.Struct, frozen=True, kw_only=True):
-    """One time that an episode has begun to wait."""
+    """The start of a wait."""
 
     event: EpisodeBlocked
     at: datetime
-    """Since when, by the clock of the node that it was on."""
+    """Since when, by the clock of its node."""
 
     @property
     def step_no(self) -> int:
-        """The step that the answer will be."""
+        """The step that the answer becomes."""
         return self.event.step_no
 
     @property
     def terms(self) -> Approval | Wait:
-        """Until when it waits, and what becomes of it then."""
+        """The time limit, and what happens then."""
         terms = self.event.approval or self.event.wait
         assert terms is not None, "a block by nothing"
         return terms
 
     @property
     def ref(self) -> str:
-        """What it waits for; empty if people are to decide."""
+        """The signal; empty: people decide."""
         return self.event.wait.ref if self.event.wait else ""
 
 
 def block_for(action: Pause, *, at: datetime) -> BlockEpisode:
-    """Return what has an episode wait for what `action` asks for, from `at` on.
+    """Return the command that blocks an episode for `action`, from `at` on.
 
     Raises:
-        Unencodable: the plan is nothing that JSON can say, or is too large.
+        Unencodable: JSON cannot represent the plan, or it is too large.
     """
     mark = fingerprint(action)
     match action:
@@ -95,7 +84,7 @@ def block_for(action: Pause, *, at: datetime) -> BlockEpisode:
 
 
 def block_in(newest: Recorded | None) -> Blocked | None:
-    """Return what an episode waits for, given its newest commit; None: for nothing any more."""
+    """Return what an episode waits for, by its newest commit; None: nothing any more."""
     events = newest.commit.events if newest else ()
     if newest is None or not events or not isinstance(events[-1], EpisodeBlocked):
         return None
@@ -103,41 +92,31 @@ def block_in(newest: Recorded | None) -> Blocked | None:
 
 
 def is_answered(newest: Recorded | None) -> bool:
-    """Return whether an episode has its answer and nobody has gone on with it since.
-
-    Args:
-        newest: its newest commit.
-    """
+    """Return whether an episode has its answer and no node has continued it since."""
     return bool(step_answered(newest))
 
 
 def step_answered(newest: Recorded | None) -> int:
-    """Return the step that an episode has waited for and can go on with; 0: there is none.
-
-    Args:
-        newest: its newest commit.
-    """
+    """Return the step with the answer that an episode can continue with; 0: there is none."""
     events = newest.commit.events if newest else ()
     return events[-1].step_no if events and isinstance(events[-1], EpisodeResolved) else 0
 
 
 def is_expired(blocked: Blocked, *, at: datetime) -> bool:
-    """Return whether nobody can answer any more at `at`."""
+    """Return whether the time limit has passed at `at`."""
     expires_at = blocked.terms.expires_at
     return expires_at is not None and expires_at <= at
 
 
 def reminder_due(blocked: Blocked, *, at: datetime) -> int:
-    """Return which reminder is the newest that is due at `at`; 0: none is yet."""
+    """Return the number of the newest reminder that is due at `at`; 0: none."""
     return reminder_no(blocked.at, every_s=blocked.terms.remind_every_s, at=at)
 
 
 def next_wake(blocked: Blocked, *, after: datetime) -> datetime | None:
-    """Return when something is due next; None: nothing will be.
+    """Return when something is due next; None: never.
 
-    Args:
-        blocked: what the episode waits for.
-        after: what was due by then has been done, but for the expiry.
+    All that was due at `after` must be done, except for the expiry.
     """
     terms = blocked.terms
     reminder_at = next_reminder_at(blocked.at, every_s=terms.remind_every_s, at=after)
@@ -146,7 +125,7 @@ def next_wake(blocked: Blocked, *, after: datetime) -> datetime | None:
 
 
 def is_denial(blocked: EpisodeBlocked, resolved: EpisodeResolved) -> bool:
-    """Return whether the answer, or that there was none, means that people said no."""
+    """Return whether the answer, or the expiry, counts as a denial."""
     if resolved.resolution is not Resolution.EXPIRED:
         return resolved.resolution is Resolution.DENIED
     return blocked.approval is not None and blocked.approval.on_expiry is OnExpiry.DENY
@@ -170,20 +149,20 @@ def _expires_at(expires_s: float, at: datetime) -> datetime | None:
 
 
 def blocked(opened: EpisodeOpened, block: Blocked, *, seq: int) -> PublicEvent:
-    """Return `episode.blocked`: it waits for people or for word from outside."""
+    """Return `episode.blocked`."""
     payload = {**_ids(opened), **_block(block), "journal_seq": seq}
     return _event(opened, "episode.blocked", f"blocked.{block.step_no}", payload)
 
 
 def reminder(opened: EpisodeOpened, block: Blocked, *, number: int, seq: int) -> PublicEvent:
-    """Return `episode.reminder`: it still waits. An id for each time that people are reminded."""
+    """Return `episode.reminder`. Each reminder has its own id."""
     payload = {**_ids(opened), **_block(block), "number": number, "journal_seq": seq}
     id_ = f"reminder.{block.step_no}.{number}"
     return _event(opened, "episode.reminder", id_, payload)
 
 
 def resumed(opened: EpisodeOpened, answer: EpisodeResolved, *, seq: int) -> PublicEvent:
-    """Return `episode.resumed`: it has its answer, and goes on."""
+    """Return `episode.resumed`: it has its answer."""
     payload = {
         **_ids(opened),
         "step_no": answer.step_no,
@@ -196,7 +175,7 @@ def resumed(opened: EpisodeOpened, answer: EpisodeResolved, *, seq: int) -> Publ
 
 
 def _block(block: Blocked) -> JsonObject:
-    """Return what the world is told of a block. A plan is for those who may look it up."""
+    """Return the public fields of a wait, without the plan."""
     event, terms = block.event, block.terms
     return {
         "step_no": block.step_no,

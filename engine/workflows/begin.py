@@ -1,22 +1,18 @@
-"""The engine's tool that begins instances of workflows, for the episodes that have their causes.
+"""Starts instances of workflows: the tool that a starter's episode calls, and the subject lock.
 
-Calls nodes to instances of workflows, and begins them or calls them off. Harmless to repeat.
+A command for the instance is sent before its first commit: so a started instance continues,
+whatever crashes. The command waits in the queue for the first commit (see
+`engine.workflows.worker`); the other way round, an instance whose starter crashed in between would
+be stuck.
 
-The call goes first. So what has begun goes on, whoever dies, and though nobody comes back to what
-was to begin it: the call waits in the queue for the beginning (see `conductor`). The other way
-round, an instance whose starter dies in between would wait for somebody to notice.
-
-Keeps a second instance of a workflow from beginning for a subject that one is busy with.
-
-A key in the gates names the instance. Whoever wants to begin another looks at the journal whether
-that one is over, and takes its place then: the conductor that ended it may have died before it
-removed the key. A key whose instance never began goes by itself.
+With `overlap="skip"`, a key in a bucket names the subject's instance. A new instance checks the
+journal whether that one has ended, and replaces it then: the worker that ended it may have died
+before removing the key. A key whose instance never started lapses:
 
     (absent) ──take──▶ for an hour ──keep──▶ for good ──free──▶ (absent)
                             └─lapse, unless the instance begins─▶ (absent)
 
-Its first commit asks for the keeping (see `engine.workflows.effects`), so it does not hang on who
-has begun the instance; that one keeps the subject, too, as there may be nobody to conduct for long.
+Both the starter and the effects of the first commit (`engine.workflows.effects`) keep the key.
 """
 
 from __future__ import annotations

@@ -1,15 +1,10 @@
-"""What an instance does next: commands put to it, and what follows by itself. Pure.
+"""The rules for an instance: commands, and what follows by itself; and compensation. Pure.
 
-A decision is one commit: what the command leads to, and then all that follows, until something
-outside has to happen first. What does not fit in one commit comes with the next `Advance`; so
-whoever has carried a decision out puts `Advance` until nothing comes of it.
-
-Ends that are told twice, late, or of an attempt that is not the newest change nothing.
-
-Undoing what an instance has done: one item after the other, what was done last first. Pure.
-
-Only items that are done are undone, and of these only those whose step has a compensation. One that
-cannot be undone keeps none of the others from it; the end of the instance names its step.
+A decision is one commit: the events of the command, and then all that follows, until something
+outside must happen first. What does not fit comes with the next `Advance`; so the caller repeats
+`Advance` until nothing follows. Ends that are reported twice, late, or of an old attempt change
+nothing. Compensation undoes done items one by one, the last first, if their step has one; a failed
+compensation does not stop the others, and the end of the instance names its step.
 """
 
 from __future__ import annotations
@@ -74,7 +69,7 @@ CANCELED: Final = "canceled"
 
 
 def to_undo(instance: Instance) -> Sequence[Place]:
-    """Return the items that are undone if the instance stops, in the order in which they are."""
+    """Return the items to compensate if the instance stops, in order."""
     done = [
         (item.done_no, place)
         for place, item in instance.with_status(StepStatus.DONE)
@@ -84,7 +79,7 @@ def to_undo(instance: Instance) -> Sequence[Place]:
 
 
 def next_undoing(instance: Instance, *, stack: str, at: datetime) -> tuple[WorkflowEvent, ...]:
-    """Return what happens next now that nothing runs any more but undoing; empty: it waits."""
+    """Return the next compensation, now that nothing else runs; empty: it waits."""
     for place in to_undo(instance):
         undoing = instance.undoings.get(place)
         if undoing is None:
@@ -108,7 +103,7 @@ def undoing_ended(
     error_detail: str,
     at: datetime,
 ) -> CompensationEnded:
-    """Return that an attempt to undo an item is over, and when another one is made, if one is."""
+    """Return the events of the end of a compensation, and its next attempt, if any."""
     retry_at = None
     if outcome is not StepOutcome.DONE:
         policy, seed = instance.specs[place[0]].on_failure, undoing.episode_id
@@ -127,7 +122,7 @@ def undoing_ended(
 
 
 def undoing_deadline(instance: Instance, place: Place, undoing: Undoing) -> datetime | None:
-    """Return until when the newest attempt to undo an item may take; None: it may take any time."""
+    """Return until when the newest compensation may take; None: no limit."""
     timeout_s = instance.specs[place[0]].timeout_s
     return undoing.begun_at + timedelta(seconds=timeout_s) if timeout_s else None
 
@@ -185,14 +180,15 @@ def _end_of_undoing(instance: Instance) -> WorkflowFinished:
 
 
 COMMIT_BYTES_MAX: Final = 768 * 1024
-"""Most that one decision writes, as JSON: a commit must fit in one message, 1 MiB by the server's
-default. The largest move, a step that is prepared for all its items, is smaller."""
+"""Largest decision, as JSON: a commit must fit in one message, 1 MiB by the server's default. The
+largest move, preparing a step for all its items, is smaller.
+"""
 
 MOVES_MAX: Final = 10_000
 """Most moves of one decision."""
 
 RESULTS_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Most that all results of one instance come to, as JSON: whoever decides holds all of them."""
+"""Largest sum of an instance's results, as JSON: all are in memory for a decision."""
 
 RESULT_TOO_LARGE: Final = "result_too_large"
 """Error class of an attempt whose result cannot be kept."""
@@ -206,14 +202,10 @@ def decide(
 ) -> tuple[WorkflowEvent, ...]:
     """Return the events of one commit, to be written with the time `decided_at`; none: nothing.
 
-    Args:
-        instance: as it is.
-        command: what is put to it. `Advance` says only that something may be due.
-        code: the workflow's functions, and the stack.
-        at: now, by the clock of whoever decides.
+    `Advance` says only that something may be due.
 
     Raises:
-        Refused: what a person asks for does not fit; the message says why.
+        Refused: a person's command does not fit; the message says why.
     """
     now = decided_at(instance, at)
     events = list(_answer(instance, command, code, at=now))
@@ -230,12 +222,12 @@ def decide(
 
 
 def decided_at(instance: Instance, at: datetime) -> datetime:
-    """Return the time of a decision made `at` a time by some clock: an instance's runs forward."""
+    """Return the time of a decision made `at` a time by some clock: never before the last one."""
     return at if instance.at is None else max(at, instance.at)
 
 
 def abort_at(instance: Instance) -> datetime | None:
-    """Return when the instance will have taken too long; None: never."""
+    """Return when the instance times out; None: never."""
     timeout_s = instance.begun.spec.timeout_s
     if not timeout_s or instance.started_at is None or not instance.goes_on:
         return None
@@ -329,14 +321,14 @@ def _judged(instance: Instance, command: AttemptEnded) -> tuple[StepOutcome, str
 
 
 def _fitting(instance: Instance, said: ResultLookedUp) -> ResultLookedUp:
-    """Return what was found, or that nothing was, if it cannot be kept."""
+    """Return the result of a look-up, or none if it is too large."""
     if len(bytes(said.result)) <= _room_bytes(instance):
         return said
     return ResultLookedUp(step=said.step, item=said.item)
 
 
 def _room_bytes(instance: Instance) -> int:
-    """Return how large another result may be."""
+    """Return the largest size of another result."""
     return min(KEPT_BYTES_MAX, RESULTS_BYTES_MAX - instance.results_bytes)
 
 
@@ -361,7 +353,7 @@ def _undone(
 
 
 def resumed(instance: Instance, command: ResumeWorkflow) -> tuple[WorkflowEvent, ...]:
-    """Return what comes of a resumption at first.
+    """Return the first events of a resumption.
 
     Raises:
         Refused: nothing of the step is paused.
@@ -381,10 +373,10 @@ def resumed(instance: Instance, command: ResumeWorkflow) -> tuple[WorkflowEvent,
 
 
 def step_decided(instance: Instance, command: DecideStep, *, at: datetime) -> StepApprovalAsked:
-    """Return what is decided, if the decision may stand.
+    """Return the events of a decision about a step.
 
     Raises:
-        Refused: the step asks nothing, or this is not to be decided so.
+        Refused: the step needs none, or this one is invalid.
     """
     step = instance.steps.get(command.step)
     asked = step.asked if step is not None else None
@@ -408,7 +400,7 @@ def _decided(
 
 
 def _problem_of(asked: StepApprovalAsked, command: DecideStep, *, at: datetime) -> str | None:
-    """Return why a decision may not stand: the same rule as for episodes and outputs."""
+    """Return why a decision is invalid, by the rule for episodes and outputs."""
     same = Decide(
         actor_id="",
         episode_id=command.instance_id,
@@ -425,32 +417,26 @@ def _size_bytes(events: Iterable[WorkflowEvent]) -> int:
 
 
 FIRST_BYTES_MAX: Final = 128 * 1024
-"""What decisions may come to, as JSON, for another one to be put behind them: that one may come to
-768 KiB, and all of them must fit in one message, 1 MiB by the server's default."""
+"""Largest size of decisions, as JSON, to which another is added: that one may have 768 KiB, and all
+of them must fit in one message, 1 MiB by the server's default.
+"""
 
 
 class DecidedBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """What comes of several commands."""
+    """The result of several commands."""
 
     events: tuple[WorkflowEvent, ...]
-    """Of one commit, to be written with the time `decided_at`; none: nothing happens."""
+    """Of one commit, to be written with the time `decided_at`; none: nothing."""
     taken: int
-    """How many commands were decided on; the others do not fit in."""
+    """How many commands were decided; the others do not fit."""
     refused: tuple[tuple[int, str], ...] = ()
-    """Which of these cannot stand, and why, for people."""
+    """Refused commands, with the reasons for people."""
 
 
 def decide_all(
     instance: Instance, commands: Sequence[InstanceCommand], *, code: Code, at: datetime
 ) -> DecidedBatch:
-    """Return what comes of `commands`, in this order, at least of the first.
-
-    Args:
-        instance: as it is.
-        commands: what is put to it.
-        code: as for `decide`.
-        at: as for `decide`.
-    """
+    """Return the result of as many `commands` as fit, in order, at least the first."""
     now, size_bytes = decided_at(instance, at), 0
     events: tuple[WorkflowEvent, ...] = ()
     refused: list[tuple[int, str]] = []

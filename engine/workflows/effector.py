@@ -1,11 +1,8 @@
-"""Does what the newest commit of an instance asks for outside: opens, cancels, tells, arms.
+"""Carries out the effects of an instance's newest commit: opens, cancels, reports, arms.
 
-All of it may be done again: ids come from causes. What was asked for before has been done by
-whoever wrote the newest commit, before they wrote it.
-
-Remembers in the gates which episode has done a piece of work, and looks there for its result.
-
-Only the episode's name is kept there; its result is read from its journal, of whatever size it is.
+All of it is safe to repeat, since ids come from causes. Earlier commits' effects were done before
+the newest commit was written. For `reuse_s`, a key in a bucket names the episode that did a piece
+of work; its result is read from its journal.
 """
 
 from __future__ import annotations
@@ -60,11 +57,7 @@ from streams.tracing import traceparent
 
 
 async def recall(ports: Ports, wanted: LookUpResult, clock: Clock) -> ResultLookedUp:
-    """Return whether the result of an earlier episode may stand for an item's, and which.
-
-    Raises:
-        Unavailable: the gates or the log are away. Look again.
-    """
+    """Return whether an earlier result can be reused for an item, and which."""
     stack = ports.stack.name
     entry = await ports.gates.get(result_key(wanted.work.key(stack)))
     value = entry.value if entry is not None else None
@@ -78,26 +71,13 @@ async def recall(ports: Ports, wanted: LookUpResult, clock: Clock) -> ResultLook
 
 
 async def keep(ports: Ports, done: KeepResult) -> None:
-    """Remember which episode has done a piece of work.
-
-    Raises:
-        Unavailable: the gates are away. Doing it again is safe.
-    """
+    """Store which episode has done a piece of work."""
     key = result_key(done.work.key(ports.stack.name))
     await ports.gates.put(key, done.episode_id.encode(), ttl_s=done.ttl_s)
 
 
 async def end_of(ports: Ports, told: StepDone, instance: Instance) -> AttemptEnded | None:
-    """Return how an attempt has ended; None if this node cannot see that it has.
-
-    Args:
-        ports: of the stack.
-        told: what says that it has.
-        instance: whose attempt it is.
-
-    Raises:
-        Unavailable: the log is away.
-    """
+    """Return how an attempt has ended; None: this node cannot see that it has."""
     spec = instance.specs.get(told.step)
     if spec is not None and spec.task is None and not told.is_compensation:
         return await end_of_sub(ports, told.episode_id)
@@ -108,11 +88,7 @@ async def end_of(ports: Ports, told: StepDone, instance: Instance) -> AttemptEnd
 
 
 async def end_of_sub(ports: Ports, instance_id: str) -> AttemptEnded | None:
-    """Return how an instance that is a step of another one has ended; None as `end_of`.
-
-    Raises:
-        Unavailable: the log is away.
-    """
+    """Return how a nested instance has ended; None as for `end_of`."""
     try:
         sub = fold_instance(await ports.log.read(ports.stack.workflow(instance_id)))
     except UnreadableEvent:
@@ -139,12 +115,9 @@ class Effector:
     node: str
 
     async def follow(self, stored: StoredInstance) -> list[AttemptEnded | ResultLookedUp]:
-        """Do what the newest commit asks for; return what is to be put to the instance then.
+        """Carry out the newest commit; return the commands that follow for the instance.
 
-        That is which attempts cannot even be opened, and which items are done by earlier results.
-
-        Raises:
-            Unavailable: some of it may not be done. Do it again.
+        Those are attempts that could not be opened, and items with reused results.
         """
         if stored.is_followed:
             return []
@@ -168,11 +141,7 @@ class Effector:
         return [*found, *unopened]
 
     async def arm(self, stored: StoredInstance) -> None:
-        """See to it that somebody looks at an instance when something about it is due.
-
-        Raises:
-            Unavailable: it may not be armed. Do it again.
-        """
+        """Arm the timer for the next time that something about an instance is due."""
         instance = stored.instance
         if instance.started is None or not may_wake(instance.begun.spec):
             return
@@ -210,15 +179,15 @@ class Effector:
         return None
 
     def _is_laned(self, actor_id: str) -> bool:
-        """Return whether an actor's episodes take turns, as far as this node knows it.
+        """Return whether an actor's episodes have a lane, as far as this node knows.
 
-        If they do and it does not know, whoever gets the start asks for a place.
+        If they have one unknown to this node, the node that gets the start asks for a place.
         """
         actor = self.catalog.actors.get(actor_id)
         return actor is not None and actor.is_laned
 
     async def _begin(self, sub: SubStart) -> AttemptEnded | None:
-        """Begin an instance, or call it off if its workflow went after it was decided on."""
+        """Start a nested instance, or call it off if its workflow is gone since the decision."""
         workflow, now = self.catalog.workflows.get(sub.workflow), self.clock.now()
         try:
             if workflow is None:
@@ -243,7 +212,7 @@ class Effector:
 
 
 def _unopened(trigger: object, id_: str, error: Exception) -> AttemptEnded:
-    """Return the failure of an attempt for which nothing could be opened."""
+    """Return the failure of an attempt that could not be opened."""
     assert isinstance(trigger, WorkflowTrigger), "an attempt of a step"
     return AttemptEnded(
         step=trigger.workflow_step_id,
@@ -258,7 +227,7 @@ def _unopened(trigger: object, id_: str, error: Exception) -> AttemptEnded:
 
 
 async def _all(work: Iterable[Callable[[], Awaitable[_T]]]) -> list[_T]:
-    """Return what each of `work` returns, done so many at a time as may be."""
+    """Return the result of each of `work`, `IN_FLIGHT_MAX` at a time."""
     room = asyncio.Semaphore(IN_FLIGHT_MAX)
 
     async def one(each: Callable[[], Awaitable[_T]]) -> _T:

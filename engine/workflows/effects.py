@@ -1,14 +1,11 @@
-"""Whether the result of an earlier episode stands for an item, so that nothing runs for it. Pure.
+"""The effects of an instance's newest commit, as data; and when a result is reused. Pure.
 
-A step says how old such a result may be. When an episode of it has ended well, a key in the gates
-names that episode for as long; the journal has all else. So before an item is begun for the first
-time it is looked whether a key stands for its work: same task, equal input, and of a dry run the
-same overrides. The journal of the episode that the key names then says whether that may be: what
-stands in the gates can save work, and never make a wrong result stand.
-
-What was found is recorded (`StepReused`, or `StepBegun` where nothing was) before anything comes of
-it, and an item that nobody has looked for is recorded as prepared only. So a crash on the way has
-whoever comes next look again.
+`follow_up` returns what to open, cancel, publish and arm. It follows from the newest commit, except
+for look-ups of results that can be reused: before an item starts for the first time, a key is
+looked up for equal work (same task, equal input, same overrides), and the journal of the episode
+that it names decides whether its result may be reused: the key can save work, and never make a
+wrong result count. What was found is recorded (`StepReused`, or `StepBegun` if nothing) before
+anything follows from it, so after a crash the next node looks again.
 """
 
 from __future__ import annotations
@@ -59,7 +56,7 @@ from streams.ports.log import Recorded
 
 
 class StepWork(msgspec.Struct, frozen=True, kw_only=True):
-    """What an item is about to do, or has done: equal work has the same key."""
+    """The work of an item: equal work has the same key."""
 
     task: Task
     given: msgspec.Raw
@@ -69,24 +66,24 @@ class StepWork(msgspec.Struct, frozen=True, kw_only=True):
     """Of a dry run."""
 
     def key(self, stack: str) -> str:
-        """Return what all episodes that do this have in common, in the stack of this name."""
+        """Return the key of equal work in the stack of this name."""
         return reuse_key(
             stack=stack, task=self.task, given=self.given, mode=self.mode, overrides=self.overrides
         )
 
 
 class LookUpResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Look whether a result of the same work may stand for an item's."""
+    """Look up whether an earlier result can be reused for an item."""
 
     step: str
     item: int
     work: StepWork
     reuse_s: float
-    """Longest that the episode may have ended ago, in seconds."""
+    """Oldest end of the episode, in seconds."""
 
 
 class KeepResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Remember which episode has done this work."""
+    """Store which episode has done this work."""
 
     work: StepWork
     episode_id: str
@@ -94,7 +91,7 @@ class KeepResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recalls(instance: Instance) -> Iterator[LookUpResult]:
-    """Yield what is to be looked for: of all items, whatever the newest commit says."""
+    """Yield the look-ups of all items, whatever the newest commit says."""
     for name, step in instance.steps.items():
         spec = instance.specs[name]
         if step.inputs is None or not instance.goes_on:
@@ -105,7 +102,7 @@ def recalls(instance: Instance) -> Iterator[LookUpResult]:
 
 
 def keeps(instance: Instance) -> Iterator[KeepResult]:
-    """Yield what is to be remembered of the newest commit."""
+    """Yield what the newest commit stores for reuse."""
     for event in instance.newest:
         match event:
             case StepEnded(outcome=StepOutcome.DONE, step=step, item=item, episode_id=id_) if id_:
@@ -119,14 +116,7 @@ def keeps(instance: Instance) -> Iterator[KeepResult]:
 def recalled(
     recall: LookUpResult, records: Sequence[Recorded], *, stack: str, at: datetime
 ) -> ResultLookedUp:
-    """Return what came of looking for a result.
-
-    Args:
-        recall: what is looked for.
-        records: the journal of the episode that the gates name; none: they name no episode.
-        stack: the stack's name.
-        at: now.
-    """
+    """Return the result of a look-up, from the journal of the episode that the key names."""
     episode, ended_at = fold(records), _ended_at(records)
     done, is_well = _work_of(episode.opened), _ended_well(episode)
     is_old = ended_at is None or ended_at + timedelta(seconds=recall.reuse_s) < at
@@ -142,7 +132,7 @@ def recalled(
 
 
 def _work(instance: Instance, place: Place) -> StepWork | None:
-    """Return what an item does; None of one that another workflow is run for."""
+    """Return the work of an item; None if it runs another workflow."""
     step, number = place
     task, inputs = instance.specs[step].task, instance.steps[step].inputs
     if task is None or inputs is None:
@@ -152,7 +142,7 @@ def _work(instance: Instance, place: Place) -> StepWork | None:
 
 
 def _work_of(opened: EpisodeOpened | None) -> StepWork | None:
-    """Return what an episode has done; None if it is no step of a workflow."""
+    """Return the work that an episode has done; None if it is no step of a workflow."""
     if opened is None or not isinstance(opened.trigger, WorkflowTrigger):
         return None
     task = Task(
@@ -181,28 +171,29 @@ def _ended_at(records: Sequence[Recorded]) -> datetime | None:
 
 
 class Effects(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done, in this order."""
+    """What to do, in this order."""
 
     locks: SubjectLock | None = None
-    """What is to stand until `releases` of the same instance."""
+    """Subject locks to keep until `releases` of the same instance."""
     recalls: tuple[LookUpResult, ...] = ()
-    """What is to be looked for before items begin. Follows from all that is, not from the newest
-    commit: that may hold only some of what was found."""
+    """Look-ups before items start. They follow from the whole state, not from the newest commit,
+    which may have only some of the results.
+    """
     keeps: tuple[KeepResult, ...] = ()
     opens: tuple[EpisodeOpened, ...] = ()
     starts: tuple[SubStart, ...] = ()
     cancels: tuple[Cancel, ...] = ()
     sub_cancels: tuple[CancelWorkflow, ...] = ()
     wake_at: datetime | None = None
-    """When to put `Advance`, in the place of any earlier word about that; None: no need to."""
+    """When to send `Advance`, replacing an earlier time; None: not needed."""
     tells: tuple[PublicEvent, ...] = ()
     parent: StepDone | None = None
-    """What tells the instance that this one is a step of that it has ended."""
+    """The report to the parent instance that this one has ended."""
     releases: SubjectLock | None = None
 
 
 def follow_up(instance: Instance) -> Effects:
-    """Return what the newest commit of `instance` asks for."""
+    """Return the effects of the newest commit of `instance`."""
     if instance.started is None:
         return Effects()
     has_begun = any(isinstance(event, WorkflowStarted) for event in instance.newest)
@@ -225,11 +216,9 @@ def follow_up(instance: Instance) -> Effects:
 
 
 def wake_at(instance: Instance, *, but: Container[Place] = ()) -> datetime | None:
-    """Return when something about `instance` is due next; None: it waits for others alone.
+    """Return when something about `instance` is due next; None: never by itself.
 
-    Args:
-        instance: as it is.
-        but: items whose time to begin again has come, and that cannot begin.
+    `but` are items that are due and cannot start.
     """
     if instance.phase in INSTANCE_ENDED or instance.started is None:
         return None
@@ -237,7 +226,7 @@ def wake_at(instance: Instance, *, but: Container[Place] = ()) -> datetime | Non
 
 
 def may_wake(spec: WorkflowSpec) -> bool:
-    """Return whether anything about an instance of `spec` can ever be due by itself."""
+    """Return whether anything about an instance of `spec` can be due by itself."""
     return bool(spec.timeout_s) or any(
         step.timeout_s or step.approval_expires_s or step.on_failure.attempts_max > 1
         for step in spec.steps
@@ -350,7 +339,7 @@ def _trigger(
 
 
 def _canceled(instance: Instance) -> Iterator[Cancel | CancelWorkflow]:
-    """Yield what ends what runs in vain."""
+    """Yield the cancellations of what runs in vain."""
     for event in instance.newest:
         match event:
             case WorkflowAborted(error_class=reason) | WorkflowCancelAsked(reason=reason):

@@ -1,14 +1,9 @@
-"""What the world is told about an instance: public events, as data. Pure.
+"""The public events of an instance, and its counters. Pure.
 
-They follow from the newest commit, so whoever repeats what that asks for tells the same under the
-same ids. As of episodes, the world is told nothing of a dry run. Of an instance that did not begin
-there is no commit: it is told at the end of the episode that was to begin it.
-
-Counts what happens to instances, for who measures: each event once it is on the journal.
-
-Only whoever has appended an event counts it. So nothing is counted twice, and what a node appends
-in the moment of its death is not counted at all. Dry runs are told apart by a label, as those of
-episodes are.
+Events follow from the newest commit, so a repetition publishes the same under the same ids; dry
+runs publish nothing. The event of an instance that did not start is published at the end of its
+starter's episode. Only the node that appended an event counts it: nothing is counted twice, and the
+last events of a node that dies are not counted.
 """
 
 from __future__ import annotations
@@ -38,7 +33,7 @@ from streams.model.workflows import StepOutcome, WorkflowStatus
 
 
 def count_events(workflow: str, events: Iterable[LogEvent], *, mode: Mode) -> None:
-    """Count what was appended to an instance of `workflow`, which is of a `mode`."""
+    """Count events that were appended to an instance of `workflow` in this `mode`."""
     labels = {"workflow": workflow, "mode": mode.value}
     for event in events:
         match event:
@@ -52,7 +47,7 @@ def count_events(workflow: str, events: Iterable[LogEvent], *, mode: Mode) -> No
 
 
 def _outcome(event: LogEvent) -> str:
-    """Return what an event says came of an item; empty: nothing yet."""
+    """Return an event's outcome for an item; empty: none yet."""
     match event:
         case StepBegun(attempt=attempt):
             return "retried" if attempt > 1 else ""
@@ -82,7 +77,7 @@ _STEP_ENDS: Final[Mapping[StepOutcome, str]] = {
 
 
 def news(instance: Instance) -> tuple[PublicEvent, ...]:
-    """Return what the world is told of the newest commit of `instance`."""
+    """Return the public events of the newest commit of `instance`."""
     if instance.started is None or instance.started.mode is not Mode.LIVE:
         return ()
     told = [

@@ -1,9 +1,8 @@
-"""What can be put to an instance, as data: the commands of the aggregate.
+"""The workflow instance aggregate: its commands, state, `evolve`, and its ids. Pure.
 
-What instances of workflows and the episodes of their steps are called. Pure.
-
-As everywhere, ids come from causes: beginning an instance twice, or an attempt at a step, is a
-version conflict. The dedupe key of an attempt's episode names the attempt:
+`STEP_TRANSITIONS` and `WORKFLOW_TRANSITIONS` are its tables; `engine.workflows.decide` decides. Ids
+come from causes: starting an instance twice, or an attempt at a step, is a version conflict. The
+dedupe key of an attempt's episode names the attempt:
 
     workflow:<instance>/<step>/<item>/<attempt>         to do it
     compensation:<instance>/<step>/<item>/<attempt>     to undo it
@@ -57,10 +56,7 @@ from streams.ports.log import START, Recorded
 
 
 class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt is over, as the journal of its episode says, or that of its instance.
-
-    Whoever gets a `StepDone` reads that and puts this.
-    """
+    """An attempt has ended, by the journal of its episode or nested instance."""
 
     step: str
     item: int
@@ -72,19 +68,16 @@ class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
     result: msgspec.Raw = NOTHING
     is_compensation: bool = False
     is_called_off: bool = False
-    """Whether what it was to run had not begun and never will: see `start.called_off`."""
+    """Whether it never started and never will: see `engine.workflows.start.called_off`."""
 
 
 class ResultLookedUp(msgspec.Struct, frozen=True, kw_only=True):
-    """It was looked whether a result of earlier work may stand for an item's: see `reuse`.
-
-    Whoever follows a commit that leaves an item prepared puts this.
-    """
+    """The answer to a `LookUpResult` for an item."""
 
     step: str
     item: int
     episode_id: str = ""
-    """Whose result it is; empty: there is none, so the item begins."""
+    """The episode whose result is reused; empty: none, so the item starts."""
     result: msgspec.Raw = NOTHING
 
 
@@ -94,16 +87,16 @@ InstanceCommand: TypeAlias = (
 
 
 class SubjectLock(msgspec.Struct, frozen=True, kw_only=True):
-    """What keeps a second instance from beginning for a subject."""
+    """Keeps a second instance from starting for a subject."""
 
     workflow: str
     subject: str
 
 
 def lock_of(started: WorkflowStarted) -> SubjectLock | None:
-    """Return what an instance keeps for itself until it is over; None: it needs nothing.
+    """Return the lock that an instance has until its end; None: it needs none.
 
-    Nothing outside may tell that a dry run was there, and a step waits for nobody's subject.
+    A dry run takes none, since it must be invisible, nor does a nested instance.
     """
     spec = started.spec
     if not spec.locks_subject or started.mode is Mode.DRY_RUN or started.parent is not None:
@@ -120,7 +113,7 @@ GOES_ON: Final = frozenset({W.RUNNING, W.BLOCKED})
 """Steps are begun as soon as those they depend on are settled."""
 
 SETTLED: Final = frozenset({S.DONE, S.SKIPPED})
-"""Of an item: those that depend on its step wait for it no longer."""
+"""Of an item: steps that depend on it wait no longer."""
 
 WAITS_FOR_PEOPLE: Final = frozenset({S.AWAITING_APPROVAL, S.PAUSED})
 
@@ -216,7 +209,7 @@ It is blocked, and not running, while some item waits for people and none runs o
 """
 
 Place: TypeAlias = tuple[str, int]
-"""A step, and the number of an item of it."""
+"""A step, and the number of its item."""
 
 
 class StepItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,19 +219,18 @@ class StepItem(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 0
     """The newest; 0: there was none."""
     attempts_before: int = 0
-    """Those that count no more: all before a person last had it tried again, and those that were
-    called off before they began."""
+    """Attempts that do not count: those before a person's last retry, and those called off."""
     episode_id: str = ""
-    """Of the newest attempt; empty: nothing has been opened for it."""
+    """Of the newest attempt; empty: nothing was opened for it."""
     reused_episode_id: str = ""
-    """The earlier episode whose result stands for it; empty: none does."""
+    """The episode whose result is reused; empty: none."""
     begun_at: datetime | None = None
     retry_at: datetime | None = None
     result: msgspec.Raw = NOTHING
     error_class: str = ""
     error_detail: str = ""
     done_no: int = 0
-    """Its place in the order in which items were done, from 1; 0: it is not."""
+    """Its number in the order of completion, from 1; 0: it is not done."""
 
 
 class StepState(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,25 +238,25 @@ class StepState(msgspec.Struct, frozen=True, kw_only=True):
 
     items: tuple[StepItem, ...] = (StepItem(),)
     inputs: tuple[msgspec.Raw, ...] | None = None
-    """Of each item; None: it is not prepared yet."""
+    """Of each item; None: not prepared yet."""
     asked: StepApprovalAsked | None = None
-    """What people are asked about it now."""
+    """Its pending approval."""
     asked_at: datetime | None = None
 
     @property
     def is_settled(self) -> bool:
-        """Whether those that depend on it may run."""
+        """Whether steps that depend on it may run."""
         return all(item.status in SETTLED for item in self.items)
 
     def result(self, spec: StepSpec) -> Any:  # noqa: ANN401 - the shape is the user's
-        """Return what it brought, decoded: a list, if it fanned out; None, if nothing."""
+        """Its result, decoded: a list if it fanned out; None if there is none."""
         if spec.fans_out and self.inputs is not None:
             return [unraw(item.result) for item in self.items]
         return unraw(self.items[0].result)
 
 
 class Undoing(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an item is undone."""
+    """The state of an item's compensation."""
 
     attempt: int
     episode_id: str
@@ -273,10 +265,10 @@ class Undoing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
-    """What an instance's events add up to."""
+    """The fold of an instance's events."""
 
     phase: WorkflowStatus = WorkflowStatus.UNSTARTED
-    """Its status, as far as events say it: RUNNING while it is blocked."""
+    """Its status by its events: RUNNING while it is blocked."""
     started: WorkflowStarted | None = None
     started_at: datetime | None = None
     specs: Mapping[str, StepSpec] = {}
@@ -284,9 +276,9 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     done: int = 0
     """Items that were done."""
     results_bytes: int = 0
-    """What their results come to, as JSON."""
+    """The size of its results, as JSON."""
     answers: tuple[str, ...] = ()
-    """Ids of what people decided, the newest last."""
+    """Ids of people's decisions, the newest last."""
     aborted: WorkflowAborted | None = None
     cancel_asked: WorkflowCancelAsked | None = None
     undoings: Mapping[Place, Undoing] = {}
@@ -295,13 +287,13 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     """When its newest commit was decided."""
     version: int = START
     newest: tuple[WorkflowEvent, ...] = ()
-    """What its newest commit holds."""
+    """The events of its newest commit."""
     was: WorkflowStatus = WorkflowStatus.UNSTARTED
     """Its status before that."""
 
     @property
     def status(self) -> WorkflowStatus:
-        """Where it is in its life."""
+        """Its status."""
         if self.phase is not WorkflowStatus.RUNNING:
             return self.phase
         statuses = {item.status for _, item in self.items()}
@@ -311,27 +303,25 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def goes_on(self) -> bool:
-        """Whether more steps may begin."""
+        """Whether more steps may start."""
         return self.phase in GOES_ON
 
     @property
     def begun(self) -> WorkflowStarted:
-        """What it began with. Only of one that has begun."""
+        """Its first event. Only for one that has started."""
         assert self.started is not None, "an instance begins with WorkflowStarted"
         return self.started
 
     @property
     def _is_beginning(self) -> bool:
-        """Whether items are prepared that have not begun: it is looked for results of theirs."""
+        """Whether prepared items wait for look-ups."""
         prepared = (step.items for step in self.steps.values() if step.inputs is not None)
         return any(item.status is StepStatus.PENDING for items in prepared for item in items)
 
     def overrides(self, step: str, declared: Overrides | None = None) -> Overrides | None:
-        """Return what a step uses in the place of the outside; None: it is meant.
+        """Return the overrides of a step in a dry run; None: it is live.
 
-        Args:
-            step: its name. What a dry run says of this one goes before what it says of all.
-            declared: what is used where the dry run says nothing.
+        Those of the step win over those of all steps, and both over `declared`.
         """
         begun = self.begun
         if begun.mode is not Mode.DRY_RUN:
@@ -352,11 +342,11 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 UNSTARTED: Final = Instance()
 
 ANSWERS_KEPT: Final = 100
-"""How many of the newest decisions and resumptions of people are known again when repeated."""
+"""How many decisions and resumptions are remembered, to recognise repeated ones."""
 
 
 def denial_of(event: StepDenied) -> tuple[str, str]:
-    """Return error class and detail of a step that may not run."""
+    """Return error class and detail of a step that was not approved."""
     why = f": {event.reason}" if event.reason else ""
     detail = f"by {event.by}{why}" if event.by else event.reason
     return APPROVAL_EXPIRED if event.is_expiry else DENIED, detail
@@ -423,7 +413,7 @@ def _answered(instance: Instance, id_: str) -> Instance:
 
 
 def _stopped(instance: Instance) -> Instance:
-    """Return `instance`, in which nothing more begins: what has not is canceled."""
+    """Return `instance` stopped: what has not started is canceled."""
     goes_on = SETTLED | {StepStatus.RUNNING, StepStatus.FAILED}
     steps = {
         name: replace(
@@ -550,12 +540,12 @@ def _item_after(
 
 
 _INSTANCE: Final = "workflow:"
-"""Stands where an episode's id has the actor. No actor's id has a colon, so no episode has the id
-of an instance."""
+"""Replaces the actor in an instance's id. No actor's id has a colon, so no episode has the same id.
+"""
 
 
 def instance_id(*, stack: str, workflow: str, dedupe_key: str, generation: int = 0) -> str:
-    """Return the id of the instance that a cause begins: a UUIDv8, as an episode's."""
+    """Return the id of the instance that a cause starts: a UUIDv8, as an episode's."""
     return dedupe.episode_id(
         stack=stack,
         actor=_INSTANCE,
@@ -568,13 +558,13 @@ def instance_id(*, stack: str, workflow: str, dedupe_key: str, generation: int =
 def attempt_key(
     instance: str, step: str, item: int, attempt: int, *, is_compensation: bool = False
 ) -> str:
-    """Return the dedupe key of what is opened for one attempt at an item of a step."""
+    """Return the dedupe key of one attempt at an item."""
     what = "compensation" if is_compensation else "workflow"
     return f"{what}:{instance}/{step}/{item}/{attempt}"
 
 
 def attempt_id(*, stack: str, task: Task | None, workflow: str, key: str) -> str:
-    """Return the id of what is opened for one attempt: an episode, or an instance of `workflow`."""
+    """Return the id of one attempt: an episode's, or that of a nested instance of `workflow`."""
     if task is None:
         return instance_id(stack=stack, workflow=workflow, dedupe_key=key)
     return dedupe.episode_id(
@@ -585,14 +575,10 @@ def attempt_id(*, stack: str, task: Task | None, workflow: str, key: str) -> str
 def reuse_key(
     *, stack: str, task: Task, given: msgspec.Raw, mode: Mode, overrides: Overrides | None
 ) -> str:
-    """Return what two episodes have in common whose results may stand for each other.
+    """Return the key of equal work, whose results can replace each other.
 
-    Args:
-        stack: its name, which says the environment, too.
-        task: what they do; another `spec_rev` or revision of the actor is another task.
-        given: their input, a JSON object; in which order its keys are is all the same.
-        mode: a dry run never stands for one that is meant.
-        overrides: of dry runs.
+    `task` includes the actor's `spec_rev` and revision; the order of keys in `given` does not
+    matter.
     """
     sorted_input = raw(msgspec.json.decode(given))
     parts = [
@@ -609,4 +595,4 @@ def reuse_key(
 
 
 CALLED_OFF: Final = "called_off"
-"""Error class of an instance that was to begin as a step and never did."""
+"""Error class of a nested instance that never started."""

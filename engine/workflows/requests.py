@@ -1,8 +1,7 @@
-"""Asks about workflows, for a person or a program: to begin one, go on with it, decide, cancel.
+"""Requests about workflows, for people and programs: start, resume, decide, cancel.
 
-Each but the first looks at the instance's journal, and says at once why what is asked cannot stand.
-What can is sent as a durable command, and a node looks at the journal again: somebody else may be
-faster.
+Each but the first reads the instance's journal and refuses at once what is not allowed. Otherwise
+it sends a durable command, and a node checks the journal again: another request may be faster.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ _CLOCK: Final = SystemClock()
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True):
-    """What has come of asking for an instance."""
+    """The result of a request to start an instance."""
 
     instance_id: str
     has_begun: bool = False
     refused: str = ""
-    """Why none begins, in words; empty: it has begun, or still may."""
+    """Why none starts, for people; empty: it has started, or still may."""
     busy_instance_id: str = ""
-    """The one that was busy with the subject, if that is why none begins."""
+    """The subject's running instance, if that is why none starts."""
 
 
 async def start_workflow(
@@ -66,29 +65,25 @@ async def start_workflow(
     overrides: Overrides | None = None,
     step_overrides: Mapping[str, Overrides] | None = None,
 ) -> str:
-    """Ask for an instance of `workflow`, whatever else begins it, and return the instance's id.
+    """Ask for an instance of `workflow`, and return the instance's id.
 
-    The request is durable when this returns, and waits until a node has the workflow. Where a
-    subject may have only one instance at a time, and one is busy with it, none begins: whoever
-    gave a `key` learns that from `read_beginning`.
+    The request is durable when this returns, and waits until a node has the workflow. With
+    `overlap="skip"`, none starts while the subject has one; `read_beginning` tells, given a `key`.
 
     Args:
-        ports: of the stack.
-        workflow: its name.
         payload: a JSON object, `trigger.payload`, of up to 512 KiB.
         by: who asks, for people: 1 to 200 characters.
         reason: why, for people: up to 4,000 characters.
-        key: the idempotency key, 1 to 512 characters: asking again with the same one begins no
-            second instance. By default every call is a request of its own.
-        dry_run: whether nothing outside is to change; so are all its episodes.
-        overrides: what they use in the place of the outside, made by `overrides(…)`.
-        step_overrides: step → what goes before `overrides` there. All of it together may hold 192
-            KiB. Where the workflow has no such step, none begins, as `read_beginning` says.
+        key: the idempotency key, 1 to 512 characters: a repeated request starts no second instance.
+            Default: none.
+        dry_run: whether to change nothing outside; it applies to all its episodes.
+        overrides: of a dry run, made by `overrides(…)`.
+        step_overrides: step → overrides that win over `overrides` there; 192 KiB in all. If the
+            workflow has no such step, none starts, as `read_beginning` says.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
-        UnknownOutcome: no answer. It may be asked for; asking again with the same `key` is safe.
-        Unavailable: the server refused. It is not asked for. `UnknownOutcome` is one of these.
+        UnknownOutcome: no answer. Asking again with the same `key` is safe.
     """
     check_name("workflow", workflow)
     check_switch("dry_run", value=dry_run)
@@ -109,25 +104,14 @@ async def start_workflow(
 
 
 def new_key() -> str:
-    """Return an idempotency key that no request has had."""
+    """Return a fresh idempotency key."""
     return uuid4().hex
 
 
 async def read_beginning(
     ports: Ports, workflow: str, key: str, *, dry_run: bool = False
 ) -> Beginning:
-    """Return what has come of a call of `start_workflow`, as the journal says it now.
-
-    Args:
-        ports: of the stack.
-        workflow: its name.
-        key: the idempotency key that was given.
-        dry_run: whether it was a dry run that was asked for.
-
-    Raises:
-        UnreadableEvent: a newer version of the engine has written to the journal.
-        Unavailable: no answer from the server.
-    """
+    """Return the result of a call of `start_workflow` with this `key`, as the journal says now."""
     mode = Mode.DRY_RUN if dry_run else Mode.LIVE
     instance_id, stack = _id_of(ports, workflow, key, mode), ports.stack
     episode_id = fired_episode_id(
@@ -157,25 +141,16 @@ async def resume_workflow(
     by: str,
     reason: str = "",
 ) -> str:
-    """Ask that the items of a step which are paused be tried again, or skipped.
+    """Ask that the paused items of a step be tried again, or skipped; return the request's id.
 
     Args:
-        ports: of the stack.
-        instance_id: whose step it is.
-        step: its name.
-        how: `retry` gives each of them as many attempts as at first; of those that are skipped the
-            result is None.
+        how: `retry` gives each as many attempts as at first; `skip` makes its result None.
         by: who asks: 1 to 200 characters.
         reason: why, for people: up to 4,000 characters.
-
-    Returns:
-        The request's id, which the journal names once it was followed.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
         Refused: there is no such instance, or nothing of the step is paused.
-        UnreadableEvent: a newer version of the engine has written the instance.
-        Unavailable: no answer, or the server refused. It may be asked for.
     """
     if how not in set(ResumeHow):
         raise BadRequest(field="how", problem=f"{how!r}; use retry or skip")
@@ -204,22 +179,13 @@ async def decide_step(
     by: str,
     reason: str = "",
 ) -> str:
-    """Decide whether a step may run that waits for approval.
+    """Approve or deny a step that waits for it; return the decision's id.
 
     Args:
-        ports: of the stack.
-        instance_id: whose step it is.
-        step: its name.
         verdict: `approve` or `deny`.
-        plan_hash: of the inputs that are decided on, and of no others: 64 hex digits.
-        by: who decides: 1 to 200 characters. Where the step names approvers, one of them.
+        plan_hash: of the inputs that are decided on: 64 hex digits.
+        by: who decides: 1 to 200 characters; one of the step's approvers, if it has any.
         reason: why, for people: up to 4,000 characters.
-
-    Returns:
-        The decision's id, which the journal names if it stands.
-
-    Raises:
-        As `resume_workflow`; `Refused`, too, if this one may not decide it, or not any more.
     """
     check_text("plan_hash", plan_hash, least=HASH_CHARS, most=HASH_CHARS)
     if verdict not in set(Verdict):
@@ -241,19 +207,15 @@ async def decide_step(
 
 
 async def cancel_workflow(ports: Ports, instance_id: str, *, by: str, reason: str = "") -> None:
-    """Ask for an instance to be canceled: what runs ends, and what is done is undone.
+    """Ask for an instance to be canceled: running steps end, and done ones are compensated.
 
     Args:
-        ports: of the stack.
-        instance_id: the instance's.
         by: who asks: 1 to 200 characters.
         reason: why, for people: up to 4,000 characters.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
-        Refused: there is no such instance, or it is over, or stops already.
-        UnreadableEvent: a newer version of the engine has written the instance.
-        Unavailable: no answer, or the server refused. It may be asked for; asking again is safe.
+        Refused: there is no such instance, it has ended, or it is stopping already.
     """
     instance = await _look(ports, instance_id, by=by, reason=reason)
     if not instance.goes_on:
@@ -268,12 +230,10 @@ async def cancel_workflow(ports: Ports, instance_id: str, *, by: str, reason: st
 
 
 async def read_instance(ports: Ports, instance_id: str) -> Instance:
-    """Return an instance as its journal says it is now.
+    """Return an instance by its journal.
 
     Raises:
         Refused: there is none of this id.
-        UnreadableEvent: a newer version of the engine has written it.
-        Unavailable: no answer from the server.
     """
     instance = fold_instance(await ports.log.read(ports.stack.workflow(instance_id)))
     if instance.started is None:

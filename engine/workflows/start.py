@@ -1,8 +1,7 @@
-"""What begins a workflow: an actor of its own, whose only expectation begins instances. Pure.
+"""The start of an instance, as data: its first commit, and the episode of its starter. Pure.
 
-So whatever may wake an actor may begin a workflow, by the same rules: events and calm, schedules,
-people, dedupe keys, pauses, dry runs. Each cause has an episode that says which instance it has
-begun, or why none.
+Each workflow has an actor whose only expectation starts instances (`engine.app.workflow_plan`).
+Each cause has an episode of it that records which instance was started, or why none.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from streams.model.workflows import ParentStep, StepSpec, WorkflowSpec, Workflow
 from streams.ports.timers import Timer
 
 CONDUCT: Final = "conduct"
-"""Purpose of the timer that has somebody look at an instance again. The key is the instance."""
+"""Purpose of the timer for an instance. The key is the instance."""
 
 
 def busy_instance(converged: EpisodeConverged | None) -> str:
-    """Return which instance kept an episode from beginning another one; empty: none did."""
+    """Return the instance that kept an episode from starting another one; empty: none."""
     if converged is None:
         return ""
     said = msgspec.json.decode(converged.classification, type=StartOutcome)
@@ -45,7 +44,7 @@ def busy_instance(converged: EpisodeConverged | None) -> str:
 
 
 def why_unbegun(episode: Episode) -> str:
-    """Return why an episode has begun no instance, in words; empty: it has, or still may."""
+    """Return why an episode has started no instance, for people; empty: it has, or still may."""
     end = episode.finished
     if end is None:
         return ""
@@ -55,12 +54,12 @@ def why_unbegun(episode: Episode) -> str:
 
 
 def conduct_timer(workflow: str, instance_id: str) -> Timer:
-    """Return the timer that has a node of `workflow` look at an instance again."""
+    """Return the timer that calls a node of `workflow` to an instance."""
     return Timer(actor=starter_id(workflow), purpose=CONDUCT, key=instance_id, payload={})
 
 
 def count_skipped(opened: EpisodeOpened, converged: EpisodeConverged | None) -> None:
-    """Count the end of an episode that was to begin an instance and found another one busy."""
+    """Count the end of a starter's episode that found another instance running."""
     workflow = workflow_of(opened.actor_id)
     if workflow is not None and busy_instance(converged):
         labels = {"workflow": workflow, "mode": opened.mode.value}
@@ -70,13 +69,7 @@ def count_skipped(opened: EpisodeOpened, converged: EpisodeConverged | None) -> 
 def skipped(
     opened: EpisodeOpened, converged: EpisodeConverged | None, *, seq: int
 ) -> PublicEvent | None:
-    """Return `workflow.skipped`, if an episode was to begin an instance and found another one busy.
-
-    Args:
-        opened: how the episode was opened.
-        converged: what it has decided.
-        seq: what the journal has its end at.
-    """
+    """Return `workflow.skipped` if an episode found another instance busy and began none."""
     workflow = workflow_of(opened.actor_id)
     busy = busy_instance(converged) if workflow is not None else ""
     if not busy:
@@ -97,7 +90,7 @@ STARTED_BYTES_MAX: Final = 768 * 1024
 
 
 class SubStart(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance that is to begin as a step of another one."""
+    """A nested instance that is to start."""
 
     workflow: str
     instance_id: str
@@ -120,20 +113,10 @@ def started(
     overrides: Overrides | None = None,
     step_overrides: dict[str, Overrides] | None = None,
 ) -> WorkflowStarted:
-    """Return how a cause begins a workflow. The same cause gives the same instance.
-
-    Args:
-        spec: what it is to do.
-        trigger: the cause, as steps get to know of it.
-        stack: the stack's name.
-        dedupe_key: the cause's.
-        generation: how often the cause has been tried again.
-        mode: whether it is meant; all its episodes are of the same mode.
-        overrides: of a dry run, for all steps.
-        step_overrides: step → those that go before them.
+    """Return the first event of an instance. The same cause gives the same instance.
 
     Raises:
-        BadRequest: overrides are of no step, or all of it is too large for one commit.
+        BadRequest: overrides name no step, or all of it is too large for one commit.
     """
     strays = sorted({*(step_overrides or {})} - {step.id for step in spec.steps})
     if strays:
@@ -155,7 +138,7 @@ def started(
 
 
 def sub_started(spec: WorkflowSpec, sub: SubStart) -> WorkflowStarted:
-    """Return how the workflow of `spec` begins as a step of another one.
+    """Return the first event of a nested instance.
 
     Raises:
         BadRequest: all of it is too large for one commit.
@@ -175,7 +158,7 @@ def sub_started(spec: WorkflowSpec, sub: SubStart) -> WorkflowStarted:
 
 
 def called_off(sub: SubStart) -> tuple[WorkflowEvent, ...]:
-    """Return the life of an instance that is not begun: its workflow begins none any more.
+    """Return the events of a nested instance that never starts: its workflow is disabled.
 
     Raises:
         BadRequest: as `sub_started`.

@@ -1,8 +1,8 @@
-"""What a step runs with: asked of the functions that the code has for it. Pure if they are.
+"""The steps of an instance: their inputs, starts, ends and deadlines. Pure if users' functions are.
 
-They get recorded data only, each time a copy of their own: the trigger of the instance, and the
-results of the steps that theirs depends on, by whatever way. Of others it would depend on chance
-which are done. The one place among the rules that expects anything of what it calls.
+`input`, `when` and `for_each` get copies of recorded data only: the instance's trigger, and the
+results of the steps that theirs depends on; which others are done would be chance. This is the one
+place among the rules that catches any exception of what it calls.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _OF_INSTANCES: Final[Mapping[WorkflowStatus, StepOutcome]] = {
 
 
 def end_of_episode(episode: Episode) -> AttemptEnded | None:
-    """Return how `episode` ended as an attempt; None if it has not, or is none."""
+    """Return how `episode` ended as an attempt; None: it has not, or is none."""
     opened, finished = episode.opened, episode.finished
     if opened is None or finished is None or not isinstance(opened.trigger, WorkflowTrigger):
         return None
@@ -93,7 +93,7 @@ def end_of_episode(episode: Episode) -> AttemptEnded | None:
 
 
 def end_of_instance(instance: Instance) -> AttemptEnded | None:
-    """Return how `instance` ended as an attempt of another one; None if it has not, or is none."""
+    """Return how `instance` ended as an attempt; None: it has not, or is none."""
     finished, parent = instance.finished, instance.begun.parent
     if finished is None or parent is None:
         return None
@@ -111,7 +111,7 @@ def end_of_instance(instance: Instance) -> AttemptEnded | None:
 
 
 def result_of(converged: EpisodeConverged | None) -> msgspec.Raw:
-    """Return what an episode brought, for the steps after its own; `null`: it found nothing out."""
+    """Return the result of an episode, for later steps; `null`: it has none."""
     if converged is None or converged.result != NOTHING:
         return NOTHING if converged is None else converged.result
     said = {
@@ -123,7 +123,7 @@ def result_of(converged: EpisodeConverged | None) -> msgspec.Raw:
 
 
 def told_of(opened: EpisodeOpened) -> StepDone | None:
-    """Return what tells an instance that the episode of one of its steps has ended.
+    """Return the report to an instance that the episode of a step has ended.
 
     None if the episode is no step of a workflow.
     """
@@ -154,10 +154,10 @@ def _results(instance: Instance) -> msgspec.Raw:
 
 
 WIDTH_MAX: Final = 1_000
-"""Most items that one step may run for."""
+"""Most items of one step."""
 
 INPUTS_BYTES_MAX: Final = 512 * 1024
-"""Most that all inputs of one step may come to, as JSON: they are written in one commit."""
+"""Largest sum of all inputs of one step, as JSON: they are in one commit."""
 
 DETAIL_CHARS_MAX: Final = 4_000
 """Most of an error's text that the journal keeps."""
@@ -166,10 +166,10 @@ _trigger: msgspec.json.Decoder[Trigger] = msgspec.json.Decoder(Trigger)
 
 
 def asked_for(instance: Instance, step: WorkflowStep) -> tuple[msgspec.Raw, ...] | None:
-    """Return what `step` runs with, one input for each item; None: its `when` says it does not run.
+    """Return the inputs of `step`, one per item; None: its `when` is false.
 
     Raises:
-        BadInput: a function raised, or returned something else than it has to.
+        BadInput: a function raised, or returned something invalid.
     """
     prior = prior_of(instance, step.name)
     trigger = instance.begun.trigger
@@ -242,25 +242,25 @@ def _name(value: object) -> str:
 
 
 TOO_DEEP: Final = "too_deep"
-"""Error class of a step whose workflow would be a part of more than `DEPTH_MAX` others."""
+"""Error class of a step whose workflow is nested deeper than `DEPTH_MAX`."""
 
 
 _MAY_BEGIN: Final = frozenset({StepStatus.PENDING, StepStatus.RETRYING})
 
 
 class Code(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule needs besides the journal."""
+    """What the rules need besides the journal."""
 
     workflow: Workflow
-    """With the functions of the steps; `problem_of_code` has found nothing that it lacks."""
+    """With the steps' functions; checked by `problem_of_code`."""
     stack: str
-    """Its name."""
+    """The stack's name."""
     closed: frozenset[str] = frozenset()
-    """Workflows that cannot begin where this is decided. Steps that run one wait."""
+    """Workflows that cannot start here now. Steps that run one wait."""
 
 
 def begin_ready(instance: Instance, code: Code, *, at: datetime) -> tuple[WorkflowEvent, ...]:
-    """Return how the first step begins, or is tried again, whose time has come; empty: none."""
+    """Return the start, or next attempt, of the first step that is due; empty: none."""
     for name, step in instance.steps.items():
         if instance.specs[name].workflow in code.closed:
             continue
@@ -277,7 +277,7 @@ def begin_ready(instance: Instance, code: Code, *, at: datetime) -> tuple[Workfl
 
 
 def waiting(instance: Instance, closed: Container[str], *, at: datetime) -> Iterator[Place]:
-    """Yield the items that would begin now if only their workflow, one of `closed`, could."""
+    """Yield the items that would start if their workflow were not `closed`."""
     for name, step in instance.steps.items():
         may_begin = step.inputs is not None or _may_begin(instance, name)
         if not (instance.goes_on and may_begin and instance.specs[name].workflow in closed):
@@ -288,7 +288,7 @@ def waiting(instance: Instance, closed: Container[str], *, at: datetime) -> Iter
 def prepared(
     instance: Instance, name: str, inputs: tuple[msgspec.Raw, ...], *, code: Code
 ) -> tuple[WorkflowEvent, ...]:
-    """Return that a step runs with `inputs`, all its items at the same time."""
+    """Return the event that a step runs with `inputs`."""
     settled, first = StepPrepared(step=name, inputs=inputs), instance.steps[name].items[0]
     spec = instance.specs[name]
     if waits_for_recall(spec, first) or spec.workflow in code.closed:
@@ -297,12 +297,12 @@ def prepared(
 
 
 def waits_for_recall(spec: StepSpec, item: StepItem) -> bool:
-    """Return whether it is looked for a result of the same work before an item runs at first."""
+    """Return whether an item waits for a look-up of earlier results."""
     return bool(spec.reuse_s) and not item.episode_id and item.status in _MAY_BEGIN
 
 
 def recalled(instance: Instance, said: ResultLookedUp, *, code: Code) -> tuple[WorkflowEvent, ...]:
-    """Return that an item is done by an earlier result, or begins, as none was found."""
+    """Return the event of a look-up: the item is done, or starts."""
     step = instance.steps.get(said.step)
     if step is None or step.inputs is None or not 0 <= said.item < len(step.items):
         return ()
@@ -319,7 +319,7 @@ def recalled(instance: Instance, said: ResultLookedUp, *, code: Code) -> tuple[W
 def attempt_ended(
     instance: Instance, ended: StepEnded, *, at: datetime
 ) -> tuple[WorkflowEvent, ...]:
-    """Return that an attempt is over, and what becomes of the item if it is not done."""
+    """Return the events of the end of an attempt."""
     if ended.outcome is StepOutcome.DONE or not instance.goes_on:
         return (ended,)
     if ended.outcome is StepOutcome.CANCELED:  # It was called off: it is begun when it can be.
@@ -333,12 +333,12 @@ def attempt_ended(
 
 
 def denied(instance: Instance, event: StepDenied, *, at: datetime) -> tuple[WorkflowEvent, ...]:
-    """Return that a step may not run, and what becomes of it."""
+    """Return the events of a denied step."""
     return event, *_remedied(instance, (event.step, 0), denial_of(event), tries=0, at=at)
 
 
 def overdue(instance: Instance, *, at: datetime) -> tuple[WorkflowEvent, ...]:
-    """Return what becomes of the first item that has taken too long; empty: none has."""
+    """Return the events of the first item that timed out; empty: none."""
     for place, item in instance.items():
         deadline = deadline_of(instance, place, item)
         if deadline is None or deadline > at:
@@ -360,7 +360,7 @@ def overdue(instance: Instance, *, at: datetime) -> tuple[WorkflowEvent, ...]:
 
 
 def deadline_of(instance: Instance, place: Place, item: StepItem) -> datetime | None:
-    """Return until when an item may be as it is; None: for as long as it takes."""
+    """Return until when an item may stay as it is; None: no limit."""
     name, _ = place
     timeout_s = instance.specs[name].timeout_s
     asked = instance.steps[name].asked
@@ -372,7 +372,7 @@ def deadline_of(instance: Instance, place: Place, item: StepItem) -> datetime | 
 
 
 def _may_begin(instance: Instance, name: str) -> bool:
-    """Return whether all that a step depends on is settled."""
+    """Return whether all dependencies of a step are settled."""
     return all(instance.steps[each].is_settled for each in instance.specs[name].depends_on)
 
 
@@ -403,7 +403,7 @@ def _prepare(
 def _unprepared(
     instance: Instance, name: str, error_class: str, detail: str, *, at: datetime
 ) -> tuple[WorkflowEvent, ...]:
-    """Return that a step failed before anything was opened for it."""
+    """Return the failure of a step for which nothing was opened."""
     ended = StepEnded(
         step=name,
         item=0,
@@ -447,7 +447,7 @@ def _begun(
 def _remedied(
     instance: Instance, place: Place, why: tuple[str, str], *, tries: int, at: datetime
 ) -> tuple[WorkflowEvent, ...]:
-    """Return what becomes of an item that failed after so many tries, for the reason `why`."""
+    """Return the event that an item's policy gives after a failure for the reason `why`."""
     step, number = place
     item = instance.steps[step].items[number]
     seed = attempt_key(instance.begun.instance_id, step, number, item.attempts_before + tries)

@@ -1,6 +1,6 @@
-"""Reads instances of workflows and writes to them, for one node. Remembers those it was last at.
+"""Reads and writes workflow instances, for one node; caches the recently used ones.
 
-What is remembered only saves reading: each commit names the version that it was decided on.
+The cache only saves reading: each commit names the version that it was decided on.
 """
 
 from __future__ import annotations

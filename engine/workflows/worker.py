@@ -1,17 +1,11 @@
-"""Has the instances of a workflow go on: pulls the commands to them, and answers for each.
+"""Handles the commands of a workflow's instances: read → effects → decide → write → effects.
 
-Commands to one instance that a node has at the same time are put to it together; those to different
-instances at the same time.
-
-Whoever begins an instance calls for it first, so the call may be here before the beginning. It
-waits for that, for longer than a beginning can take to arrive, and goes if none does.
-
-Puts commands to an instance: read → follow the newest commit → decide → write → follow.
-
-Whoever holds a command decides. Of two nodes that decide on the same version one writes, and the
-other reads again: no lease is needed. It is over once nothing more follows and all that was decided
-is done; a node that dies before leaves the command to another, which first does what the newest
-commit asks for.
+Commands to one instance that a node has at the same time are decided together, those to different
+instances concurrently. No lease is needed: of two nodes that decide on the same version one writes,
+and the other reads again. A command is acknowledged once nothing more follows and all effects are
+done; if the node dies before, the next one first repeats the effects of the newest commit. A
+command may arrive before the first commit of its instance: it waits longer than that commit can
+take, and is dropped if none comes.
 """
 
 from __future__ import annotations

@@ -170,11 +170,7 @@ class _CommitReader:
         return await self._glean(records)
 
     async def _glean(self, records: Sequence[Recorded]) -> SourceBatch:
-        """Return what `records` and those behind them ask for, as far as they can be understood.
-
-        Raises:
-            UnreadableEvent: that is not even the first of them.
-        """
+        """Return what `records` and those behind them ask for, as far as they can be understood."""
         stretch = _Stretch(self._stack)
         try:
             stretch.take(records)
@@ -202,11 +198,7 @@ class _Stretch:
         self.messages = 0
 
     def take(self, records: Sequence[Recorded]) -> None:
-        """Take the next commits, up to the first that cannot be understood.
-
-        Raises:
-            UnreadableEvent: there is one.
-        """
+        """Take the next commits, up to the first that cannot be understood."""
         for record in records:
             self._lives.add(record)
             self._last = record

@@ -23,11 +23,7 @@ LOOK_S_MAX: Final = 1.0
 
 
 async def heads(ports: Ports, stream: Stream = Stream.JOURNAL) -> dict[int, int]:
-    """Return the newest sequence of each of the stream's partitions, for `caught_up`.
-
-    Raises:
-        Unavailable: no answer from the server.
-    """
+    """Return the newest sequence of each of the stream's partitions, for `caught_up`."""
     partitions = ports.stack.partitions_of(stream)
     return {each: await ports.log.head(stream, partition=each) for each in partitions}
 

@@ -127,11 +127,7 @@ class _HeldPosition:
         self._clock = clock
 
     async def keep(self) -> None:
-        """Renew, until that cannot be done any more.
-
-        Raises:
-            LeaseLost: someone else may have it.
-        """
+        """Renew, until that cannot be done any more."""
         while True:
             await self._clock.sleep(self._leases.ttl_s / RENEWALS_PER_LEASE)
             self._lease.check(monotonic_s=self._clock.monotonic_s())
@@ -146,11 +142,7 @@ class _HeldPosition:
 
 
 async def _follow(feed: BatchSource, ports: Ports, pool: Pool, *, clock: Clock) -> None:
-    """Keep one projection up to date.
-
-    Raises:
-        ProjectorFenced: another projector does it, too.
-    """
+    """Keep one projection up to date."""
     trouble = _Trouble(feed.projection)
     while True:
         try:

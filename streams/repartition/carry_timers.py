@@ -52,7 +52,6 @@ class TimerCopy:
         Raises:
             Incompatible: other timers are there than were carried.
             BadName: something is where no timer can be.
-            Unavailable: no answer from the server. Begin anew, with new streams.
         """
         ids: set[str] = set()
         groups, waiting = Groups(self.link), list[Write]()

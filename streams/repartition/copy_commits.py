@@ -97,7 +97,6 @@ class CommitCopy:
 
         Raises:
             Incompatible: a message that does not belong where it is, or somebody writes there.
-            Unavailable: no answer from the server. Copy again: it goes on from there.
         """
         targets = {name: await self._target(name) for name in self._new_names()}
         done = 0
@@ -117,7 +116,6 @@ class CommitCopy:
 
         Raises:
             Incompatible: a copy is missing, or not as it must be, or there is one too many.
-            Unavailable: no answer from the server. Verify again.
         """
         done = 0
         async with AsyncExitStack() as opened, aclosing(self._originals()) as originals:

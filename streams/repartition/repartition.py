@@ -75,7 +75,6 @@ async def repartition(
         Incompatible: somebody uses the stack, it is on its way to another number, retired
             streams are in the way, or a copy is not as it must be. Says what to do.
         LeaseLost: the server was away for so long that another may do the same by now.
-        Unavailable: no answer from the server. Do it again: it goes on.
     """
     new = Stack(stack.name, to)
     async with Link(url, settings or LinkSettings()) as link, _alone(link, stack) as held:
@@ -91,7 +90,6 @@ async def drop_retired(
     Raises:
         Incompatible: the stack is on its way to another number of partitions.
         LeaseLost: the server was away for so long that another may do the same by now.
-        Unavailable: no answer from the server.
     """
     async with Link(url, settings or LinkSettings()) as link, _alone(link, stack) as held:
         return await held.during(_drop_retired(link, stack))
@@ -187,11 +185,7 @@ class _TakenLease:
     lease: Lease
 
     async def during(self, work: Coroutine[object, object, T]) -> T:
-        """Return what `work` returns, which is stopped as soon as the right is lost.
-
-        Raises:
-            LeaseLost: somebody else may change the layout by now.
-        """
+        """Return what `work` returns, which is stopped as soon as the right is lost."""
         working, keeping = asyncio.create_task(work), asyncio.create_task(self._keep())
         try:
             await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
@@ -215,11 +209,7 @@ class _TakenLease:
 
 @asynccontextmanager
 async def _alone(link: Link, stack: Stack) -> AsyncIterator[_TakenLease]:
-    """Be the only one who changes the layout of `stack`.
-
-    Raises:
-        Incompatible: somebody else does, the server is too old, or there is no such stack.
-    """
+    """Be the only one who changes the layout of `stack`."""
     await setup.check_server(link)
     await _layout(link, stack)
     leases = JetStreamLeases(link, stack)

@@ -33,7 +33,6 @@ async def require_unused(link: Link, stack: Stack) -> None:
 
     Raises:
         Incompatible: somebody does; names them.
-        Unavailable: no answer from the server.
     """
     users = [*await _holders(link, stack), *await _waiting(link, stack)]
     if users:

@@ -49,7 +49,6 @@ async def connected(
     """Yield the log of the stack. Streams that are missing on the server are created.
 
     Args:
-        config: the settings.
         creates: whether to create a stack that is missing, too. Commands that only read or send
             requests do not: the stack's name would be a typo.
         is_for_node: whether to check that the server permits all that a node does.

@@ -360,9 +360,7 @@ def removed(kind: DefinitionKind, before: msgspec.Raw, after: msgspec.Raw) -> li
     """Return the expectations and the schedules that are gone, by name.
 
     Args:
-        kind: of what.
         before: what was applied last, in its canonical form; `NOTHING`: nothing ever was.
-        after: what is applied now.
 
     Returns:
         None at all, too, if this version cannot read one of them.

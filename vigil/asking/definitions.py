@@ -158,19 +158,13 @@ def apply(
     """Apply `drafts`, in this order.
 
     Args:
-        config: the settings.
-        drafts: what to apply.
         app: must have what they name; None: only what no app can have is refused.
-        by: who applies them.
-        reason: why.
         seen: the revision that this person has looked at; None: whichever there is.
-        say: called with each as soon as it is applied.
 
     Raises:
         Mistake: a value is impossible, or `app` lacks something. Nothing is applied.
         Trouble: a node has one in code, and nothing is applied. Or others have changed one
             meanwhile; those before it are applied.
-        UnreadableEvent: a newer version has written it.
     """
 
     async def applied(ports: Ports) -> list[AppliedDefinition]:

@@ -132,13 +132,9 @@ async def watch(
     """Return the outcome of each request, in order, once the journals show it.
 
     Args:
-        ports: of the stack.
         sent: the requests.
         wait_s: longest wait for all of them together, in seconds; None: do not wait. Where no node
             that is up can handle them, there is no wait.
-
-    Raises:
-        UnreadableEvent: a newer version has written one of the journals.
     """
     until_s = None if wait_s is None else _CLOCK.monotonic_s() + wait_s
     nodes = await live_nodes(ports.gates)
@@ -182,7 +178,6 @@ async def key_use_of(
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
-        UnreadableEvent: a newer version has written the episode.
     """
     if key is None:
         return None

@@ -123,13 +123,6 @@ async def wait_ended(
 ) -> Row:
     """Return the row of an episode, which may not be opened yet, once it has ended.
 
-    Args:
-        pool: of the rows.
-        stack: the episode's.
-        episode_id: the episode's.
-        until_s: when to give up, on the monotonic clock.
-        timeout_s: how long that is, for the error.
-
     Raises:
         Trouble: it has not ended by then.
     """

@@ -112,7 +112,6 @@ async def require_in_force(ports: Ports, seen: StackView, actor: str) -> None:
     Raises:
         BadName: `actor` cannot name an actor.
         Trouble: says since when, and by whom.
-        UnreadableEvent: a newer version has written it.
     """
     kind, id_ = defined_by(actor)
     registered = definition_of(seen.definitions, kind, id_)
@@ -360,7 +359,6 @@ async def story_of(ports: Ports, kind: DefinitionKind, id_: str) -> DefinitionSt
 
     Raises:
         BadName: the id can name nothing of this kind.
-        UnreadableEvent: a newer version has written it.
     """
     story = DefinitionStory()
     for chapter in await definition_history(ports, kind, id_):
@@ -377,11 +375,7 @@ def when_and_who(chapter: DefinitionCommit) -> str:
 
 
 async def story_columns(ports: Ports, kind: DefinitionKind, id_: str) -> Row:
-    """Return the same in columns, and where to see the definition; nothing: there never was one.
-
-    Raises:
-        As `story_of`.
-    """
+    """Return the same in columns, and where to see the definition; nothing: there never was one."""
     story = await story_of(ports, kind, id_)
     if story.applied is None:
         return NOTHING_TOLD
@@ -408,8 +402,6 @@ async def backlog_of(ports: Ports, actor: str, expectations: Iterable[Expectatio
     """Return how many events, due messages and commands wait, or are being worked on.
 
     Args:
-        ports: of the stack.
-        actor: whose.
         expectations: what the nodes that are up know of it; none if none is.
     """
     return {

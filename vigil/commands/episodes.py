@@ -377,7 +377,6 @@ def came_to(outcomes: Iterable[OutputOutcome], own: Iterable[Row]) -> list[Row]:
     """Return a row for each output of an episode, with its `outcome` once that is settled.
 
     Args:
-        outcomes: those that are settled.
         own: rows of what the episode proposed itself. Of an output of another episode, or of a dry
             run, only the outcome is known here.
     """

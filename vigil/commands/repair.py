@@ -195,7 +195,6 @@ def reconcile_stack(
     Raises:
         Mistake: a value is impossible.
         Trouble: a node is up, and nobody knows one of the actors.
-        UnreadableEvent: a newer version has written to the journal.
     """
     name = who(config, by)
 

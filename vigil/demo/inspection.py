@@ -32,7 +32,6 @@ async def top_processes(args: dict[str, Any], ctx: CallContext) -> dict[str, Any
 
     Args:
         args: `host`; `by`: `memory` or `cpu`; `most`: how many.
-        ctx: not needed.
 
     Raises:
         ToolFailed: `other_host`, or `bad_args`.
@@ -49,10 +48,6 @@ async def top_processes(args: dict[str, Any], ctx: CallContext) -> dict[str, Any
 
 async def largest_directories(args: dict[str, Any], ctx: CallContext) -> dict[str, Any]:
     """Return the folders in a folder that hold most, in bytes on the same disk.
-
-    Args:
-        args: `host`; `path`; `most`: how many.
-        ctx: not needed.
 
     Raises:
         ToolFailed: `other_host`.

@@ -124,8 +124,6 @@ def fitted(
     """Return `rows` as a table no wider than `width`; if none is, as one record below another.
 
     Args:
-        rows: what there is to show.
-        columns: what of it, from left to right.
         width: columns of characters that there are; `PLAIN_WIDTH`: a row is one line.
         spare: the columns to leave out if need be, the least important first.
     """
@@ -149,10 +147,6 @@ def record(row: Row, *, width: int) -> RenderableType:
 
     A word that has no room beside its column's name has a line of its own, as long as it is: print
     it uncropped, so that it is the terminal that breaks it, and it is copied whole.
-
-    Args:
-        row: what there is to show.
-        width: columns of characters that there are.
     """
     told = {column: value for column, value in row.items() if value is not None}
     label = max(map(cell_len, told), default=0)

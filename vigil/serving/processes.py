@@ -113,8 +113,6 @@ def supervise(
 
     Args:
         configs: the settings for each stack; they differ in the stack and the node's name alone.
-        app: as it was typed.
-        count: how many.
         is_projecting: whether the first node of each stack takes turns at that.
         abandon: what is still to be done before the program ends at once.
 

@@ -41,7 +41,6 @@ def stopping(
     somebody's code blocks the loop.
 
     Args:
-        stop: begins an orderly end; called on the loop.
         abandon: what must still be done before the program ends at once.
     """
     loop = asyncio.get_running_loop()

@@ -66,7 +66,6 @@ async def call(
 
     Raises:
         Refused: the server answered with an error.
-        Unavailable: no answer.
     """
     data = _encoder.encode(request) if request else b""
     answer = (await link.ask(link.settings.api(operation), data, asks_max=asks_max)).data

@@ -102,7 +102,6 @@ class Grouping:
             WrongSequence: it expected another sequence. It is not stored.
             TooLarge: it is over the server's limit. It is not stored.
             Incompatible: this user may not publish there.
-            Unavailable: the server is away or refused. It is not stored.
             UnknownOutcome: no answer. It may be stored.
         """
         if alone or self._is_free():

@@ -82,7 +82,6 @@ class Publisher:
             WrongSequence: it expected another sequence. It is not stored.
             TooLarge: it is over the server's limit. It is not stored.
             Incompatible: this user may not publish there.
-            Unavailable: the server is away or refused. It is not stored.
             UnknownOutcome: no answer. It may be stored.
         """
         subject, data, more, _ = write
@@ -100,7 +99,6 @@ class Publisher:
             BatchRefused: none is stored.
             TooLarge: one is over the server's limit. None is stored.
             Incompatible: this user may not publish one of them. None is stored.
-            Unavailable: the server is away. None is stored.
             UnknownOutcome: no answer. All may be stored, or none.
         """
         first = writes[0].subject

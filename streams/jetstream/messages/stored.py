@@ -66,49 +66,29 @@ class _Raw(msgspec.Struct, frozen=True):
 
 
 async def last(link: Link, stream: str, subject: str) -> Stored | None:
-    """Return the last message on `subject`, as the leader knows it.
-
-    Raises:
-        Unavailable: no answer.
-    """
+    """Return the last message on `subject`, as the leader knows it."""
     return await _from_leader(link, stream, {"last_by_subj": subject})
 
 
 async def at(link: Link, stream: str, seq: int) -> Stored | None:
-    """Return the message at `seq`, as the leader knows it.
-
-    Raises:
-        Unavailable: no answer.
-    """
+    """Return the message at `seq`, as the leader knows it."""
     return await _from_leader(link, stream, {"seq": seq})
 
 
 async def first_after(link: Link, stream: str, subject: str, *, seq: int) -> Stored | None:
-    """Return the first message on `subject` past `seq`, as the leader knows it.
-
-    Raises:
-        Unavailable: no answer.
-    """
+    """Return the first message on `subject` past `seq`, as the leader knows it."""
     return await _from_leader(link, stream, {"seq": seq + 1, "next_by_subj": subject})
 
 
 async def first_since(link: Link, stream: str, time: str) -> Stored | None:
-    """Return the first message stored at `time` or later (RFC 3339), as the leader knows it.
-
-    Raises:
-        Unavailable: no answer.
-    """
+    """Return the first message stored at `time` or later (RFC 3339), as the leader knows it."""
     return await _from_leader(link, stream, {"start_time": time, "next_by_subj": EVERYTHING})
 
 
 async def every_after(
     link: Link, stream: str, subject: str, *, seq: int
 ) -> AsyncGenerator[Stored, None]:
-    """Yield the messages on `subject` past `seq`, directly.
-
-    Raises:
-        Unavailable: no answer.
-    """
+    """Yield the messages on `subject` past `seq`, directly."""
     left = True
     while left:
         page, left = await _page(link, stream, subject, seq=seq)
@@ -118,11 +98,7 @@ async def every_after(
 
 
 async def one_by_one(link: Link, stream: str, subject: str) -> AsyncGenerator[Stored, None]:
-    """Yield the messages on `subject`, each asked for as the leader knows it by then.
-
-    Raises:
-        Unavailable: no answer.
-    """
+    """Yield the messages on `subject`, each asked for as the leader knows it by then."""
     seq = 0
     while (found := await first_after(link, stream, subject, seq=seq)) is not None:
         seq = found.seq
@@ -130,11 +106,7 @@ async def one_by_one(link: Link, stream: str, subject: str) -> AsyncGenerator[St
 
 
 async def newest_seq(link: Link, stream: str) -> int:
-    """Return the sequence of the newest message that `stream` ever held, or 0.
-
-    Raises:
-        Unavailable: no answer.
-    """
+    """Return the sequence of the newest message that `stream` ever held, or 0."""
     return (await extent(link, stream)).newest_seq
 
 
@@ -143,7 +115,6 @@ async def extent(link: Link, stream: str) -> Extent:
 
     Raises:
         NoSuchStream: there is none.
-        Unavailable: no answer.
     """
     try:
         info = await api.call(link, f"STREAM.INFO.{stream}")

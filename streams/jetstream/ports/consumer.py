@@ -80,28 +80,17 @@ class DurableConsumer:
         """Return up to where, in the stream, everything for the consumer is answered for.
 
         None if there is no such consumer.
-
-        Raises:
-            Unavailable: no answer.
         """
         info = await self._state(link)
         return None if info is None else _acknowledged_seq(info)
 
     async def backlog(self, link: Link) -> int:
-        """Return how many messages wait, or are not answered for; 0 without a consumer.
-
-        Raises:
-            Unavailable: no answer.
-        """
+        """Return how many messages wait, or are not answered for; 0 without a consumer."""
         info = await self._state(link)
         return 0 if info is None else int(info["num_pending"]) + int(info["num_ack_pending"])
 
     async def filters_there(self, link: Link) -> frozenset[str]:
-        """Return the filters that it has on the server; none without a consumer.
-
-        Raises:
-            Unavailable: no answer.
-        """
+        """Return the filters that it has on the server; none without a consumer."""
         info = await self._state(link)
         return frozenset() if info is None else frozenset(_filters(info["config"]))
 
@@ -110,7 +99,6 @@ class DurableConsumer:
 
         Raises:
             Incompatible: the server will not have it.
-            Unavailable: no answer.
         """
         info = await self._state(link)
         if info is None:
@@ -125,11 +113,7 @@ class DurableConsumer:
             raise _cannot(self.name, error) from error
 
     async def delete(self, link: Link) -> None:
-        """Have the consumer be no more.
-
-        Raises:
-            Unavailable: no answer.
-        """
+        """Have the consumer be no more."""
         try:
             await api.call(link, f"CONSUMER.DELETE.{self.stream}.{self.name}")
         except api.RequestRefused as error:

@@ -49,11 +49,7 @@ class Keys:
         return ack.seq
 
     async def last(self, key: str) -> Stored | None:
-        """Return the key's last message, as the leader knows it, or None. May be a tombstone.
-
-        Raises:
-            Unavailable: no answer.
-        """
+        """Return the key's last message, as the leader knows it, or None. May be a tombstone."""
         return await stored.last(self._link, self.stream, self._prefix + key)
 
     def every(self, *, under: str = "") -> AsyncGenerator[Stored, None]:
@@ -64,11 +60,7 @@ class Keys:
         return stored.every_after(self._link, self.stream, self._all(under), seq=0)
 
     async def names(self, *, under: str = "") -> set[str]:
-        """Return the keys of which anything is stored, gone ones too, as the leader knows them.
-
-        Raises:
-            Unavailable: no answer.
-        """
+        """Return the keys of which anything is stored, gone ones too, as the leader knows them."""
         subjects = await stored.counts(self._link, self.stream, self._all(under))
         return {subject.removeprefix(self._prefix) for subject in subjects}
 

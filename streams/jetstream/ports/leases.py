@@ -190,12 +190,7 @@ class JetStreamLeases:
         self._lost_answers[lease.key, lease.revision] = now_s + self.ttl_s
 
     async def _our_revision(self, lease: Lease, error: WrongSequence) -> int:
-        """Return the revision of `lease` after a renewal of it whose answer was lost.
-
-        Raises:
-            LeaseLost: no answer was lost, or the key is not ours any more.
-            Unavailable: no answer.
-        """
+        """Return the revision of `lease` after a renewal of it whose answer was lost."""
         lost = LeaseLost(lease.key, revision=lease.revision)
         if (lease.key, lease.revision) not in self._lost_answers:
             raise lost from error

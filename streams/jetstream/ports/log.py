@@ -121,9 +121,6 @@ class JetStreamLog:
 
         The commit *following* `after` decides, not the last one: somebody may have gone on
         from ours before we came back to ask.
-
-        Raises:
-            VersionConflict: someone else's commit follows `after`.
         """
         conflict = VersionConflict(subject, expected=after)
         if not patience.unsure:

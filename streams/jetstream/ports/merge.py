@@ -103,11 +103,7 @@ class MergedSource(Generic[T]):
         self._asked[task] = source, most
 
     def _gather(self) -> None:
-        """Take what the queues have brought; those that are done may be asked again.
-
-        Raises:
-            StreamError: as one of them did.
-        """
+        """Take what the queues have brought; those that are done may be asked again."""
         for task in [task for task in self._asked if task.done()]:
             source, most = self._asked.pop(task)
             self._quiet.append(source)

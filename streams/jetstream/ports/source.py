@@ -215,11 +215,7 @@ class JetStreamSource(Generic[T]):
         return True
 
     async def _ready(self) -> tuple[Session, ReplyInbox]:
-        """Return the session and our inbox on it, with the consumer beyond doubt.
-
-        Raises:
-            Unavailable: no answer.
-        """
+        """Return the session and our inbox on it, with the consumer beyond doubt."""
         if self._is_doubtful:
             resume_seq = min(self._unanswered, default=self._newest_seq + 1)
             await self._consumer.ensure(self._link, resume_seq=resume_seq)

@@ -156,12 +156,7 @@ class JetStreamTimers:
     async def _settle(
         self, write: Write, id_: str, error: WrongSequence, patience: Patience
     ) -> int | None:
-        """Return the revision of `write` after a failed check, or None if it is too early to say.
-
-        Raises:
-            TimerConflict: another revision is pending, or none is.
-            UnknownOutcome: none is pending, and ours may have fired.
-        """
+        """Return the revision of `write` after a failed check; None: too early to say."""
         expected = int(write.headers[headers.EXPECTED_SEQ])
         conflict = TimerConflict(write.subject, expected=expected)
         if not patience.unsure:

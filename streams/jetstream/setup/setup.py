@@ -55,7 +55,6 @@ async def prepare(link: Link, stack: Stack, *, creates: bool = True) -> Stack:
     Raises:
         Incompatible: the server is too old, has no JetStream, or a stream contradicts us; or,
             without `creates`, there is no such stack.
-        Unavailable: no answer from the server.
     """
     await check_server(link)
     if not creates:
@@ -74,17 +73,12 @@ async def ensure(link: Link, ours: JsonObject) -> None:
 
     Raises:
         Incompatible: there is one that contradicts ours, or the server will not have it.
-        Unavailable: no answer from the server.
     """
     _require(contradictions(await _ensure_stream(link, ours), ours))
 
 
 async def inspect(link: Link, stack: Stack) -> Inspection:
-    """Return how the server and the streams of `stack` are, without changing anything.
-
-    Raises:
-        Unavailable: no answer from the server.
-    """
+    """Return how the server and the streams of `stack` are, without changing anything."""
     version = link.session.server_version
     try:
         await check_server(link)
@@ -154,11 +148,7 @@ async def _ensure_stream(link: Link, ours: JsonObject) -> JsonObject:
 
 
 async def config_of(link: Link, name: str) -> JsonObject | None:
-    """Return the configuration of the stream called `name`, or None if there is none.
-
-    Raises:
-        Unavailable: no answer from the server.
-    """
+    """Return the configuration of the stream called `name`, or None if there is none."""
     try:
         config: JsonObject = (await api.call(link, f"STREAM.INFO.{name}"))["config"]
     except api.RequestRefused as error:
