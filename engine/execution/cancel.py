@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
 
 import structlog
 
@@ -23,6 +22,7 @@ from engine.episodes.episode import ENDED, Episode, Status
 from engine.execution.run import EpisodeRunner
 from engine.outputs.pool import OutputContext
 from engine.runtime.leases import Keeper
+from engine.runtime.watch import follow
 from engine.waits.handle import WaitRegistry
 from engine.waits.wait import is_answered
 from streams.clock import SKEW_S
@@ -34,11 +34,7 @@ from streams.ports.delivery import Delivery, Unreadable
 from streams.ports.log import Recorded
 from streams.wire import codec
 
-CHANGES_MAX: Final = 500
-"""Changes of the gates looked at in one go."""
-
-WAIT_S: Final = 5.0
-"""Longest silent wait for changes; only how often an idle canceler looks up."""
+log = structlog.get_logger("vigil.runner")
 
 
 @dataclass(frozen=True)
@@ -48,16 +44,17 @@ class CancelWatcher:
     gates: Bucket
     running: RunningEpisodes
 
-    async def serve(self) -> None:
+    async def follow(self) -> None:
         """Watch for ever, also while the node stops: what runs until then can be canceled.
 
         Raises:
             Unavailable: the gates are away. Watching anew begins with all that stands.
         """
-        async with self.gates.watch(under=CANCELS) as watch:
-            while True:
-                for entry in await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S):
-                    self._look_at(entry)
+        await follow(self.gates.watch(under=CANCELS), self._hear)
+
+    async def _hear(self, entries: Sequence[BucketEntry]) -> None:
+        for entry in entries:
+            self._look_at(entry)
 
     def _look_at(self, entry: BucketEntry) -> None:
         episode_id = name_in(entry.key)
@@ -77,9 +74,6 @@ def _command_in(entry: BucketEntry) -> Cancel | None:
         log.warning("a wish to cancel is unreadable", key=entry.key, why=str(error))
         return None
     return command if isinstance(command, Cancel) else None
-
-
-log = structlog.get_logger("vigil.runner")
 
 
 @dataclass

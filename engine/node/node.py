@@ -132,7 +132,7 @@ class Node:
         loader = DefinitionLoader(
             self._app, self._ports, node_context.revisions, self._clock, supervisor.have
         )
-        helping = [*self._helpers(node_context, supervisor), loader.serve, heartbeat.serve]
+        helping = [*self._helpers(node_context, supervisor), loader.follow, heartbeat.beat]
         helpers = [asyncio.create_task(self._keep_going(doer)) for doer in helping]
         helpers.append(asyncio.create_task(self._say_when_up(loader, supervisor)))
         try:
@@ -230,12 +230,17 @@ class Node:
         fallbacks = FallbackWatcher(catalog, supervisor, self._members)
         watching = [
             self._follow_others,
-            lapse_watcher.serve,
-            breaker_watcher.serve,
-            cancel_watcher.serve,
+            lapse_watcher.follow,
+            breaker_watcher.follow,
+            cancel_watcher.follow,
         ]
         watching.append(fallbacks.serve)
-        return [self._mode_watcher.serve, node_context.keeper.beat, self._adapters.serve, *watching]
+        return [
+            self._mode_watcher.follow,
+            node_context.keeper.beat,
+            self._adapters.serve,
+            *watching,
+        ]
 
     async def _follow_others(self) -> None:
         """Follow which nodes there are, as soon as that matters here.
@@ -248,7 +253,7 @@ class Node:
                 bool(catalog.fallbacks) or any(each.is_laned for each in catalog.served.values())
             )
         )
-        await self._members.serve()
+        await self._members.follow()
 
     async def _keep_going(self, doer: Callable[[], Awaitable[None]]) -> None:
         """Run `doer`, and start it again when it fails, until it returns because the node stops."""
