@@ -21,7 +21,6 @@ from engine.episodes.cancel import RunningEpisodes
 from engine.episodes.episode import ENDED, Episode, Status
 from engine.execution.run import EpisodeRunner
 from engine.outputs.pool import OutputContext
-from engine.runtime.leases import Keeper
 from engine.runtime.watch import follow
 from engine.waits.handle import WaitRegistry
 from engine.waits.wait import is_answered
@@ -85,7 +84,6 @@ class CancelHandler:
     """
 
     context: OutputContext
-    keeper: Keeper
     command: Cancel
     delivery: Delivery[Command | Unreadable]
     _is_answered: bool = False
@@ -125,7 +123,7 @@ class CancelHandler:
         if episode.opened is not None and is_answered(records[-1]):
             # Whoever answered it may have died before they told so, and after the end nobody will.
             await WaitRegistry(self.context).tell_answer(episode.opened, records)
-        runner = EpisodeRunner(self.context, self.keeper, self._answer)
+        runner = EpisodeRunner(self.context, self._answer)
         # Where no node has begun, none of its code has run that a crash could be counted for.
         if not await runner.take_over(episode, records, careful=episode.attempts > 0):
             await self._tell_nodes()

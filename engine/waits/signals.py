@@ -15,18 +15,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias
 
 import msgspec
 import structlog
 
-from engine import telemetry
 from engine.dead_letters.write import DeadLetterWriter
 from engine.errors import BadRequest
-from engine.runtime.consumer import taking
-from engine.runtime.permits import Permit
+from engine.runtime.consumer import PulledBatch
 from engine.validation import backoff_s
 from engine.waits.signal import (
     KEPT_S,
@@ -173,26 +171,14 @@ NOBODY_WAITS: Final = "nobody_waits"
 
 @dataclass(frozen=True)
 class SignalRetries:
-    """The lookout of one node."""
+    """Takes the timers that have word looked at, on one node."""
 
     ports: Ports
     dead_letters: DeadLetterWriter
-    permit: Permit
-    is_open: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the queue is open."""
 
-    async def serve(self) -> None:
-        """Look at what is due for as long as the node may run anything.
-
-        Raises:
-            Unavailable: the queue could not be opened.
-        """
-        opening, withdrawn = self.ports.timers.open(QUEUE), self.permit.withdrawn
-        async with taking(opening, stopping=withdrawn) as source:
-            self.is_open.set()
-            while not withdrawn.is_set():
-                batch = await source.receive(room=IN_FLIGHT_MAX, wait_s=WAIT_S)
-                await asyncio.gather(*map(self._answer, batch))
+    async def handle(self, batch: PulledBatch[Due | Unreadable]) -> None:
+        """Look at what is due, at all of it at a time."""
+        await asyncio.gather(*map(self._answer, batch.deliveries))
 
     async def _answer(self, delivery: Delivery[Due | Unreadable]) -> None:
         try:
@@ -279,9 +265,6 @@ def _strange(ports: Ports, due: Due, delivery: Delivery[Due | Unreadable]) -> Un
 IN_FLIGHT_MAX: Final = 64
 """Events worked on at a time."""
 
-WAIT_S: Final = 5.0
-"""Longest silent wait for events; only how often an idle resolver looks up."""
-
 AGAIN_S: Final = 0.25
 """First wait before word comes again because the log was away; doubles each time."""
 
@@ -301,27 +284,14 @@ log = structlog.get_logger("vigil.resolver")
 
 @dataclass(frozen=True)
 class SignalConsumer:
-    """The resolver of one node."""
+    """Takes the events that bring word, on one node."""
 
     ports: Ports
     dead_letters: DeadLetterWriter
-    permit: Permit
-    is_open: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the queue is open: whatever is said from then on is brought."""
 
-    async def serve(self) -> None:
-        """Take what is said for as long as the node may run anything.
-
-        Raises:
-            Unavailable: the queue could not be opened.
-        """
-        opening, withdrawn = self.ports.domain_events.open(QUEUE, [RESOLVED]), self.permit.withdrawn
-        async with taking(opening, stopping=withdrawn) as source:
-            self.is_open.set()
-            while not withdrawn.is_set():
-                batch = await source.receive(room=IN_FLIGHT_MAX, wait_s=WAIT_S)
-                await asyncio.gather(*map(self._answer, batch))
-                telemetry.backlog.set(source.pending, {"queue": "waits"})
+    async def handle(self, batch: PulledBatch[DomainEvent | Unreadable]) -> None:
+        """Bring what is said, all of it at a time."""
+        await asyncio.gather(*map(self._answer, batch.deliveries))
 
     async def _answer(self, delivery: Incoming) -> None:
         try:
