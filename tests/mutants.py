@@ -1845,8 +1845,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what is not ruled on when a mode ends is handed back",
         "engine/runtime/consumer.py",
-        "            if self.until.is_set():\n",
-        "            if False:\n",
+        "                if until.is_set():\n",
+        "                if False:\n",
         "tests/engine/cluster/test_modes_of_nodes.py",
     ),
     Mutant(
@@ -5281,8 +5281,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "definitions: a command that was pulled too late is for others at once",
         "engine/runtime/consumer.py",
-        "            if self.until.is_set():\n",
-        "            if False:\n",
+        "                if until.is_set():\n",
+        "                if False:\n",
         "tests/engine/workflows/test_commands_left.py",
     ),
     Mutant(

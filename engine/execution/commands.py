@@ -37,7 +37,6 @@ from engine.execution.run import EpisodeRunner
 from engine.outputs.handle import OutputHandler, is_about_outputs
 from engine.outputs.pool import OutputContext
 from engine.runtime.catalog import CannotRun, Hindrance
-from engine.runtime.consumer import PulledBatch
 from engine.runtime.slots import Slots
 from engine.validation import backoff_s
 from engine.waits.handle import WaitHandler, is_newest
@@ -235,11 +234,10 @@ class AnswerConsumer:
     def __post_init__(self) -> None:
         self._loader = CommandLoader(self.context, is_of_said=True)
 
-    async def handle(self, batch: PulledBatch[Command | Unreadable]) -> None:
-        """Rule on what is said, each in a task of its own."""
-        async for delivery in batch.each():
-            self.room.take_late()
-            self.context.tasks.start(self._hear(delivery))
+    async def handle(self, delivery: Incoming, _asked_s: float) -> None:
+        """Rule on what is said, in a task of its own."""
+        self.room.take_late()
+        self.context.tasks.start(self._hear(delivery))
 
     async def _hear(self, delivery: Incoming) -> None:
         """Answer for what was said, unless the node may not any more: another may at once."""
@@ -277,11 +275,10 @@ class RunConsumer:
     def __post_init__(self) -> None:
         self._loader = CommandLoader(self.context, is_of_said=False)
 
-    async def handle(self, batch: PulledBatch[Command | Unreadable]) -> None:
-        """Follow commands, each in a task and a slot of its own. What runs goes on."""
-        async for delivery in batch.each():
-            has_slot = self.context.slots.try_take()
-            self.context.tasks.start(self._run(delivery, has_slot=has_slot))
+    async def handle(self, delivery: Incoming, _asked_s: float) -> None:
+        """Follow a command, in a task and a slot of its own. What runs goes on."""
+        has_slot = self.context.slots.try_take()
+        self.context.tasks.start(self._run(delivery, has_slot=has_slot))
 
     async def _run(self, delivery: Incoming, *, has_slot: bool) -> None:
         """Answer for a delivery in a slot of its own, or hand it back if none gets free soon.

@@ -54,7 +54,7 @@ from engine.lanes import lane as lane_rules
 from engine.lanes.effects import LaneEffects
 from engine.lanes.lane import Wanted
 from engine.lanes.store import feed_cursor
-from engine.runtime.consumer import WAIT_S, PulledBatch, Queue, consume
+from engine.runtime.consumer import WAIT_S, Queue, consume_batches
 from engine.runtime.context import ActorContext
 from engine.runtime.slots import Slots
 from engine.triggers import debounce, schedule
@@ -539,14 +539,13 @@ class LaneInput:
             pauses=False,
         )
         room, clock = self.mailbox.due_room, context.clock
-        await consume(queue, self._handle_due, room=room, until=self.over, clock=clock)
+        await consume_batches(queue, self._handle_due, room=room, until=self.over, clock=clock)
 
     async def _tick(self) -> None:
         if self.takes_causes:
             await self._router.ticker.ensure()
 
-    async def _handle_due(self, batch: PulledBatch[Due | Unreadable]) -> None:
-        deliveries = batch.deliveries
+    async def _handle_due(self, deliveries: Sequence[Incoming]) -> None:
         if self.takes_causes:
             deliveries = await self._backpressure.let_in(deliveries)
         items = await asyncio.gather(*(self._look_at(each) for each in deliveries))

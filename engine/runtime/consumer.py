@@ -46,39 +46,23 @@ class Queue(Generic[T]):
     """Set once the queue is open."""
 
 
-@dataclass(frozen=True)
-class PulledBatch(Generic[T]):
-    """What one `receive` returned."""
-
-    deliveries: Sequence[Delivery[T]]
-    asked_s: float
-    """When it was asked for, on the monotonic clock."""
-    until: asyncio.Event
-
-    async def each(self) -> AsyncIterator[Delivery[T]]:
-        """Yield the deliveries in order. Those left once `until` is set go to others at once."""
-        for delivery in self.deliveries:
-            if self.until.is_set():
-                await delivery.nak()
-            else:
-                yield delivery
-
-
-Handle: TypeAlias = Callable[[PulledBatch[T]], Awaitable[None]]
-"""Answers for a batch, or starts tasks that do."""
+Handle: TypeAlias = Callable[[Delivery[T], float], Awaitable[None]]
+"""Answers for a delivery, or starts a task that does. It is also given when that was asked for, in
+seconds on the monotonic clock."""
+HandleBatch: TypeAlias = Callable[[Sequence[Delivery[T]]], Awaitable[None]]
+"""Answers for all that one `receive` returned."""
 
 
 async def consume(
     queue: Queue[T], handle: Handle[T], *, room: Slots, until: asyncio.Event, clock: Clock
 ) -> None:
-    """Hand what the queue holds to `handle`, batch by batch, until `until` is set.
+    """Hand what the queue holds to `handle`, in order, until `until` is set.
 
-    A `receive` that waits then returns at once, and what was pulled and not received goes to
-    others.
+    A `receive` that waits then returns at once, and what was pulled and not handled goes to others.
 
     Args:
         queue: which one.
-        handle: takes places in `room`, and gives them back.
+        handle: takes a place in `room`, and gives it back once it has answered.
         room: how many deliveries may be pulled.
         until: set at the end.
         clock: of the node.
@@ -88,15 +72,22 @@ async def consume(
     """
     async with _opened(queue, until) as source:
         while not until.is_set():
-            if not room.free:
-                if queue.pauses:
-                    await source.pause()
-                await wait_first(room.wait_free(), until.wait())
-                continue
-            asked_s = clock.monotonic_s()
-            deliveries = await source.receive(room=room.free, wait_s=WAIT_S)
-            await handle(PulledBatch(deliveries, asked_s, until))
-            telemetry.backlog.set(source.pending, queue.labels)
+            asked_s, deliveries = await _receive(source, queue, room, until, clock)
+            for delivery in deliveries:
+                if until.is_set():
+                    await delivery.nak()
+                else:
+                    await handle(delivery, asked_s)
+
+
+async def consume_batches(
+    queue: Queue[T], handle: HandleBatch[T], *, room: Slots, until: asyncio.Event, clock: Clock
+) -> None:
+    """Do as `consume`, with all that was pulled in one go."""
+    async with _opened(queue, until) as source:
+        while not until.is_set():
+            _, deliveries = await _receive(source, queue, room, until, clock)
+            await handle(deliveries)
 
 
 def consumer_service(
@@ -108,6 +99,22 @@ def consumer_service(
         return consume(queue, handle, room=room, until=permit.withdrawn, clock=clock)
 
     return Service(run, permit, queue.is_open)
+
+
+async def _receive(
+    source: Source[T], queue: Queue[T], room: Slots, until: asyncio.Event, clock: Clock
+) -> tuple[float, Sequence[Delivery[T]]]:
+    """Return when it was asked, and what there is room for; nothing once `until` is set."""
+    if not room.free:
+        if queue.pauses:
+            await source.pause()
+        await wait_first(room.wait_free(), until.wait())
+    asked_s = clock.monotonic_s()
+    if until.is_set() or not room.free:
+        return asked_s, ()
+    deliveries = await source.receive(room=room.free, wait_s=WAIT_S)
+    telemetry.backlog.set(source.pending, queue.labels)
+    return asked_s, deliveries
 
 
 @asynccontextmanager

@@ -26,7 +26,7 @@ from typing import Final, Protocol, TypeAlias
 import structlog
 
 from engine.episodes.breaker_store import EpisodeContext
-from engine.runtime.consumer import PulledBatch, Queue, consumer_service
+from engine.runtime.consumer import Queue, consumer_service
 from engine.runtime.context import ActorContext
 from engine.runtime.service import Service
 from engine.runtime.tasks import wait_first
@@ -173,16 +173,11 @@ class Gate:
         context = self.admission.context
         return consumer_service(
             Queue(open=open_, labels={"actor": context.actor.id, "queue": queue}, pauses=False),
-            self.handle,
+            self._admit,
             room=self.admission.room,
             permit=context.permits.wakes,
             clock=context.clock,
         )
-
-    async def handle(self, batch: PulledBatch[DomainEvent | Unreadable]) -> None:
-        """Rule on events, in order."""
-        async for delivery in batch.each():
-            await self._admit(delivery, batch.asked_s)
 
     async def _admit(self, delivery: Incoming, asked_s: float) -> None:
         content = delivery.content

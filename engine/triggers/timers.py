@@ -26,7 +26,7 @@ from engine.episodes.dry_run import merged
 from engine.episodes.fire import FireRequest, fire_dedupe_key, manual_trigger, parse_fire
 from engine.errors import BadRequest
 from engine.findings.expire import PURPOSES, FindingExpiry
-from engine.runtime.consumer import PulledBatch, Queue, consumer_service
+from engine.runtime.consumer import Queue, consumer_service
 from engine.runtime.permits import Permit
 from engine.runtime.service import Service
 from engine.triggers import debounce, evaluate, schedule
@@ -240,16 +240,11 @@ class TimerConsumer:
             pauses=False,
         )
         room, clock = self.admission.room, context.clock
-        return consumer_service(queue, self.handle, room=room, permit=permit, clock=clock)
+        return consumer_service(queue, self._admit, room=room, permit=permit, clock=clock)
 
     async def _tick(self) -> None:
         if self.takes_causes:
             await self.router.ticker.ensure()
-
-    async def handle(self, batch: PulledBatch[Due | Unreadable]) -> None:
-        """Answer for what has come due, in order. What it opened goes on."""
-        async for delivery in batch.each():
-            await self._admit(delivery, batch.asked_s)
 
     async def _admit(self, delivery: Delivery[Due | Unreadable], asked_s: float) -> None:
         due = delivery.content

@@ -7,9 +7,8 @@ from engine.runtime.consumer import Queue, consumer_service
 from engine.runtime.context import NodeContext
 from engine.runtime.permits import Permit
 from engine.runtime.service import Service
-from engine.runtime.slots import Slots
 from engine.waits.signal import RESOLVED
-from engine.waits.signals import IN_FLIGHT_MAX, QUEUE, SignalConsumer, SignalRetries
+from engine.waits.signals import QUEUE, SignalConsumer, SignalRetries
 
 
 def services_for(context: NodeContext, runs: Permit) -> list[Service]:
@@ -20,15 +19,13 @@ def services_for(context: NodeContext, runs: Permit) -> list[Service]:
         runs: whether the node may run anything.
     """
     ports, clock = context.ports, context.clock
-    dead_letters = DeadLetterWriter(ports, clock)
-    consumer, retries = SignalConsumer(ports, dead_letters), SignalRetries(ports, dead_letters)
+    means = (ports, DeadLetterWriter(ports, clock), context.tasks)
+    consumer, retries = SignalConsumer(*means), SignalRetries(*means)
     events = Queue(
         open=lambda: ports.domain_events.open(QUEUE, [RESOLVED]), labels={"queue": "waits"}
     )
     due = Queue(open=lambda: ports.timers.open(QUEUE), labels={"queue": "waits_due"})
-    # Nothing takes a place: a batch is answered for before the next one is pulled.
-    room = Slots(IN_FLIGHT_MAX)
     return [
-        consumer_service(events, consumer.handle, room=room, permit=runs, clock=clock),
-        consumer_service(due, retries.handle, room=room, permit=runs, clock=clock),
+        consumer_service(events, consumer.handle, room=consumer.room, permit=runs, clock=clock),
+        consumer_service(due, retries.handle, room=retries.room, permit=runs, clock=clock),
     ]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, TypeAlias
 
@@ -24,7 +24,8 @@ import structlog
 
 from engine.dead_letters.write import DeadLetterWriter
 from engine.errors import BadRequest
-from engine.runtime.consumer import PulledBatch
+from engine.runtime.slots import Slots
+from engine.runtime.tasks import NodeTasks
 from engine.validation import backoff_s
 from engine.waits.signal import (
     KEPT_S,
@@ -175,10 +176,13 @@ class SignalRetries:
 
     ports: Ports
     dead_letters: DeadLetterWriter
+    tasks: NodeTasks
+    room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
 
-    async def handle(self, batch: PulledBatch[Due | Unreadable]) -> None:
-        """Look at what is due, at all of it at a time."""
-        await asyncio.gather(*map(self._answer, batch.deliveries))
+    async def handle(self, delivery: Delivery[Due | Unreadable], _asked_s: float) -> None:
+        """Look at what is due, in a task of its own."""
+        self.room.take_late()
+        self.tasks.start(self._answer(delivery))
 
     async def _answer(self, delivery: Delivery[Due | Unreadable]) -> None:
         try:
@@ -186,6 +190,8 @@ class SignalRetries:
         except Unavailable as error:
             log.warning("handed back: the log is away", error=str(error))
             await delivery.nak(delay_s=LOOK_AGAIN_S)
+        finally:
+            self.room.give_back()
 
     async def _look(self, delivery: Delivery[Due | Unreadable]) -> None:
         due = delivery.content
@@ -288,10 +294,13 @@ class SignalConsumer:
 
     ports: Ports
     dead_letters: DeadLetterWriter
+    tasks: NodeTasks
+    room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
 
-    async def handle(self, batch: PulledBatch[DomainEvent | Unreadable]) -> None:
-        """Bring what is said, all of it at a time."""
-        await asyncio.gather(*map(self._answer, batch.deliveries))
+    async def handle(self, delivery: Incoming, _asked_s: float) -> None:
+        """Bring what is said, in a task of its own."""
+        self.room.take_late()
+        self.tasks.start(self._answer(delivery))
 
     async def _answer(self, delivery: Incoming) -> None:
         try:
@@ -299,6 +308,8 @@ class SignalConsumer:
         except Unavailable as error:
             log.warning("handed back: the log is away", error=str(error))
             await _again(delivery)
+        finally:
+            self.room.give_back()
 
     async def _bring(self, delivery: Incoming) -> None:
         content = delivery.content

@@ -30,7 +30,7 @@ from engine.app.workflow import Workflow
 from engine.app.workflow_plan import problem_of_code, starter_id
 from engine.dead_letters.write import DeadLetterWriter
 from engine.runtime.catalog import CannotRun, Catalog, Hindrance, Revisions
-from engine.runtime.consumer import PulledBatch, Queue, consumer_service
+from engine.runtime.consumer import Queue, consumer_service
 from engine.runtime.context import NodeContext
 from engine.runtime.permits import Permit
 from engine.runtime.service import Service
@@ -312,16 +312,9 @@ class WorkflowWorker:
             labels={"actor": self._actor, "queue": "instances"},
         )
         clock = self.context.clock
-        return consumer_service(
-            queue, self.handle, room=self._room, permit=self.permit, clock=clock
-        )
+        return consumer_service(queue, self._take, room=self._room, permit=self.permit, clock=clock)
 
-    async def handle(self, batch: PulledBatch[WorkflowCommand | Unreadable]) -> None:
-        """Have commands put to their instances."""
-        async for delivery in batch.each():
-            self._take(delivery)
-
-    def _take(self, delivery: Incoming) -> None:
+    async def _take(self, delivery: Incoming, _asked_s: float) -> None:
         """Have a command put to its instance, behind those that are being put to it."""
         self._room.take_late()
         content = delivery.content
