@@ -919,15 +919,9 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a full node asks for nothing",
-        "engine/execution/commands.py",
-        (
-            "                if not slots.free:\n                    # Whatever comes "
-            "meanwhile is for others.\n                    await source.pause()\n"
-        ),
-        (
-            "                if not slots.free:\n                    # Whatever comes "
-            "meanwhile is for others.\n"
-        ),
+        "engine/runtime/consumer.py",
+        "if queue.pauses:",
+        "if False:",
         "tests/engine/execution/test_runner.py",
     ),
     Mutant(
@@ -1326,9 +1320,9 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a lane without limits is drained while its actor is paused",
-        "engine/node/supervisor.py",
-        "Service(LaneCloser(context, keeper, lease_events), runs)",
-        "Service(LaneCloser(context, keeper, lease_events), wakes)",
+        "engine/lanes/services.py",
+        "Service(LaneCloser(context).run, context.permits.runs)",
+        "Service(LaneCloser(context).run, context.permits.wakes)",
         "tests/engine/lanes/test_stint.py",
     ),
     Mutant(
@@ -1857,11 +1851,9 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "what is not ruled on when a mode ends is handed back",
-        "engine/triggers/events.py",
-        """                    if withdrawn.is_set():
-                        await delivery.nak()""",
-        """                    if False:
-                        await delivery.nak()""",
+        "engine/runtime/consumer.py",
+        "                if until.is_set():\n",
+        "                if False:\n",
         "tests/engine/cluster/test_modes_of_nodes.py",
     ),
     Mutant(
@@ -5173,15 +5165,15 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "definitions: a node says what it runs once its queues are open",
         "engine/node/supervisor.py",
-        "        for service in place.services:\n            await _wait_open(service)\n",
+        "        for service in place.services:\n            await service.wait_open()\n",
         "",
         LINEUP,
     ),
     Mutant(
         "definitions: who waits for room leaves when they are replaced",
-        "engine/execution/commands.py",
-        "await wait_first(slots.wait_free(), withdrawn.wait())",
-        "await slots.wait_free()",
+        "engine/runtime/consumer.py",
+        "await wait_first(room.wait_free(), until.wait())",
+        "await room.wait_free()",
         LINEUP,
     ),
     Mutant(
@@ -5200,23 +5192,23 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "definitions: what is due about instances of what begins nothing happens",
-        "engine/node/supervisor.py",
-        "        [timer_consumer]\n        if context.starts_workflow",
-        "        []\n        if context.starts_workflow",
+        "engine/triggers/services.py",
+        "return [due(takes_causes=False).service(permits.runs)]",
+        "return []",
         CLOSED,
     ),
     Mutant(
         "definitions: what is open of an actor that opens nothing goes on",
-        "engine/node/supervisor.py",
-        "else [timer_consumer, runner, listener]",
-        "else [timer_consumer]",
+        "engine/execution/services.py",
+        "if context.is_fallback and workflow_of(actor_id) is not None:",
+        "if context.is_fallback:",
         CLOSED_ACTORS,
     ),
     Mutant(
         "definitions: what waits in the lane of an actor that opens nothing gets its turn",
-        "engine/node/supervisor.py",
-        "return [Service(scheduler, runs), runner, listener]",
-        "return [runner, listener]",
+        "engine/lanes/services.py",
+        "        return [going_on]",
+        "        return []",
         CLOSED_ACTORS,
     ),
     Mutant(
@@ -5294,9 +5286,9 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "definitions: a command that was pulled too late is for others at once",
-        "engine/workflows/worker.py",
-        "                    if withdrawn.is_set():\n",
-        "                    if False:\n",
+        "engine/runtime/consumer.py",
+        "                if until.is_set():\n",
+        "                if False:\n",
         "tests/engine/workflows/test_commands_left.py",
     ),
     Mutant(

@@ -25,6 +25,7 @@ from engine.cluster.mode_watch import ModeWatcher
 from engine.cluster.nodes import NodeInfo
 from engine.runtime.catalog import Catalog
 from engine.runtime.tasks import wait_first
+from engine.runtime.watch import follow_and_look
 from streams.clock import Clock
 from streams.errors import RevisionConflict, Unavailable
 from streams.keys import NODES, node_key
@@ -45,12 +46,6 @@ LEAVE_S_MAX: Final = 1.0
 TWO_OF_A_NAME: Final = (
     "stop one of them, or give it a name of its own: VIGIL_NODE; nothing if one is stopping anyway"
 )
-
-CHANGES_MAX: Final = 500
-"""Changes of the gates looked at in one go."""
-
-WAIT_S: Final = 5.0
-"""Longest silent wait for changes; only how often an idle roster looks up."""
 
 LOOK_S: Final = 30.0
 """Between two looks at all nodes, in seconds: a roster that was cut off for over an hour is not
@@ -111,7 +106,7 @@ class Heartbeat:
             },
         )
 
-    async def serve(self) -> None:
+    async def beat(self) -> None:
         """Say it for ever, and at once when something changes.
 
         Raises:
@@ -190,6 +185,8 @@ class Membership:
     """Set once it knows who is there."""
     _nodes: dict[str, NodeInfo] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by `_look`, so that no change is heard before what was read earlier than it is noted."""
 
     @property
     def nodes(self) -> Sequence[NodeInfo]:
@@ -204,25 +201,25 @@ class Membership:
         """Wait until a node comes, goes or says something else than now."""
         await self._changed.wait()
 
-    async def serve(self) -> None:
+    async def follow(self) -> None:
         """Follow who comes and goes, for ever.
 
         Raises:
             Unavailable: the gates are away. What was known stays so.
         """
-        async with self.gates.watch(under=NODES) as watch:
-            await self._look()
-            self.has_looked.set()
-            looked_s = self.clock.monotonic_s()
-            while True:
-                changes = await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S)
-                self._set({**self._nodes, **_said(changes)})
-                if self.clock.monotonic_s() - looked_s >= LOOK_S:
-                    await self._look()
-                    looked_s = self.clock.monotonic_s()
+        watches = [self.gates.watch(under=NODES)]
+        await follow_and_look(
+            watches, self._hear, self._look, look_every_s=LOOK_S, clock=self.clock
+        )
+
+    async def _hear(self, changes: Sequence[BucketEntry]) -> None:
+        async with self._turn:
+            self._set({**self._nodes, **_said(changes)})
 
     async def _look(self) -> None:
-        self._set(_said((await self.gates.entries(under=NODES)).values()))
+        async with self._turn:
+            self._set(_said((await self.gates.entries(under=NODES)).values()))
+        self.has_looked.set()
 
     def _set(self, said: Mapping[str, NodeInfo | None]) -> None:
         """Take note of who is there, and wake those who wait if that is news."""

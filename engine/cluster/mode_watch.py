@@ -16,15 +16,10 @@ from engine.cluster import modes
 from engine.cluster.modes import NO_ORDERS, NodeMode, Orders, Switch
 from engine.runtime.permits import Permit, Permits
 from engine.runtime.tasks import wait_first
+from engine.runtime.watch import follow_and_look
 from streams.clock import Clock
 from streams.keys import MODES, PAUSES, mode_key, pause_key
-from streams.ports.bucket import Bucket, BucketEntry, BucketWatch
-
-CHANGES_MAX: Final = 500
-"""Changes of the registry looked at in one go."""
-
-WAIT_S: Final = 5.0
-"""Longest silent wait for changes; only how often an idle switchboard looks up."""
+from streams.ports.bucket import Bucket, BucketEntry
 
 LOOK_S: Final = 60.0
 """Between two looks at what is said, in seconds. A node that was cut off for over an hour is not
@@ -73,7 +68,8 @@ class ModeWatcher:
         self._unasked: dict[str, Permits] = {}
         """Those of actors that nothing is known about yet."""
         self._has_newcomers = asyncio.Event()
-        self._knows_mode = self._is_over = False
+        self._knows_mode = asyncio.Event()
+        self._is_over = False
         for actor in actors:
             self.learn(actor)
 
@@ -113,35 +109,31 @@ class ModeWatcher:
         self.runs.end()
         self.changed.set()
 
-    async def serve(self) -> None:
+    async def follow(self) -> None:
         """Do for ever what the registry says.
 
         Raises:
             Unavailable: the registry is away. What was in force stays so.
         """
-        async with (
-            # Only these: the registry also says what every episode waits for.
-            self._registry.watch(under=MODES) as of_modes,
-            self._registry.watch(under=PAUSES) as of_pauses,
-        ):
-            await self._look([mode_key(self._node), *map(pause_key, self.permits)])
-            await wait_first(
-                self._follow(of_modes),
-                self._follow(of_pauses),
-                self._look_now_and_then(),
-                self._look_at_newcomers(),
-            )
+        # Only these: the registry also says what every episode waits for.
+        watches = [self._registry.watch(under=MODES), self._registry.watch(under=PAUSES)]
+        following = follow_and_look(
+            watches, self._hear, self._look_at_all, look_every_s=LOOK_S, clock=self._clock
+        )
+        await wait_first(following, self._look_at_newcomers())
 
-    async def _follow(self, watch: BucketWatch) -> None:
-        while True:
-            self._hear(await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S))
+    async def _look_at_all(self) -> None:
+        """Ask about whatever stands, and about the mode and each actor that was never asked about.
 
-    async def _look_now_and_then(self) -> None:
-        while True:
-            await self._clock.sleep(LOOK_S)
-            await self._look(self._standing())
+        What has come since then, the watches tell.
+        """
+        standing = {key for key, entry in self._newest.items() if entry.value is not None}
+        unknown = set() if self._knows_mode.is_set() else {mode_key(self._node)}
+        await self._look(standing | unknown | {*map(pause_key, self._unasked)})
 
     async def _look_at_newcomers(self) -> None:
+        # Until the mode is known nothing may be given, whatever is known of an actor.
+        await self._knows_mode.wait()
         while True:
             await self._has_newcomers.wait()
             self._has_newcomers.clear()
@@ -158,7 +150,7 @@ class ModeWatcher:
         found = await asyncio.gather(*map(ask, keys))
         asked = {entry.key for entry in found}
         self._note_asked({id_: each for id_, each in unasked.items() if pause_key(id_) in asked})
-        self._hear(found)
+        await self._hear(found)
         self._see_whether_all_asked()
 
     def _note_asked(self, asked: Mapping[str, Permits]) -> None:
@@ -168,18 +160,16 @@ class ModeWatcher:
                 del self._unasked[actor]
 
     def _see_whether_all_asked(self) -> None:
-        self._knows_mode = self._knows_mode or mode_key(self._node) in self._newest
-        if self._knows_mode and not self._unasked:
+        if mode_key(self._node) in self._newest:
+            self._knows_mode.set()
+        if self._knows_mode.is_set() and not self._unasked:
             self.has_looked.set()
-
-    def _standing(self) -> list[str]:
-        return [key for key, entry in self._newest.items() if entry.value is not None]
 
     def _gone(self, key: str) -> BucketEntry:
         known = self._newest.get(key)
         return BucketEntry(key=key, value=None, revision=known.revision if known else 0)
 
-    def _hear(self, entries: Iterable[BucketEntry]) -> None:
+    async def _hear(self, entries: Iterable[BucketEntry]) -> None:
         """Take note of what is new, and switch accordingly."""
         for entry in entries:
             known = self._newest.get(entry.key)

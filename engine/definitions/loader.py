@@ -19,12 +19,12 @@ from engine.app.app import App
 from engine.definitions.make import MadeDefinition, catalog_of, name_of, unmade
 from engine.definitions.resolver import RevisionResolver
 from engine.runtime.catalog import CatalogContents
-from engine.runtime.tasks import wait_first
+from engine.runtime.watch import follow_and_look
 from streams.clock import Clock
 from streams.keys import DEFINITIONS
 from streams.model.definitions import RegisteredDefinition, decode_registered
 from streams.ports.all import Ports
-from streams.ports.bucket import BucketEntry, BucketWatch
+from streams.ports.bucket import BucketEntry
 
 DEFINITIONS_MAX: Final = 1_000
 """Most definitions that a node runs at a time, as many as an app may have workflows. What comes
@@ -33,12 +33,6 @@ when there are as many is told as a problem. Those that are disabled take none o
 DISABLED_MAX: Final = 1_000
 """Most definitions that are disabled and of which a node sees to what is open: each has its queues.
 It is those that were disabled last; the others are told as problems."""
-
-CHANGES_MAX: Final = 500
-"""Changes of the registry looked at in one go."""
-
-WAIT_S: Final = 5.0
-"""Longest silent wait for changes; only how often an idle loader looks up."""
 
 LOOK_S: Final = 600.0
 """Between two looks at all that is defined, in seconds, and between two tries of what cannot be
@@ -133,25 +127,16 @@ class DefinitionLoader:
         self._turn = asyncio.Lock()
         """Held while what is new is made, so that it is noted in the order in which it came."""
 
-    async def serve(self) -> None:
+    async def follow(self) -> None:
         """Follow for ever what is defined.
 
         Raises:
             Unavailable: the registry is away. What was loaded stays so.
         """
-        async with self._registry.watch(under=DEFINITIONS) as watch:
-            await self._look()
-            self.has_looked.set()
-            await wait_first(self._follow(watch), self._look_now_and_then())
-
-    async def _follow(self, watch: BucketWatch) -> None:
-        while True:
-            await self._hear(await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S))
-
-    async def _look_now_and_then(self) -> None:
-        while True:
-            await self._clock.sleep(LOOK_S)
-            await self._look()
+        watches = [self._registry.watch(under=DEFINITIONS)]
+        await follow_and_look(
+            watches, self._hear, self._look, look_every_s=LOOK_S, clock=self._clock
+        )
 
     async def _look(self) -> None:
         """Ask for all that is defined, and whether what seems to be gone really is."""
@@ -161,6 +146,7 @@ class DefinitionLoader:
         missing = known.keys() - found.keys()
         asked = [await self._registry.get(key) or _gone(key, known[key]) for key in missing]
         await self._hear([*found.values(), *asked])
+        self.has_looked.set()
 
     async def _hear(self, entries: Iterable[BucketEntry]) -> None:
         """Take note of what is new, and have what comes of it all."""

@@ -9,7 +9,7 @@ episode is one read, and a write only if something changes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -27,6 +27,7 @@ from engine.episodes.episode import CancelEpisode
 from engine.runtime.catalog import Catalog
 from engine.runtime.context import ActorContext
 from engine.runtime.publish import EventPublisher
+from engine.runtime.watch import follow
 from engine.validation import backoff_s, jittered_s
 from streams.clock import Clock
 from streams.errors import RevisionConflict, Unavailable, UnknownOutcome
@@ -303,13 +304,6 @@ def _cancel(run: EpisodeRun, expectation: Expectation, state: BreakerState) -> N
         run.cancel(CancelEpisode(error_class=breaker.TRIPPED, error_detail=detail))
 
 
-CHANGES_MAX: Final = 500
-"""Changes of the gates looked at in one go."""
-
-WAIT_S: Final = 5.0
-"""Longest silent wait for changes; only how often an idle tripper looks up."""
-
-
 @dataclass(frozen=True)
 class BreakerWatcher:
     """Watches for one node."""
@@ -319,17 +313,18 @@ class BreakerWatcher:
     breakers: Mapping[str, Breakers]
     """By actor, of all that are in the cast."""
 
-    async def serve(self) -> None:
+    async def follow(self) -> None:
         """Watch for ever, also while the node stops, as soon as a breaker may cancel what runs.
 
         Raises:
             Unavailable: the gates are away. Watching anew begins with all breakers.
         """
         await self.catalog.wait_until(self._is_needed)
-        async with self.gates.watch(under=BREAKERS) as watch:
-            while True:
-                for entry in await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S):
-                    await self._look_at(entry)
+        await follow(self.gates.watch(under=BREAKERS), self._hear)
+
+    async def _hear(self, entries: Sequence[BucketEntry]) -> None:
+        for entry in entries:
+            await self._look_at(entry)
 
     def _is_needed(self) -> bool:
         return any(each.cancel_in_flight for each in self.breakers.values())

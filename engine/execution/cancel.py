@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
 
 import structlog
 
@@ -20,7 +19,7 @@ from engine.episodes.cancel import RunningEpisodes
 from engine.episodes.episode import ENDED, Episode, Status
 from engine.execution.run import EpisodeRunner
 from engine.outputs.pool import OutputContext
-from engine.runtime.leases import Keeper
+from engine.runtime.watch import follow
 from engine.waits.handle import WaitRegistry
 from engine.waits.wait import is_answered
 from streams.clock import SKEW_S
@@ -32,11 +31,7 @@ from streams.ports.delivery import Delivery, Unreadable
 from streams.ports.log import Recorded
 from streams.wire import codec
 
-CHANGES_MAX: Final = 500
-"""Bucket changes handled at once."""
-
-WAIT_S: Final = 5.0
-"""Longest wait for changes, in seconds."""
+log = structlog.get_logger("vigil.runner")
 
 
 @dataclass(frozen=True)
@@ -46,12 +41,17 @@ class CancelWatcher:
     gates: Bucket
     running: RunningEpisodes
 
-    async def serve(self) -> None:
-        """Watch for ever, also while the node stops: what still runs can be canceled."""
-        async with self.gates.watch(under=CANCELS) as watch:
-            while True:
-                for entry in await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S):
-                    self._look_at(entry)
+    async def follow(self) -> None:
+        """Watch for ever, also while the node stops: what runs until then can be canceled.
+
+        Raises:
+            Unavailable: the gates are away. Watching anew begins with all that stands.
+        """
+        await follow(self.gates.watch(under=CANCELS), self._hear)
+
+    async def _hear(self, entries: Sequence[BucketEntry]) -> None:
+        for entry in entries:
+            self._look_at(entry)
 
     def _look_at(self, entry: BucketEntry) -> None:
         episode_id = name_in(entry.key)
@@ -73,9 +73,6 @@ def _command_in(entry: BucketEntry) -> Cancel | None:
     return command if isinstance(command, Cancel) else None
 
 
-log = structlog.get_logger("vigil.runner")
-
-
 @dataclass
 class CancelHandler:
     """One delivery of a cancel command, on one node.
@@ -85,7 +82,6 @@ class CancelHandler:
     """
 
     context: OutputContext
-    keeper: Keeper
     command: Cancel
     delivery: Delivery[Command | Unreadable]
     _is_answered: bool = False
@@ -117,7 +113,7 @@ class CancelHandler:
         if episode.opened is not None and is_answered(records[-1]):
             # Whoever answered it may have died before they told so, and after the end nobody will.
             await WaitRegistry(self.context).tell_answer(episode.opened, records)
-        runner = EpisodeRunner(self.context, self.keeper, self._answer)
+        runner = EpisodeRunner(self.context, self._answer)
         # Where no node has begun, none of its code has run that a crash could be counted for.
         if not await runner.take_over(episode, records, careful=episode.attempts > 0):
             await self._tell_nodes()

@@ -21,7 +21,6 @@ node can have the episode at all.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -30,7 +29,6 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from engine import telemetry
-from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes import open as placing
 from engine.episodes.episode import ENDED, Episode, Status, fold
 from engine.episodes.recovery import NO_SUCH_EPISODE, why_cannot_run
@@ -39,10 +37,7 @@ from engine.execution.run import EpisodeRunner
 from engine.outputs.handle import OutputHandler, is_about_outputs
 from engine.outputs.pool import OutputContext
 from engine.runtime.catalog import CannotRun, Hindrance
-from engine.runtime.consumer import taking
-from engine.runtime.leases import Keeper
 from engine.runtime.slots import Slots
-from engine.runtime.tasks import NodeTasks, wait_first
 from engine.validation import backoff_s
 from engine.waits.handle import WaitHandler, is_newest
 from engine.waits.wait import is_answered, step_answered
@@ -110,7 +105,6 @@ class CommandLoader:
     """The commands to episodes of one actor, on one node."""
 
     context: OutputContext
-    dead_letters: DeadLetterWriter
     is_of_said: bool
     """Whether they are said to episodes; otherwise they call nodes to run them."""
     _noted: set[str] = field(default_factory=set)
@@ -120,7 +114,7 @@ class CommandLoader:
         content = delivery.content
         try:
             if isinstance(content, Unreadable):
-                await self.dead_letters.bury(content, actor_id=self.context.actor.id)
+                await self.context.dead_letters.bury(content, actor_id=self.context.actor.id)
                 return await delivery.term(content.reason)
             with (
                 bound_contextvars(episode_id=content.episode_id, actor=content.actor_id),
@@ -144,7 +138,7 @@ class CommandLoader:
 
     async def _bury(self, delivery: Incoming, command: Command, why: Hindrance) -> None:
         """Leave a command to a person, who can have it sent again."""
-        await self.dead_letters.bury_command(
+        await self.context.dead_letters.bury_command(
             command, seq=delivery.seq, reason=why.reason, detail=why.detail
         )
         await delivery.term(why.reason)
@@ -231,41 +225,19 @@ server and some milliseconds; a node that cannot reach it holds no more of them 
 
 @dataclass
 class AnswerConsumer:
-    """The listener of one actor on one node."""
+    """Takes what is said to one actor's episodes, on one node."""
 
     context: OutputContext
-    keeper: Keeper
-    dead_letters: DeadLetterWriter
-    tasks: NodeTasks
-    is_open: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the queue is open."""
-    _room: Slots = field(default_factory=lambda: Slots(ROOM_MAX))
+    room: Slots = field(default_factory=lambda: Slots(ROOM_MAX))
     _loader: CommandLoader = field(init=False)
 
     def __post_init__(self) -> None:
-        self._loader = CommandLoader(self.context, self.dead_letters, is_of_said=True)
+        self._loader = CommandLoader(self.context, is_of_said=True)
 
-    async def serve(self) -> None:
-        """Rule on what is said for as long as the node may run the actor.
-
-        Raises:
-            Unavailable: the queue could not be opened.
-        """
-        labels = {"actor": self.context.actor.id, "queue": "said"}
-        opening = self.context.ports.commands.open_attending(self.context.actor.id)
-        room, withdrawn = self._room, self.context.permits.runs.withdrawn
-        async with taking(opening, stopping=withdrawn) as source:
-            self.is_open.set()
-            while not withdrawn.is_set():
-                if not room.free:
-                    # Whatever comes meanwhile is for others.
-                    await source.pause()
-                    await wait_first(room.wait_free(), withdrawn.wait())
-                    continue
-                for delivery in await source.receive(room=room.free, wait_s=WAIT_S):
-                    room.take_late()
-                    self.tasks.start(self._hear(delivery))
-                telemetry.backlog.set(source.pending, labels)
+    async def handle(self, delivery: Incoming, _asked_s: float) -> None:
+        """Rule on what is said, in a task of its own."""
+        self.room.take_late()
+        self.context.tasks.start(self._hear(delivery))
 
     async def _hear(self, delivery: Incoming) -> None:
         """Answer for what was said, unless the node may not any more: another may at once."""
@@ -274,11 +246,11 @@ class AnswerConsumer:
                 return await delivery.nak()
             await self._loader.answer(delivery, self._follow)
         finally:
-            self._room.give_back()
+            self.room.give_back()
 
     async def _follow(self, ctx: CommandContext) -> bool:
         if isinstance(ctx.command, Cancel):
-            cancellation = CancelHandler(ctx.context, self.keeper, ctx.command, ctx.delivery)
+            cancellation = CancelHandler(ctx.context, ctx.command, ctx.delivery)
             return await cancellation.carry_out(ctx.episode, ctx.records)
         if not await is_newest(ctx.context.ports.log, ctx.records):
             return False
@@ -289,49 +261,24 @@ class AnswerConsumer:
         return await handler.attend(ctx.delivery, ctx.command, ctx.episode, ctx.records)
 
 
-WAIT_S: Final = 5.0
-"""Longest silent wait for commands; only how often an idle runner looks up."""
-
 SLOT_S: Final = 1.0
 """Longest wait of a command that was pulled for a slot that has been taken since."""
 
 
 @dataclass
 class RunConsumer:
-    """The runner of one actor on one node."""
+    """Takes the commands that call a node to one actor's episodes, on one node."""
 
     context: OutputContext
-    keeper: Keeper
-    dead_letters: DeadLetterWriter
-    tasks: NodeTasks
-    is_open: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the queue is open."""
     _loader: CommandLoader = field(init=False)
 
     def __post_init__(self) -> None:
-        self._loader = CommandLoader(self.context, self.dead_letters, is_of_said=False)
+        self._loader = CommandLoader(self.context, is_of_said=False)
 
-    async def serve(self) -> None:
-        """Take the actor's commands for as long as the node may run it. What runs goes on.
-
-        Raises:
-            Unavailable: the actor's queue could not be opened.
-        """
-        labels = {"actor": self.context.actor.id, "queue": "commands"}
-        opening = self.context.ports.commands.open(self.context.actor.id)
-        slots, withdrawn = self.context.slots, self.context.permits.runs.withdrawn
-        async with taking(opening, stopping=withdrawn) as source:
-            self.is_open.set()
-            while not withdrawn.is_set():
-                if not slots.free:
-                    # Whatever comes meanwhile is for others.
-                    await source.pause()
-                    await wait_first(slots.wait_free(), withdrawn.wait())
-                    continue
-                for delivery in await source.receive(room=slots.free, wait_s=WAIT_S):
-                    has_slot = slots.try_take()
-                    self.tasks.start(self._run(delivery, has_slot=has_slot))
-                telemetry.backlog.set(source.pending, labels)
+    async def handle(self, delivery: Incoming, _asked_s: float) -> None:
+        """Follow a command, in a task and a slot of its own. What runs goes on."""
+        has_slot = self.context.slots.try_take()
+        self.context.tasks.start(self._run(delivery, has_slot=has_slot))
 
     async def _run(self, delivery: Incoming, *, has_slot: bool) -> None:
         """Answer for a delivery in a slot of its own, or hand it back if none gets free soon.
@@ -363,15 +310,13 @@ class RunConsumer:
             return await self._ask_for_place(ctx)
         if self._is_turned_away(ctx.episode):
             return False
-        runner = EpisodeRunner(ctx.context, self.keeper, ctx.delivery.ack)
+        runner = EpisodeRunner(ctx.context, ctx.delivery.ack)
         careful = not _is_first_try(ctx)
         return await runner.take_over(ctx.episode, ctx.records, careful=careful)
 
     async def _carry(self, ctx: CommandContext) -> bool:
         """Have outputs of an episode carried; return whether somebody does."""
-        runner = EpisodeRunner(
-            ctx.context, self.keeper, ctx.delivery.ack, called_at=ctx.delivery.at
-        )
+        runner = EpisodeRunner(ctx.context, ctx.delivery.ack, called_at=ctx.delivery.at)
         if ctx.episode.status in ENDED:
             return await runner.settle(ctx.episode, ctx.records)
         return await runner.take_over(ctx.episode, ctx.records, careful=True)

@@ -46,7 +46,7 @@ from engine.findings.apply import FindingApplier
 from engine.findings.store import oldest_of
 from engine.outputs.deliver import NOTHING_DONE, ConclusionState, OutputDelivery
 from engine.outputs.pool import OutputContext
-from engine.runtime.leases import NO_CLAIM, Busy, EpisodeLease, Keeper
+from engine.runtime.leases import NO_CLAIM, Busy, EpisodeLease
 from engine.runtime.publish import EventPublisher, PublicEvent
 from engine.runtime.store import Contended
 from engine.waits.handle import WaitRegistry
@@ -343,7 +343,6 @@ class EpisodeRunner:
     """One attempt's claim, and when it is given up."""
 
     context: OutputContext
-    keeper: Keeper
     accept: Accept
     """See `Attempt`."""
     called_at: datetime | None = None
@@ -393,7 +392,8 @@ class EpisodeRunner:
         task = asyncio.current_task()
         assert task is not None
         key = episode_claim(opened.actor_id, opened.episode_id)
-        hold = EpisodeLease(self.keeper, key, attempt=episode.attempts + 1, on_lost=task.cancel)
+        leases = self.context.leases
+        hold = EpisodeLease(leases, key, attempt=episode.attempts + 1, on_lost=task.cancel)
         this_attempt = Attempt(
             self.context,
             opened,

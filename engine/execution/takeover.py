@@ -10,7 +10,7 @@ the rule for what happens to the episode.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,6 +27,7 @@ from engine.errors import EpisodeFailed
 from engine.runtime.context import ActorContext
 from engine.runtime.leases import LeaseEvents
 from engine.runtime.usercode import call
+from engine.runtime.watch import follow
 from streams.clock import Clock
 from streams.errors import Unavailable
 from streams.keys import episode_of_claim
@@ -34,12 +35,6 @@ from streams.model.commands import Recover
 from streams.model.events import EpisodeOpened
 from streams.ports.all import Ports
 from streams.ports.leases import ClaimChange
-
-CHANGES_MAX: Final = 500
-"""Claim changes handled at once."""
-
-WAIT_S: Final = 5.0
-"""Longest wait for changes, in seconds."""
 
 RETRY_S: Final = 1.0
 """Pause before a call for recovery is repeated while the log is unavailable, in seconds."""
@@ -63,17 +58,21 @@ class LapseWatcher:
     with lapses of one day.
     """
 
-    async def serve(self) -> None:
+    async def follow(self) -> None:
         """Watch until the node stops."""
         while not self.stopping.is_set():
             self._passed_over.clear()
-            async with self.ports.leases.watch() as watch:
-                while not (self.stopping.is_set() or self._must_look_again()):
-                    for change in await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S):
-                        await self._look_at(change)
+            await follow(self.ports.leases.watch(), self._hear, until=self._must_stop)
+
+    def _must_stop(self) -> bool:
+        return self.stopping.is_set() or self._must_look_again()
 
     def _must_look_again(self) -> bool:
         return any(actor in self.actors for actor in self._passed_over)
+
+    async def _hear(self, changes: Sequence[ClaimChange]) -> None:
+        for change in changes:
+            await self._look_at(change)
 
     async def _look_at(self, change: ClaimChange) -> None:
         self.lease_events.note(change)

@@ -9,9 +9,8 @@ actor, too: waiting episodes would be stuck otherwise.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -20,7 +19,6 @@ from engine.episodes.breaker_store import EpisodeContext
 from engine.lanes import lane as lane_rules
 from engine.lanes.effects import LaneEffects
 from engine.lanes.store import LaneStore, open_events, open_feed, read_lane
-from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.tasks import wait_first, wait_set
 from engine.triggers.events import find_position
 from streams.errors import VersionConflict
@@ -40,19 +38,19 @@ class LaneCloser:
     """Closes the lane of one actor, if it has one."""
 
     context: EpisodeContext
-    keeper: Keeper
-    lease_events: LeaseEvents
-    is_open: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set at once: nobody waits for it."""
 
-    async def serve(self) -> None:
-        """Close the lane, or see that it is closed, and then wait until the permit is withdrawn."""
-        self.is_open.set()
-        withdrawn = self.context.permits.runs.withdrawn
+    async def run(self) -> None:
+        """Close the lane, or see that it is closed, and then wait until the permit is withdrawn.
+
+        Raises:
+            UnreadableEvent: a newer version of the engine writes it.
+            Unavailable: the log is away.
+        """
+        withdrawn, leases = self.context.permits.runs.withdrawn, self.context.leases
         key = lane_claim(self.context.actor.id)
         while not withdrawn.is_set() and not await self._is_closed():
-            freed = self.lease_events.of(key)
-            held = await self.keeper.acquire(key, on_lost=_nothing)
+            freed = self.context.lease_events.of(key)
+            held = await leases.acquire(key, on_lost=_nothing)
             if held is None:
                 wait = wait_set(freed, within_s=STANDBY_S, clock=self.context.clock)
                 await wait_first(wait, withdrawn.wait())
@@ -60,7 +58,7 @@ class LaneCloser:
             try:
                 await self._close()
             finally:
-                await self.keeper.complete(held)
+                await leases.complete(held)
         await withdrawn.wait()
 
     async def _is_closed(self) -> bool:

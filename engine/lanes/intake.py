@@ -36,10 +36,9 @@ from engine.lanes import lane as lane_rules
 from engine.lanes.effects import LaneEffects
 from engine.lanes.lane import Cause, RequestedEpisode, Wanted
 from engine.lanes.store import feed_cursor
-from engine.runtime.consumer import taking
+from engine.runtime.consumer import WAIT_S, Queue, consume_batches
 from engine.runtime.context import ActorContext
 from engine.runtime.slots import Slots
-from engine.runtime.tasks import wait_first
 from engine.triggers import debounce, schedule
 from engine.triggers.evaluate import TriggerEvaluator
 from engine.triggers.events import (
@@ -423,9 +422,6 @@ class Backpressure:
 READ_MAX: Final = 256
 """Events read in one go."""
 
-WAIT_S: Final = 5.0
-"""Longest silent wait for events or due messages; only how often an idle collector looks up."""
-
 SETTLING_MAX: Final = 64
 """Subjects whose events are settled at a time."""
 
@@ -501,25 +497,29 @@ class LaneInput:
         Raises:
             Unavailable: the queue could not be opened, or the log is away.
         """
-        context, room = self._context, self.mailbox.due_room
-        labels = {"actor": context.actor.id, "queue": "due"}
-        async with taking(
-            context.ports.timers.open(context.actor.id), stopping=self.over
-        ) as source:
-            if self.takes_causes:
-                await self._router.ticker.ensure()
-            while not self.over.is_set():
-                await wait_first(room.wait_free(), self.over.wait())
-                deliveries = await source.receive(room=max(room.free, 1), wait_s=WAIT_S)
-                if self.takes_causes:
-                    deliveries = await self._backpressure.let_in(deliveries)
-                items = await asyncio.gather(*(self._look_at(each) for each in deliveries))
-                kept = [item for item in items if item is not None]
-                for _ in kept:
-                    room.try_take()
-                self.mailbox.put(kept)
-                self._backpressure.shut()
-                telemetry.backlog.set(source.pending, labels)
+        context = self._context
+        queue = Queue(
+            open=lambda: context.ports.timers.open(context.actor.id),
+            labels={"actor": context.actor.id, "queue": "due"},
+            opened=self._tick,
+            pauses=False,
+        )
+        room, clock = self.mailbox.due_room, context.clock
+        await consume_batches(queue, self._handle_due, room=room, until=self.over, clock=clock)
+
+    async def _tick(self) -> None:
+        if self.takes_causes:
+            await self._router.ticker.ensure()
+
+    async def _handle_due(self, deliveries: Sequence[Incoming]) -> None:
+        if self.takes_causes:
+            deliveries = await self._backpressure.let_in(deliveries)
+        items = await asyncio.gather(*(self._look_at(each) for each in deliveries))
+        kept = [item for item in items if item is not None]
+        for _ in kept:
+            self.mailbox.due_room.try_take()
+        self.mailbox.put(kept)
+        self._backpressure.shut()
 
     def _share(self, room: int, cursor: Cursor) -> int:
         """Return how many events of `track` may be read while there is room for so many episodes.

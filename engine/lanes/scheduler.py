@@ -39,8 +39,9 @@ from engine.lanes.intake import (
 from engine.lanes.lane import EMPTY, Lane, LaneInputs, Limits, capacity_of
 from engine.lanes.place import RoundDecision, RoundPlanner
 from engine.lanes.store import LaneStore, feed_cursor
-from engine.runtime.leases import Keeper, LeaseEvents
+from engine.outputs.pool import OutputContext
 from engine.runtime.permits import Permit
+from engine.runtime.service import Service
 from engine.runtime.tasks import wait_first, wait_set
 from engine.triggers.evaluate import TriggerEvaluator
 from engine.validation import backoff_s
@@ -102,7 +103,7 @@ class Term:
                 lane_rules.decide(self._store.lane, LaneInputs(cursors=missing), NOBODY)
             )
 
-    async def serve(self) -> None:
+    async def run(self) -> None:
         """Dispatch until it is over.
 
         Raises:
@@ -341,14 +342,11 @@ log = structlog.get_logger("vigil.dispatcher")
 class LaneScheduler:
     """The dispatcher of one actor on one node: it dispatches, or stands by."""
 
-    context: EpisodeContext
-    keeper: Keeper
-    dead_letters: DeadLetterWriter
+    context: OutputContext
     members: Membership
-    lease_events: LeaseEvents
     takes_causes: bool
     """Whether it takes what wakes the actor. One that does not gives way to those who do."""
-    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    _is_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once whatever is published is ruled on, here or elsewhere."""
 
     def __post_init__(self) -> None:
@@ -357,17 +355,25 @@ class LaneScheduler:
         self._withdrawn = self._permit.withdrawn
         self._failures = 0
 
-    async def serve(self) -> None:
-        """Dispatch whenever it is this node's turn, for as long as it may."""
+    def service(self) -> Service:
+        """Return what dispatches whenever the node may."""
+        return Service(self._run, self._permit, self._is_open)
+
+    async def _run(self) -> None:
+        """Dispatch whenever it is this node's turn, for as long as it may.
+
+        Raises:
+            Unavailable: the log is away.
+        """
         self._withdrawn = self._permit.withdrawn
         await self._unless_withdrawn(self._wait_known())
         if self.takes_causes:
             await self._begin()
-        self.is_open.set()
+        self._is_open.set()
         await self._unless_withdrawn(self._wait_counted())
         while not self._withdrawn.is_set():
             await self._unless_withdrawn(self._wait_needed())
-            freed = self.lease_events.of(self._key)
+            freed = self.context.lease_events.of(self._key)
             if not await self._dispatch():
                 wait = wait_set(freed, within_s=STANDBY_S, clock=self.context.clock)
                 await self._unless_withdrawn(wait)
@@ -395,17 +401,17 @@ class LaneScheduler:
         if self._withdrawn.is_set():
             return False
         over, is_understood = asyncio.Event(), True
-        held = await self.keeper.acquire(self._key, on_lost=over.set)
+        held = await self.context.leases.acquire(self._key, on_lost=over.set)
         if held is None:
             return False
         ending = asyncio.create_task(self._end_when_due(over))
         try:
             while is_understood and not over.is_set():
                 is_understood = await self._serve_stint(over)
-            await self.keeper.complete(held)
+            await self.context.leases.complete(held)
         finally:
             # If it was not given up, this node is being cut off, or failed by surprise: it lapses.
-            self.keeper.forget(held)
+            self.context.leases.forget(held)
             ending.cancel()
             await asyncio.gather(ending, return_exceptions=True)
         return is_understood
@@ -419,7 +425,7 @@ class LaneScheduler:
         failure: BaseException | None = None
         term, began_s = self._term(over), self.context.clock.monotonic_s()
         try:
-            await term.serve()
+            await term.run()
         except* (VersionConflict, Unavailable, UnreadableEvent) as group:
             failure = _first(group)
         await term.hand_back()
@@ -433,7 +439,7 @@ class LaneScheduler:
         return Term(
             context=self.context,
             evaluator=self._evaluator,
-            dead_letters=self.dead_letters,
+            dead_letters=self.context.dead_letters,
             members=self.members,
             takes_causes=self.takes_causes,
             over=over,

@@ -21,7 +21,6 @@ from engine.app.tools import ENGINE, WORKFLOWS
 from engine.cluster.members import Heartbeat, Membership
 from engine.cluster.mode_watch import ModeWatcher
 from engine.cluster.modes import NodeMode
-from engine.dead_letters.write import DeadLetterWriter
 from engine.definitions.loader import DefinitionLoader
 from engine.definitions.make import in_code
 from engine.definitions.resolver import RevisionResolver
@@ -30,13 +29,14 @@ from engine.episodes.cancel import RunningEpisodes
 from engine.execution.cancel import CancelWatcher
 from engine.execution.steps import PublishTool
 from engine.execution.takeover import LapseWatcher
-from engine.node.supervisor import ActorSupervisor, FallbackWatcher, NodeContext, Service
+from engine.node.supervisor import ActorSupervisor, FallbackWatcher, NodeParts
 from engine.outputs.pool import AdapterPool
 from engine.runtime.catalog import Catalog
+from engine.runtime.context import NodeContext
 from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.store import Turns
 from engine.runtime.tasks import NodeTasks
-from engine.waits.signals import SignalConsumer, SignalRetries
+from engine.waits import services as waits
 from engine.workflows.begin import StartTool
 from streams.clock import Clock, SystemClock
 from streams.errors import Incompatible, Unavailable
@@ -124,16 +124,23 @@ class Node:
         # Who takes work, and what was taken: the first stop before the others.
         servers, tasks = NodeTasks(self._contain), NodeTasks(self._contain)
         node_context, heartbeat = self._node_context(tasks), self._heartbeat()
+        parts = NodeParts(
+            context=node_context,
+            mode_watcher=self._mode_watcher,
+            running=self._running,
+            adapters=self._adapters,
+            members=self._members,
+        )
         supervisor = ActorSupervisor(
-            node_context, lambda service: servers.start(self._keep_going(service.serve))
+            parts, lambda service: servers.start(self._keep_going(service.serve))
         )
         supervisor.have(in_code(self._app))
-        for service in self._for_word(node_context):
+        for service in waits.services_for(node_context, self._mode_watcher.runs):
             servers.start(self._keep_going(service.serve))
         loader = DefinitionLoader(
-            self._app, self._ports, node_context.revisions, self._clock, supervisor.have
+            self._app, self._ports, self._revisions, self._clock, supervisor.have
         )
-        helping = [*self._helpers(node_context, supervisor), loader.serve, heartbeat.serve]
+        helping = [*self._helpers(node_context, supervisor), loader.follow, heartbeat.beat]
         helpers = [asyncio.create_task(self._keep_going(doer)) for doer in helping]
         helpers.append(asyncio.create_task(self._say_when_up(loader, supervisor)))
         try:
@@ -180,26 +187,12 @@ class Node:
             ports=self._ports,
             clock=self._clock,
             node=self.name,
-            mode_watcher=self._mode_watcher,
-            keeper=keeper,
-            dead_letters=DeadLetterWriter(self._ports, self._clock),
+            leases=keeper,
             tasks=tasks,
-            running=self._running,
             turns=Turns(),
-            adapters=self._adapters,
-            members=self._members,
             lease_events=self._lease_events,
             writer_ids=self._writer_ids(),
         )
-
-    def _for_word(self, node_context: NodeContext) -> Iterator[Service]:
-        """Return who brings word from outside to those who wait for it."""
-        runs = self._mode_watcher.runs
-        doers = (
-            SignalConsumer(self._ports, node_context.dead_letters, runs),
-            SignalRetries(self._ports, node_context.dead_letters, runs),
-        )
-        return (Service(each, runs) for each in doers)
 
     def _heartbeat(self) -> Heartbeat:
         return Heartbeat(
@@ -231,12 +224,17 @@ class Node:
         fallbacks = FallbackWatcher(catalog, supervisor, self._members)
         watching = [
             self._follow_others,
-            lapse_watcher.serve,
-            breaker_watcher.serve,
-            cancel_watcher.serve,
+            lapse_watcher.follow,
+            breaker_watcher.follow,
+            cancel_watcher.follow,
         ]
-        watching.append(fallbacks.serve)
-        return [self._mode_watcher.serve, node_context.keeper.beat, self._adapters.serve, *watching]
+        watching.append(fallbacks.follow)
+        return [
+            self._mode_watcher.follow,
+            node_context.leases.beat,
+            self._adapters.call_back,
+            *watching,
+        ]
 
     async def _follow_others(self) -> None:
         """Follow which nodes there are, as soon as that matters here.
@@ -249,7 +247,7 @@ class Node:
                 bool(catalog.fallbacks) or any(each.is_laned for each in catalog.served.values())
             )
         )
-        await self._members.serve()
+        await self._members.follow()
 
     async def _keep_going(self, doer: Callable[[], Awaitable[None]]) -> None:
         """Run `doer`, and start it again when it fails, until it returns because the node stops."""

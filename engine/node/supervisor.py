@@ -12,164 +12,55 @@ can make.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import structlog
 
 from engine.app.actor import Actor
-from engine.app.app import App
 from engine.app.workflow_plan import workflow_of
 from engine.cluster import nodes
 from engine.cluster.members import Membership
 from engine.cluster.mode_watch import ModeWatcher
-from engine.dead_letters.write import DeadLetterWriter
-from engine.definitions.resolver import RevisionResolver
 from engine.episodes.breaker_store import Breakers
 from engine.episodes.cancel import RunningEpisodes
-from engine.execution.commands import AnswerConsumer, RunConsumer
-from engine.lanes.close import LaneCloser
-from engine.lanes.scheduler import LaneScheduler
+from engine.execution import services as execution
+from engine.lanes import services as lanes
 from engine.lanes.store import open_events, open_feed
 from engine.outputs.pool import AdapterPool, OutputContext
 from engine.runtime.catalog import Catalog, CatalogContents
-from engine.runtime.leases import Keeper, LeaseEvents
-from engine.runtime.permits import Permit
+from engine.runtime.context import NodeContext
+from engine.runtime.service import Service
 from engine.runtime.slots import Slots
-from engine.runtime.store import Turns
-from engine.runtime.tasks import NodeTasks, wait_first
-from engine.triggers.admit import Admission
-from engine.triggers.evaluate import TriggerEvaluator
-from engine.triggers.events import ForeignStreamGate, Gate
-from engine.triggers.timers import TimerConsumer, TimerRouter
-from engine.workflows.effector import Effector
-from engine.workflows.store import InstanceStore
-from engine.workflows.worker import InstanceHandler, WorkflowWorker
-from streams.clock import Clock
-from streams.ports.all import Ports
+from engine.runtime.tasks import wait_first
+from engine.triggers import services as triggers
+from engine.workflows import services as workflows
 
 
-class QueueService(Protocol):
-    """A doer that takes work from a queue."""
-
-    @property
-    def is_open(self) -> asyncio.Event:
-        """Set once its queue is open."""
-
-    async def serve(self) -> None:
-        """Take work until it may no longer."""
-
-
-@dataclass(frozen=True)
-class Service:
-    """A doer at its place."""
-
-    doer: QueueService
-    permit: Permit
-    """Without it the doer takes no work."""
-
-    async def serve(self) -> None:
-        """Have the doer take work whenever it may, until it never may again."""
-        while await self.permit.wait_given():
-            await self.doer.serve()
-
-
-def services_for(
-    context: OutputContext,
-    keeper: Keeper,
-    dead_letters: DeadLetterWriter,
-    tasks: NodeTasks,
-    *,
-    members: Membership,
-    lease_events: LeaseEvents,
-) -> list[Service]:
-    """Return the posts of one actor: what wakes it, and what runs it."""
-    wakes, runs = context.permits.wakes, context.permits.runs
-    runner = Service(RunConsumer(context, keeper, dead_letters, tasks), runs)
-    listener = Service(AnswerConsumer(context, keeper, dead_letters, tasks), runs)
-    if context.is_laned:
-        scheduler = partial(LaneScheduler, context, keeper, dead_letters, members, lease_events)
-        return [
-            Service(scheduler(takes_causes=True), wakes),
-            Service(scheduler(takes_causes=False), runs),
-            runner,
-            listener,
-        ]
-    admission = Admission(context, keeper, dead_letters, tasks, TriggerEvaluator(context))
-    router, tends = TimerRouter(admission.evaluator), context.permits.tends
+def services_for(context: OutputContext, members: Membership) -> list[Service]:
+    """Return all that one actor has on one node: what wakes it, and what runs it."""
     return [
-        Service(Gate(admission, partial(open_events, context), "events"), wakes),
-        *(
-            Service(ForeignStreamGate(admission, foreign, open_feed), wakes)
-            for foreign in context.actor.foreign_streams()
-        ),
-        Service(TimerConsumer(admission, router, wakes, takes_causes=True), wakes),
-        Service(TimerConsumer(admission, router, tends, takes_causes=False), tends),
-        Service(LaneCloser(context, keeper, lease_events), runs),
-        runner,
-        listener,
+        *triggers.services_for(context, open_events, open_feed),
+        *lanes.services_for(context, members),
+        *execution.services_for(context),
+        *workflows.services_for(context),
     ]
 
 
-def fallback_services_for(
-    context: OutputContext,
-    keeper: Keeper,
-    dead_letters: DeadLetterWriter,
-    tasks: NodeTasks,
-    *,
-    members: Membership,
-    lease_events: LeaseEvents,
-) -> list[Service]:
-    """Return the posts of one who stands in: nothing wakes the actor, and what is open goes on.
-
-    Of a workflow nothing is run: what it was to begin is for a node that has it.
-    """
-    runs = context.permits.runs
-    runner = Service(RunConsumer(context, keeper, dead_letters, tasks), runs)
-    listener = Service(AnswerConsumer(context, keeper, dead_letters, tasks), runs)
-    if context.is_laned:
-        scheduler = LaneScheduler(
-            context, keeper, dead_letters, members, lease_events, takes_causes=False
-        )
-        return [Service(scheduler, runs), runner, listener]
-    admission = Admission(context, keeper, dead_letters, tasks, TriggerEvaluator(context))
-    timer_consumer = Service(
-        TimerConsumer(admission, TimerRouter(admission.evaluator), runs, takes_causes=False), runs
-    )
-    return (
-        [timer_consumer]
-        if context.starts_workflow is not None
-        else [timer_consumer, runner, listener]
-    )
-
-
 Open: TypeAlias = Callable[[Service], None]
-"""Has a post served until it is given up."""
+"""Has a service served until its permit ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeContext:
-    """What all actors of a node work with."""
+class NodeParts:
+    """What one node has of each slice, for all of its actors."""
 
-    app: App
-    catalog: Catalog
-    revisions: RevisionResolver
-    ports: Ports
-    clock: Clock
-    node: str
+    context: NodeContext
     mode_watcher: ModeWatcher
-    keeper: Keeper
-    dead_letters: DeadLetterWriter
-    tasks: NodeTasks
     running: RunningEpisodes
-    turns: Turns
     adapters: AdapterPool
     members: Membership
-    lease_events: LeaseEvents
-    writer_ids: Iterator[str]
 
 
 @dataclass(frozen=True)
@@ -181,16 +72,17 @@ class ActorServices:
 
 
 class ActorSupervisor:
-    """The places of one node. Its cast is changed here, and nowhere else."""
+    """The services of all actors of one node. Its catalog is changed here, and nowhere else."""
 
-    def __init__(self, node_context: NodeContext, open_: Open) -> None:
-        """Begin with nobody at any place.
+    def __init__(self, means: NodeParts, open_: Open) -> None:
+        """Begin with no actor.
 
         Args:
-            means: the node's.
-            open_: called for every post that is to be served from then on.
+            means: of the node.
+            open_: called for every service that is to be served from then on.
         """
-        self._node_context, self._open = node_context, open_
+        self._means, self._open = means, open_
+        self._node_context = means.context
         self._places: dict[str, ActorServices] = {}
         self._slots: dict[str, Slots] = {}
         """By actor; those of one that has gone are kept until its last episode here has ended."""
@@ -223,7 +115,7 @@ class ActorSupervisor:
     async def wait_open(self) -> None:
         """Wait until all queues are open that may be now."""
         for service in self.services:
-            await _wait_open(service)
+            await service.wait_open()
 
     def _fill(self, actor: Actor) -> None:
         """Give an actor its place, and whoever has it leave to go."""
@@ -231,21 +123,20 @@ class ActorSupervisor:
             before.context.permits.end()
         context = self._context(actor)
         context.permits.runs.hold(on=self._node_context.catalog.rests(actor.id))
-        is_closed = actor.id in self._node_context.catalog.closed
-        services = [*self._services(context, is_closed=is_closed), *self._conductors(context)]
+        services = services_for(context, self._means.members)
         place = self._places[actor.id] = ActorServices(context, services)
         for service in services:
             self._open(service)
-        if not is_closed:
+        if not context.is_fallback:
             self._node_context.tasks.start(self._note_when_ready(place))
 
     async def _note_when_ready(self, place: ActorServices) -> None:
         """Tell that an actor sees what comes, once it does; unless it goes before."""
         runs = place.context.permits.runs
         # At first nobody knows what it may do, and it may open nothing.
-        await wait_first(self._node_context.mode_watcher.has_looked.wait(), runs.wait_given())
+        await wait_first(self._means.mode_watcher.has_looked.wait(), runs.wait_given())
         for service in place.services:
-            await _wait_open(service)
+            await service.wait_open()
         if not runs.is_over:
             self._node_context.catalog.note_ready(place.context.actor)
 
@@ -260,33 +151,26 @@ class ActorSupervisor:
         await slots.wait_empty()
         if actor_id not in self._places and self._slots.get(actor_id) is slots:
             del self._slots[actor_id]
-            self._node_context.mode_watcher.forget(actor_id)
+            self._means.mode_watcher.forget(actor_id)
 
     def _context(self, actor: Actor) -> OutputContext:
-        node_context = self._node_context
-        permits = node_context.mode_watcher.learn(actor.id)
+        permits = self._means.mode_watcher.learn(actor.id)
         own = permits.branch()
         # A cause of a workflow that has gone is for a node that has it: it must not go on here.
         starts_workflow = workflow_of(actor.id)
         may_go_on = permits.runs if starts_workflow is None else own.runs
         return OutputContext(
-            app=node_context.app,
-            catalog=node_context.catalog,
-            revisions=node_context.revisions,
+            **vars(self._node_context),
             actor=actor,
             is_laned=actor.is_laned,
             starts_workflow=starts_workflow,
-            ports=node_context.ports,
-            clock=node_context.clock,
-            node=node_context.node,
+            is_fallback=actor.id in self._node_context.catalog.closed,
             permits=own,
             may_go_on=may_go_on,
-            running=node_context.running,
+            running=self._means.running,
             breakers=self._breakers(actor),
-            turns=node_context.turns,
-            adapters=node_context.adapters,
+            adapters=self._means.adapters,
             slots=self._room(actor),
-            writer_ids=node_context.writer_ids,
         )
 
     def _breakers(self, actor: Actor) -> Breakers:
@@ -297,7 +181,7 @@ class ActorSupervisor:
             node_context.ports,
             node_context.clock,
             node=node_context.node,
-            running=node_context.running,
+            running=self._means.running,
             own=before.own if before else None,
         )
         return made
@@ -308,50 +192,6 @@ class ActorSupervisor:
         slots = self._slots.setdefault(actor.id, Slots(most))
         slots.resize(most)
         return slots
-
-    def _services(self, context: OutputContext, *, is_closed: bool) -> Sequence[Service]:
-        node_context, its_posts = (
-            self._node_context,
-            fallback_services_for if is_closed else services_for,
-        )
-        return its_posts(
-            context,
-            node_context.keeper,
-            node_context.dead_letters,
-            node_context.tasks,
-            members=node_context.members,
-            lease_events=node_context.lease_events,
-        )
-
-    def _conductors(self, context: OutputContext) -> Iterator[Service]:
-        """Yield who has the instances of a workflow go on, if the actor begins it or stands in."""
-        node_context, permit = self._node_context, context.permits.runs
-        workflow = context.starts_workflow
-        if workflow is None:
-            return
-        effector = Effector(
-            node_context.catalog, node_context.ports, node_context.clock, node_context.node
-        )
-        store = InstanceStore(node_context.ports, node_context.writer_ids)
-        handler = InstanceHandler(
-            workflow,
-            node_context.catalog,
-            node_context.revisions,
-            node_context.clock,
-            store,
-            effector,
-        )
-        yield Service(
-            WorkflowWorker(
-                node_context.ports, handler, permit, node_context.dead_letters, node_context.tasks
-            ),
-            permit,
-        )
-
-
-async def _wait_open(service: Service) -> None:
-    """Wait until a queue is open, or may not be."""
-    await wait_first(service.doer.is_open.wait(), service.permit.withdrawn.wait())
 
 
 log = structlog.get_logger("vigil.understudies")
@@ -365,7 +205,7 @@ class FallbackWatcher:
     supervisor: ActorSupervisor
     members: Membership
 
-    async def serve(self) -> None:
+    async def follow(self) -> None:
         """Call whoever is needed, and have the others rest, for ever."""
         await self.members.has_looked.wait()
         await wait_first(self._follow_roster(), self._follow_cast())

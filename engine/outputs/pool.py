@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from engine.app.outputs import DeliveryFailed, OutputView, Route
+from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes.breaker_store import EpisodeContext
 from engine.episodes.wake import call_by
 from engine.outputs.rate_limit import Throttle, WaitingEpisode
@@ -125,8 +126,8 @@ class AdapterPool:
             for outlet in self._adapters.values():
                 outlet.throttle.line_up(key, who)
 
-    async def serve(self) -> None:
-        """Call waiting episodes, until canceled."""
+    async def call_back(self) -> None:
+        """Call those who wait for places, until canceled."""
         async with asyncio.TaskGroup() as group:
             for outlet in self._adapters.values():
                 group.create_task(outlet.call_back())
@@ -141,4 +142,9 @@ class OutputContext(EpisodeContext):
     """An actor's context on one node, with its adapters."""
 
     adapters: AdapterPool
-    """The node's, for all of its actors."""
+    """The node's adapters, for all of its actors."""
+
+    @property
+    def dead_letters(self) -> DeadLetterWriter:
+        """Keeps what cannot be done."""
+        return DeadLetterWriter(self.ports, self.clock)

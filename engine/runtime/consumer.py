@@ -1,29 +1,129 @@
-"""Opens a shared queue for as long as the node may take work from it."""
+"""Pulls a shared queue: open → wait for room → receive → handle.
+
+All nodes share the queue, so a node asks only for what it has room for.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from streams.ports.delivery import Source
+from engine import telemetry
+from engine.runtime.permits import Permit
+from engine.runtime.service import Service
+from engine.runtime.slots import Slots
+from engine.runtime.tasks import wait_first
+from streams.clock import Clock
+from streams.ports.delivery import Delivery, Source
 
 T = TypeVar("T")
 
+WAIT_S: Final = 5.0
+"""Longest silent wait for messages; only how often an idle consumer looks up. Half of `ACK_WAIT_S`:
+what arrives is counted from when it was asked for, so at least the other half is left for it."""
+
+
+async def _nothing() -> None:
+    """Do nothing more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue(Generic[T]):
+    """A shared queue, as one service pulls it."""
+
+    open: Callable[[], Awaitable[Source[T]]]
+    labels: Mapping[str, str]
+    """Of the backlog metric."""
+    opened: Callable[[], Awaitable[None]] = _nothing
+    """Called each time that the queue has been opened, before anything is received."""
+    pauses: bool = True
+    """Whether what arrives while there is no room is handed back at once. Otherwise it waits for
+    room, for at most `WAIT_S`."""
+    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the queue is open."""
+
+
+Handle: TypeAlias = Callable[[Delivery[T], float], Awaitable[None]]
+"""Answers for a delivery, or starts a task that does. It is also given when that was asked for, in
+seconds on the monotonic clock."""
+HandleBatch: TypeAlias = Callable[[Sequence[Delivery[T]]], Awaitable[None]]
+"""Answers for all that one `receive` returned."""
+
+
+async def consume(
+    queue: Queue[T], handle: Handle[T], *, room: Slots, until: asyncio.Event, clock: Clock
+) -> None:
+    """Hand what the queue holds to `handle`, in order, until `until` is set.
+
+    A `receive` that waits then returns at once, and what was pulled and not handled goes to others.
+
+    Args:
+        queue: which one.
+        handle: takes a place in `room`, and gives it back once it has answered.
+        room: how many deliveries may be pulled.
+        until: set at the end.
+        clock: of the node.
+
+    Raises:
+        Unavailable: the queue could not be opened.
+    """
+    async with _opened(queue, until) as source:
+        while not until.is_set():
+            asked_s, deliveries = await _receive(source, queue, room, until, clock)
+            for delivery in deliveries:
+                if until.is_set():
+                    await delivery.nak()
+                else:
+                    await handle(delivery, asked_s)
+
+
+async def consume_batches(
+    queue: Queue[T], handle: HandleBatch[T], *, room: Slots, until: asyncio.Event, clock: Clock
+) -> None:
+    """Do as `consume`, with all that was pulled in one go."""
+    async with _opened(queue, until) as source:
+        while not until.is_set():
+            _, deliveries = await _receive(source, queue, room, until, clock)
+            await handle(deliveries)
+
+
+def consumer_service(
+    queue: Queue[T], handle: Handle[T], *, room: Slots, permit: Permit, clock: Clock
+) -> Service:
+    """Return the service that consumes `queue` whenever `permit` is given."""
+
+    def run() -> Awaitable[None]:
+        return consume(queue, handle, room=room, until=permit.withdrawn, clock=clock)
+
+    return Service(run, permit, queue.is_open)
+
+
+async def _receive(
+    source: Source[T], queue: Queue[T], room: Slots, until: asyncio.Event, clock: Clock
+) -> tuple[float, Sequence[Delivery[T]]]:
+    """Return when it was asked, and what there is room for; nothing once `until` is set."""
+    if not room.free:
+        if queue.pauses:
+            await source.pause()
+        await wait_first(room.wait_free(), until.wait())
+    asked_s = clock.monotonic_s()
+    if until.is_set() or not room.free:
+        return asked_s, ()
+    deliveries = await source.receive(room=room.free, wait_s=WAIT_S)
+    telemetry.backlog.set(source.pending, queue.labels)
+    return asked_s, deliveries
+
 
 @asynccontextmanager
-async def taking(
-    opening: Awaitable[Source[T]], *, stopping: asyncio.Event
-) -> AsyncIterator[Source[T]]:
-    """Yield the source that `opening` opens; it is closed at the end, or once `stopping` is set.
-
-    A `receive` that waits then returns at once, so that nobody who is to stop need outwait it, and
-    what was pulled and not received goes to others.
-    """
-    source = await opening
-    closing = asyncio.create_task(_close_when(stopping, source))
+async def _opened(queue: Queue[T], until: asyncio.Event) -> AsyncIterator[Source[T]]:
+    source = await queue.open()
+    closing = asyncio.create_task(_close_when(until, source))
     try:
+        await queue.opened()
+        queue.is_open.set()
         yield source
     finally:
         closing.cancel()
@@ -31,6 +131,6 @@ async def taking(
         await source.close()
 
 
-async def _close_when(stopping: asyncio.Event, source: Source[Any]) -> None:
-    await stopping.wait()
+async def _close_when(until: asyncio.Event, source: Source[Any]) -> None:
+    await until.wait()
     await source.close()

@@ -9,40 +9,54 @@ from typing import Self
 from engine.app.actor import Actor
 from engine.app.app import App
 from engine.runtime.catalog import Catalog, Revisions
+from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.permits import Permit, Permits
 from engine.runtime.slots import Slots
 from engine.runtime.store import Turns
+from engine.runtime.tasks import NodeTasks
 from streams.clock import Clock
 from streams.model.events import EpisodeOpened
 from streams.ports.all import Ports
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActorContext:
-    """One actor's means on one node."""
+class NodeContext:
+    """What all services of one node work with."""
 
     app: App
-    """Its tools, outputs and what else actors share. Which actors there are, the cast says."""
+    """Its tools, outputs and what else actors share. The catalog says which actors there are."""
     catalog: Catalog
     revisions: Revisions
+    ports: Ports
+    clock: Clock
+    node: str
+    """The node's name."""
+    leases: Keeper
+    lease_events: LeaseEvents
+    tasks: NodeTasks
+    """What was taken from a queue, and is being done."""
+    turns: Turns
+    writer_ids: Iterator[str]
+    """Names that nobody used before, for those who write."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorContext(NodeContext):
+    """What the services of one actor on one node work with."""
+
     actor: Actor
     is_laned: bool
     """Whether the actor's episodes take turns now, whichever revision of it has one."""
     starts_workflow: str | None
     """The workflow whose instances the actor starts; None: it is a user's actor."""
-    ports: Ports
-    clock: Clock
-    node: str
+    is_fallback: bool = False
+    """Whether nothing wakes the actor here, and only what is open of it goes on."""
     permits: Permits
     """Whether these doers may wake the actor and take its episodes; neither once it is replaced."""
     may_go_on: Permit
     """Whether the node may run what they took beyond the next barrier; not once it stops."""
-    turns: Turns
-    """The node's, for all of its actors."""
     slots: Slots
     """Places for episodes of this actor, whichever revision of it has them."""
-    writer_ids: Iterator[str]
-    """Names that nobody used before, for those who write."""
 
     async def as_opened(self, opened: EpisodeOpened) -> Self:
         """Return the crew with the actor as it was when an episode was opened.

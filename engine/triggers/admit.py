@@ -18,13 +18,11 @@ from structlog.contextvars import bound_contextvars
 
 from engine import telemetry
 from engine.app import dedupe
-from engine.dead_letters.write import DeadLetterWriter, unopened
+from engine.dead_letters.write import unopened
 from engine.episodes.open import open_episode
 from engine.execution.run import EpisodeRunner
 from engine.outputs.pool import OutputContext
-from engine.runtime.leases import Keeper
 from engine.runtime.slots import Slots
-from engine.runtime.tasks import NodeTasks
 from engine.triggers.evaluate import TriggerEvaluator
 from engine.triggers.rules import Part
 from streams.clock import Clock
@@ -108,9 +106,6 @@ class Admission:
     """The way in for everything that wakes one actor on one node."""
 
     context: OutputContext
-    keeper: Keeper
-    dead_letters: DeadLetterWriter
-    tasks: NodeTasks
     evaluator: TriggerEvaluator
     room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
 
@@ -125,7 +120,7 @@ class Admission:
             delivery, parts=len(parts), room=self.room, clock=self.context.clock, since_s=since_s
         )
         for part in parts:
-            self.tasks.start(self._work_on(part, ack))
+            self.context.tasks.start(self._work_on(part, ack))
         return None
 
     async def _work_on(self, part: Part, ack: Acknowledgement) -> None:
@@ -133,7 +128,7 @@ class Admission:
             try:
                 settled = await self.evaluator.settle(part, is_late=lambda: ack.is_overdue)
                 if isinstance(settled, Unreadable):
-                    await self.dead_letters.bury(settled, actor_id=self.context.actor.id)
+                    await self.context.dead_letters.bury(settled, actor_id=self.context.actor.id)
                 elif settled is not None and await self._open(settled, ack):
                     return
             except Unavailable as error:
@@ -185,7 +180,7 @@ class Admission:
                 bound_contextvars(episode_id=opened.episode_id, actor=opened.actor_id),
                 telemetry.span("episode"),
             ):
-                return await EpisodeRunner(self.context, self.keeper, accept).open(opened)
+                return await EpisodeRunner(self.context, accept).open(opened)
         finally:
             self.context.slots.give_back()
 
@@ -199,7 +194,7 @@ class Admission:
         except (TooLarge, Unwritable) as error:
             content, seq = ack.delivery.content, ack.delivery.seq
             letter = unopened(opened, content, error, stack=self.context.ports.stack, seq=seq)
-            await self.dead_letters.bury(letter, actor_id=opened.actor_id)
+            await self.context.dead_letters.bury(letter, actor_id=opened.actor_id)
         else:
             (self.evaluator.note_fire if is_new else self.evaluator.note_duplicate)(opened)
 

@@ -9,17 +9,16 @@ for it and logs that once.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
 import structlog
 
-from engine import telemetry
 from engine.episodes.breaker_store import EpisodeContext
-from engine.runtime.consumer import taking
+from engine.runtime.consumer import Queue, consumer_service
 from engine.runtime.context import ActorContext
+from engine.runtime.service import Service
 from engine.runtime.tasks import wait_first
 from engine.triggers.admit import Admission
 from engine.validation import backoff_s
@@ -125,10 +124,6 @@ class WatchList:
         self._asked.clear()
 
 
-WAIT_S: Final = 5.0
-"""Longest silent wait for events; only how often an idle gate looks up. Half of `ACK_WAIT_S`:
-what arrives is counted from when it was asked for, so at least the other half is left for it."""
-
 STRANGE_S: Final = 0.25
 """First wait before an event comes again that no expectation here watches; doubles each time."""
 
@@ -142,7 +137,7 @@ deploy takes to bring a node that watches it."""
 log = structlog.get_logger("vigil.gate")
 
 Incoming: TypeAlias = Delivery[DomainEvent | Unreadable]
-Opening: TypeAlias = Callable[[], Awaitable[Source[DomainEvent | Unreadable]]]
+OpenQueue: TypeAlias = Callable[[], Awaitable[Source[DomainEvent | Unreadable]]]
 
 
 @dataclass
@@ -150,12 +145,6 @@ class Gate:
     """The gate of one actor, for one stream, on one node."""
 
     admission: Admission
-    opening: Opening
-    """Opens the queue."""
-    queue: str
-    """What the queue is called in metrics: `events`, or the name of a stream."""
-    is_open: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the queue is open: whatever is published from then on is ruled on."""
     _strange: set[str] = field(default_factory=set)
     """Names that were logged. The queue holds no others than some version watches."""
     _watch_list: WatchList = field(init=False)
@@ -164,26 +153,21 @@ class Gate:
         context = self.admission.context
         self._watch_list = WatchList(context.ports.domain_events, context.clock, context.actor.id)
 
-    async def serve(self) -> None:
-        """Rule on the actor's events for as long as the node may. What they opened here goes on.
+    def service(self, queue: str, open_: OpenQueue) -> Service:
+        """Return what rules on the actor's events whenever the node may. What they opened goes on.
 
-        Raises:
-            Unavailable: the actor's queue could not be opened.
+        Args:
+            queue: what it is called in metrics: `events`, or the name of a stream.
+            open_: opens it.
         """
         context = self.admission.context
-        labels = {"actor": context.actor.id, "queue": self.queue}
-        withdrawn = context.permits.wakes.withdrawn
-        async with taking(self.opening(), stopping=withdrawn) as source:
-            self.is_open.set()
-            while not withdrawn.is_set():
-                room = await self.admission.room.wait_free()
-                asked_s = context.clock.monotonic_s()
-                for delivery in await source.receive(room=room, wait_s=WAIT_S):
-                    if withdrawn.is_set():
-                        await delivery.nak()
-                    else:
-                        await self._admit(delivery, asked_s)
-                telemetry.backlog.set(source.pending, labels)
+        return consumer_service(
+            Queue(open=open_, labels={"actor": context.actor.id, "queue": queue}, pauses=False),
+            self._admit,
+            room=self.admission.room,
+            permit=context.permits.wakes,
+            clock=context.clock,
+        )
 
     async def _admit(self, delivery: Incoming, asked_s: float) -> None:
         content = delivery.content
@@ -238,30 +222,26 @@ class ForeignStreamGate:
     def __init__(
         self, admission: Admission, foreign: ForeignStream, open_feed: OpenForeignStream
     ) -> None:
-        """Let what comes from `feed` in by `entrance`, from the queue that `open_feed` opens."""
+        """Let events of `foreign` in by `admission`; `open_feed` opens their queue."""
         self._context, self._foreign, self._open_feed = admission.context, foreign, open_feed
-        self._gate = Gate(admission, self._open, foreign.stream)
+        self._gate = Gate(admission).service(foreign.stream, self._open)
         self._after: int | None = None
         """Where to begin, if the stream was waited for."""
 
-    @property
-    def is_open(self) -> asyncio.Event:
-        """Set once its queue is open, or nothing can come: there is no such stream."""
-        return self._gate.is_open
+    def service(self) -> Service:
+        """Return what rules on the stream's events whenever the node may, once it is there.
 
-    async def serve(self) -> None:
-        """Rule on the events of the stream for as long as the node may, once it is there.
-
-        Raises:
-            Unavailable: the actor's queue could not be opened.
-            Incompatible: the server refuses us this stream.
+        It is also open when nothing can come, for there is no such stream.
         """
-        withdrawn = self._context.permits.wakes.withdrawn
+        return Service(self._run, self._gate.permit, self._gate.is_open)
+
+    async def _run(self) -> None:
+        withdrawn = self._gate.permit.withdrawn
         if await find_position(self._context, self._foreign) is None:
-            self.is_open.set()
+            self._gate.is_open.set()
             await wait_first(self._wait_stream(), withdrawn.wait())
         if not withdrawn.is_set():
-            await self._gate.serve()
+            await self._gate.run()
 
     async def _wait_stream(self) -> None:
         self._after = await wait_position(self._context, self._foreign)

@@ -8,7 +8,6 @@ first, since other nodes may wake the actor.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,6 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
-from engine import telemetry
 from engine.app import findings
 from engine.episodes import fire, wake
 from engine.episodes import open as placing
@@ -25,8 +23,9 @@ from engine.episodes.dry_run import merged
 from engine.episodes.fire import FireRequest, fire_dedupe_key, manual_trigger, parse_fire
 from engine.errors import BadRequest
 from engine.findings.expire import PURPOSES, FindingExpiry
-from engine.runtime.consumer import taking
+from engine.runtime.consumer import Queue, consumer_service
 from engine.runtime.permits import Permit
+from engine.runtime.service import Service
 from engine.triggers import debounce, evaluate, schedule
 from engine.triggers.admit import HAND_BACK_S, Admission
 from engine.triggers.debounce import calming_in
@@ -212,10 +211,6 @@ class TimerRouter:
         )
 
 
-WAIT_S: Final = 5.0
-"""Longest silent wait for due timers; only how often an idle waker looks up. Half of
-`ACK_WAIT_S`, as for events (`engine.runtime.gate.WAIT_S`)."""
-
 GIVE_WAY_S: Final = 0.05
 """First wait of a message for a node that may wake the actor, in seconds; it doubles each time, up
 to `RESTING_S`: if there is such a node, it soon has it, and if there is none, nothing is busy."""
@@ -225,40 +220,28 @@ log = structlog.get_logger("vigil.waker")
 
 @dataclass
 class TimerConsumer:
-    """The waker of one actor on one node."""
+    """Takes what comes due for one actor on one node."""
 
     admission: Admission
     router: TimerRouter
-    permit: Permit
-    """Without it nothing is taken."""
     takes_causes: bool
     """Whether the actor may be woken."""
-    is_open: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the queue is open and every schedule ticks."""
 
-    async def serve(self) -> None:
-        """Answer for what comes due for as long as the node may. What it opened goes on.
-
-        Raises:
-            Unavailable: the actor's queue could not be opened, or its schedules not be armed.
-        """
+    def service(self, permit: Permit) -> Service:
+        """Return what answers for what comes due. It is open once every schedule ticks."""
         context = self.admission.context
-        labels = {"actor": context.actor.id, "queue": "due"}
-        opening = context.ports.timers.open(context.actor.id)
-        withdrawn = self.permit.withdrawn
-        async with taking(opening, stopping=withdrawn) as source:
-            if self.takes_causes:
-                await self.router.ticker.ensure()
-            self.is_open.set()
-            while not withdrawn.is_set():
-                room = await self.admission.room.wait_free()
-                asked_s = context.clock.monotonic_s()
-                for delivery in await source.receive(room=room, wait_s=WAIT_S):
-                    if withdrawn.is_set():
-                        await delivery.nak()
-                    else:
-                        await self._admit(delivery, asked_s)
-                telemetry.backlog.set(source.pending, labels)
+        queue = Queue(
+            open=lambda: context.ports.timers.open(context.actor.id),
+            labels={"actor": context.actor.id, "queue": "due"},
+            opened=self._tick,
+            pauses=False,
+        )
+        room, clock = self.admission.room, context.clock
+        return consumer_service(queue, self._admit, room=room, permit=permit, clock=clock)
+
+    async def _tick(self) -> None:
+        if self.takes_causes:
+            await self.router.ticker.ensure()
 
     async def _admit(self, delivery: Delivery[Due | Unreadable], asked_s: float) -> None:
         due = delivery.content

@@ -17,11 +17,10 @@ from typing import Final, TypeAlias
 import msgspec
 import structlog
 
-from engine import telemetry
 from engine.dead_letters.write import DeadLetterWriter
 from engine.errors import BadRequest
-from engine.runtime.consumer import taking
-from engine.runtime.permits import Permit
+from engine.runtime.slots import Slots
+from engine.runtime.tasks import NodeTasks
 from engine.validation import backoff_s
 from engine.waits.signal import (
     KEPT_S,
@@ -168,26 +167,17 @@ NOBODY_WAITS: Final = "nobody_waits"
 
 @dataclass(frozen=True)
 class SignalRetries:
-    """The lookout of one node."""
+    """Takes the timers that have word looked at, on one node."""
 
     ports: Ports
     dead_letters: DeadLetterWriter
-    permit: Permit
-    is_open: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the queue is open."""
+    tasks: NodeTasks
+    room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
 
-    async def serve(self) -> None:
-        """Look at what is due for as long as the node may run anything.
-
-        Raises:
-            Unavailable: the queue could not be opened.
-        """
-        opening, withdrawn = self.ports.timers.open(QUEUE), self.permit.withdrawn
-        async with taking(opening, stopping=withdrawn) as source:
-            self.is_open.set()
-            while not withdrawn.is_set():
-                batch = await source.receive(room=IN_FLIGHT_MAX, wait_s=WAIT_S)
-                await asyncio.gather(*map(self._answer, batch))
+    async def handle(self, delivery: Delivery[Due | Unreadable], _asked_s: float) -> None:
+        """Look at what is due, in a task of its own."""
+        self.room.take_late()
+        self.tasks.start(self._answer(delivery))
 
     async def _answer(self, delivery: Delivery[Due | Unreadable]) -> None:
         try:
@@ -195,6 +185,8 @@ class SignalRetries:
         except Unavailable as error:
             log.warning("handed back: the log is away", error=str(error))
             await delivery.nak(delay_s=LOOK_AGAIN_S)
+        finally:
+            self.room.give_back()
 
     async def _look(self, delivery: Delivery[Due | Unreadable]) -> None:
         due = delivery.content
@@ -274,9 +266,6 @@ def _strange(ports: Ports, due: Due, delivery: Delivery[Due | Unreadable]) -> Un
 IN_FLIGHT_MAX: Final = 64
 """Events worked on at a time."""
 
-WAIT_S: Final = 5.0
-"""Longest silent wait for events; only how often an idle resolver looks up."""
-
 AGAIN_S: Final = 0.25
 """First wait before word comes again because the log was away; doubles each time."""
 
@@ -296,27 +285,17 @@ log = structlog.get_logger("vigil.resolver")
 
 @dataclass(frozen=True)
 class SignalConsumer:
-    """The resolver of one node."""
+    """Takes the events that bring word, on one node."""
 
     ports: Ports
     dead_letters: DeadLetterWriter
-    permit: Permit
-    is_open: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the queue is open: whatever is said from then on is brought."""
+    tasks: NodeTasks
+    room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
 
-    async def serve(self) -> None:
-        """Take what is said for as long as the node may run anything.
-
-        Raises:
-            Unavailable: the queue could not be opened.
-        """
-        opening, withdrawn = self.ports.domain_events.open(QUEUE, [RESOLVED]), self.permit.withdrawn
-        async with taking(opening, stopping=withdrawn) as source:
-            self.is_open.set()
-            while not withdrawn.is_set():
-                batch = await source.receive(room=IN_FLIGHT_MAX, wait_s=WAIT_S)
-                await asyncio.gather(*map(self._answer, batch))
-                telemetry.backlog.set(source.pending, {"queue": "waits"})
+    async def handle(self, delivery: Incoming, _asked_s: float) -> None:
+        """Bring what is said, in a task of its own."""
+        self.room.take_late()
+        self.tasks.start(self._answer(delivery))
 
     async def _answer(self, delivery: Incoming) -> None:
         try:
@@ -324,6 +303,8 @@ class SignalConsumer:
         except Unavailable as error:
             log.warning("handed back: the log is away", error=str(error))
             await _again(delivery)
+        finally:
+            self.room.give_back()
 
     async def _bring(self, delivery: Incoming) -> None:
         content = delivery.content

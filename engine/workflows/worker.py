@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -24,10 +24,11 @@ from engine.app.workflow import Workflow
 from engine.app.workflow_plan import problem_of_code, starter_id
 from engine.dead_letters.write import DeadLetterWriter
 from engine.runtime.catalog import CannotRun, Catalog, Hindrance, Revisions
-from engine.runtime.consumer import taking
+from engine.runtime.consumer import Queue, consumer_service
+from engine.runtime.context import NodeContext
 from engine.runtime.permits import Permit
+from engine.runtime.service import Service
 from engine.runtime.slots import Slots
-from engine.runtime.tasks import NodeTasks, wait_first
 from engine.validation import backoff_s
 from engine.workflows.decide import DecidedBatch, abort_at, decide_all, decided_at
 from engine.workflows.effector import Effector, end_of
@@ -37,8 +38,7 @@ from engine.workflows.store import InstanceStore, StoredInstance
 from streams.clock import Clock
 from streams.errors import Unavailable, UnreadableEvent, VersionConflict
 from streams.model.commands import Advance, CancelWorkflow, StepDone, WorkflowCommand
-from streams.ports.all import Ports
-from streams.ports.delivery import Delivery, Source, Unreadable
+from streams.ports.delivery import Delivery, Unreadable
 from streams.tracing import context_of
 from streams.wire import codec
 from streams.wire.messages import inbox_of
@@ -246,9 +246,6 @@ IN_FLIGHT_MAX: Final = 256
 TOGETHER_MAX: Final = 64
 """Commands to one instance that are put to it together."""
 
-WAIT_S: Final = 5.0
-"""Longest silent wait for commands; only how often an idle conductor looks up."""
-
 BUSY_S: Final = 0.05
 """First wait before a command comes again that could not be followed; doubles each time."""
 
@@ -286,15 +283,12 @@ log = structlog.get_logger("vigil.conductor")
 
 @dataclass
 class WorkflowWorker:
-    """The conductor of one workflow on one node."""
+    """Takes the commands to the instances of one workflow, on one node."""
 
-    ports: Ports
+    context: NodeContext
     handler: InstanceHandler
     permit: Permit
-    dead_letters: DeadLetterWriter
-    tasks: NodeTasks
-    is_open: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the queue is open."""
+    """Whether the node may run the workflow."""
     _room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
     _lines: dict[str, deque[Pulled]] = field(default_factory=dict)
     """Instance → commands that wait while others are put to it."""
@@ -305,42 +299,26 @@ class WorkflowWorker:
     def _actor(self) -> str:
         return starter_id(self.handler.workflow)
 
-    async def serve(self) -> None:
-        """Take commands for as long as the node may run the workflow. What was taken is done.
+    def service(self) -> Service:
+        """Return what takes commands whenever the node may. What was taken is done."""
+        queue = Queue(
+            open=lambda: self.context.ports.commands.open_workflow(self.handler.workflow),
+            labels={"actor": self._actor, "queue": "instances"},
+        )
+        clock = self.context.clock
+        return consumer_service(queue, self._take, room=self._room, permit=self.permit, clock=clock)
 
-        Raises:
-            Unavailable: the queue could not be opened.
-        """
-        labels = {"actor": self._actor, "queue": "instances"}
-        opening, withdrawn = self._opening(), self.permit.withdrawn
-        async with taking(opening, stopping=withdrawn) as source:
-            self.is_open.set()
-            while not withdrawn.is_set():
-                if not self._room.free:
-                    await source.pause()
-                    await wait_first(self._room.wait_free(), withdrawn.wait())
-                    continue
-                for delivery in await source.receive(room=self._room.free, wait_s=WAIT_S):
-                    if withdrawn.is_set():
-                        await delivery.nak()
-                    else:
-                        self._take(delivery)
-                telemetry.backlog.set(source.pending, labels)
-
-    def _opening(self) -> Awaitable[Source[WorkflowCommand | Unreadable]]:
-        return self.ports.commands.open_workflow(self.handler.workflow)
-
-    def _take(self, delivery: Incoming) -> None:
+    async def _take(self, delivery: Incoming, _asked_s: float) -> None:
         """Have a command put to its instance, behind those that are being put to it."""
         self._room.take_late()
         content = delivery.content
         if isinstance(content, Unreadable):
-            return self.tasks.start(self._bury_unreadable(content, delivery))
+            return self.context.tasks.start(self._bury_unreadable(content, delivery))
         line = self._lines.get(content.instance_id)
         if line is not None:
             return line.append((content, delivery))
         self._lines[content.instance_id] = deque([(content, delivery)])
-        return self.tasks.start(self._conduct(content.instance_id))
+        return self.context.tasks.start(self._conduct(content.instance_id))
 
     async def _conduct(self, instance_id: str) -> None:
         """Answer for all that is in an instance's line, and for what joins it meanwhile."""
@@ -405,11 +383,12 @@ class WorkflowWorker:
         is_young = delivery.deliveries < HOPELESS_DELIVERIES or age_s < HOPELESS_S
         if is_young or hindrance.reason == CLOSED:
             return await _hand_back(delivery)
-        subject = inbox_of(self.ports.stack, command)
+        stack = self.context.ports.stack
+        subject = inbox_of(stack, command)
         letter = Unreadable(
             reason=hindrance.reason,
             detail=hindrance.detail,
-            stream=self.ports.stack.stream_of(subject),
+            stream=stack.stream_of(subject),
             seq=delivery.seq,
             subject=subject,
             headers={},
@@ -433,7 +412,8 @@ class WorkflowWorker:
 
     async def _has_begun(self, instance_id: str) -> bool:
         try:
-            newest = await self.ports.log.last(self.ports.stack.workflow(instance_id))
+            ports = self.context.ports
+            newest = await ports.log.last(ports.stack.workflow(instance_id))
         except UnreadableEvent:  # Of a newer version, but there.
             return True
         return newest is not None
@@ -458,7 +438,8 @@ class WorkflowWorker:
             self._make_room(1)
 
     async def _bury(self, letter: Unreadable, delivery: Incoming) -> None:
-        await self.dead_letters.bury(letter, actor_id=self._actor)
+        dead_letters = DeadLetterWriter(self.context.ports, self.context.clock)
+        await dead_letters.bury(letter, actor_id=self._actor)
         await delivery.term(letter.reason)
 
     def _make_room(self, places: int) -> None:

@@ -11,33 +11,48 @@ from engine.episodes.breaker_store import Breakers
 from engine.episodes.cancel import RunningEpisodes
 from engine.outputs.pool import AdapterPool, OutputContext
 from engine.runtime.catalog import Catalog
+from engine.runtime.context import NodeContext
+from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.permits import Permits
 from engine.runtime.slots import Slots
 from engine.runtime.store import Turns
+from engine.runtime.tasks import NodeTasks
 from streams.clock import Clock
 from streams.ports.all import Ports
 from tests.engine.stage import CLOCK
 
 
-def crew_of(app: App, ports: Ports, node: str = "n1", *, clock: Clock = CLOCK) -> OutputContext:
-    """Return the means that `node` would give to the actor `worker`."""
-    actor, running, permits = app.actors["worker"], RunningEpisodes(), Permits()
-    return OutputContext(
+def node_context_of(
+    app: App, ports: Ports, node: str = "n1", *, clock: Clock = CLOCK
+) -> NodeContext:
+    """Return what the services of `node` would work with."""
+    return NodeContext(
         app=app,
         catalog=Catalog(in_code(app)),
         revisions=RevisionResolver(ports, app),
-        actor=actor,
-        is_laned=actor.is_laned,
-        starts_workflow=None,
         ports=ports,
         clock=clock,
         node=node,
+        leases=Keeper(ports.leases, holder=node, clock=clock),
+        lease_events=LeaseEvents(),
+        tasks=NodeTasks(lambda work: work),
+        turns=Turns(),
+        writer_ids=(f"{node}.{number}" for number in count(1)),
+    )
+
+
+def crew_of(app: App, ports: Ports, node: str = "n1", *, clock: Clock = CLOCK) -> OutputContext:
+    """Return what the services of the actor `worker` would work with on `node`."""
+    actor, running, permits = app.actors["worker"], RunningEpisodes(), Permits()
+    return OutputContext(
+        **vars(node_context_of(app, ports, node, clock=clock)),
+        actor=actor,
+        is_laned=actor.is_laned,
+        starts_workflow=None,
         permits=permits,
         may_go_on=permits.runs,
         running=running,
         breakers=Breakers(actor, ports, clock, node=node, running=running),
-        turns=Turns(),
         adapters=AdapterPool(app.outputs, ports, clock),
         slots=Slots(actor.max_concurrent_episodes),
-        writer_ids=(f"{node}.{number}" for number in count(1)),
     )

@@ -17,7 +17,7 @@ from tests.engine.stage import CLOCK, WAIT_S, Scripted, app_of, doomed, eventual
 @asynccontextmanager
 async def watching(ports):
     members = Membership(ports.gates, CLOCK)
-    task = asyncio.create_task(members.serve())
+    task = asyncio.create_task(members.follow())
     try:
         await asyncio.wait_for(members.has_looked.wait(), WAIT_S)
         yield members

@@ -28,7 +28,7 @@ def board_of(registry, *, setting=NodeMode.FULL, **options) -> ModeWatcher:
 
 @asynccontextmanager
 async def serving(board: ModeWatcher):
-    task = asyncio.create_task(board.serve())
+    task = asyncio.create_task(board.follow())
     try:
         yield board
     finally:
@@ -148,7 +148,7 @@ class Away(Deaf):
 async def test_while_the_registry_is_away_nothing_is_allowed(ports):
     board = board_of(Away(ports.registry))
     with pytest.raises(Unavailable):
-        await board.serve()
+        await board.follow()
     assert board.may("a") == NEITHER
     assert not board.has_looked.is_set()
 

@@ -14,11 +14,11 @@ from structlog.testing import capture_logs
 from engine.app.actions import tool_call
 from engine.app.checks import Breaker
 from engine.cluster.modes import NodeMode
-from engine.episodes import breaker_store
 from engine.episodes.breaker import CLOSED, TRIPPED, BreakerState
 from engine.episodes.breaker_store import NOTE_TRIES_MAX, Breakers, SeenBreaker
 from engine.episodes.cancel import EpisodeRun, RunningEpisodes
 from engine.node.node import Node
+from engine.runtime import watch
 from streams.errors import RevisionConflict, Unavailable, UnknownOutcome
 from streams.keys import BREAKERS, breaker_key
 from streams.memory import memory_ports
@@ -497,7 +497,7 @@ class Watched(MemoryBucket):
 
 
 async def test_a_breaker_cancels_what_runs_on_a_node_that_is_stopping(monkeypatch):
-    monkeypatch.setattr(breaker_store, "WAIT_S", LOOK_S)
+    monkeypatch.setattr(watch, "WAIT_S", LOOK_S)
     gates, tool = Watched(CLOCK), Counter(open_=False)
     ports = replace(ports_in_memory(), gates=gates)
     app = app_of(Ailing(tool_call("tool", "a")), tools={"tool": tool}, breaker=TRIPS)

@@ -16,7 +16,6 @@ from engine.errors import BadRequest
 from engine.execution import commands
 from engine.execution.cancel import CancelHandler
 from engine.operations.dead_letters import DeadLetterRequests
-from engine.runtime.leases import Keeper
 from streams.clock import SKEW_S
 from streams.errors import Unavailable
 from streams.keys import cancel_key
@@ -363,10 +362,9 @@ def test_who_stood_still_with_the_command_tells_of_the_end_for_whoever_died_of_i
 async def carry_out(app, ports, delivery) -> bool:
     """Do what a delivery asks for now, on a node of its own; return whether it is answered for."""
     clock = SimClock()
-    keeper = Keeper(ports.leases, holder="n1", clock=clock)
     life_ = await life(ports, delivery.content.episode_id)
     context = crew_of(app, ports, clock=clock)
-    cancellation = CancelHandler(context, keeper, delivery.content, delivery)
+    cancellation = CancelHandler(context, delivery.content, delivery)
     return await cancellation.carry_out(life_.episode, life_.records)
 
 

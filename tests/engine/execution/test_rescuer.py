@@ -9,6 +9,7 @@ import pytest
 
 from engine.execution import takeover
 from engine.execution.takeover import LapseWatcher
+from engine.runtime import watch
 from streams.errors import Unavailable
 from streams.model.commands import Recover
 from tests.engine.stage import CLOCK, WAIT_S, eventually
@@ -25,7 +26,7 @@ class Rescuers:
 
     def start(self, *, ports=None, actors=("worker",)):
         rescuer = LapseWatcher(ports or self.ports, actors, CLOCK, self.stopping)
-        self.tasks.append(asyncio.create_task(rescuer.serve()))
+        self.tasks.append(asyncio.create_task(rescuer.follow()))
 
     async def end(self):
         for task in self.tasks:
@@ -126,7 +127,7 @@ async def test_what_lapsed_before_its_actor_came_is_called_for_when_it_comes(
     ports, rescuers, monkeypatch
 ):
     """I4."""
-    monkeypatch.setattr(takeover, "WAIT_S", 0.01)
+    monkeypatch.setattr(watch, "WAIT_S", 0.01)
     actors = {"worker"}
     rescuers.start(actors=actors)
     own, late = [await ports.commands.open(actor) for actor in ("worker", "late")]

@@ -355,9 +355,10 @@ async def test_who_waits_for_room_leaves_when_they_are_replaced(ports):
         await eventually(lambda: gates(ports.domain_events))
         await happen(ports)
         await eventually(lambda: tool.calls)
+        before = _named("consume")
         for action in ("b", "c", "d"):
             await says(ports, runs(await apply(ports, agent(action, most=1))))
-        await eventually(lambda: _named("Runner.serve") <= 1)
+        await eventually(lambda: _named("consume") <= before)
         tool.gate.set()
 
 

@@ -8,11 +8,8 @@ from dataclasses import replace
 import pytest
 
 from engine.cluster.modes import NodeMode
-from engine.dead_letters.write import DeadLetterWriter
 from engine.node.node import Node
-from engine.runtime.leases import Keeper
 from engine.runtime.slots import Slots
-from engine.runtime.tasks import NodeTasks
 from engine.triggers.admit import Admission
 from engine.triggers.evaluate import TriggerEvaluator
 from streams.keys import cooldown_key
@@ -59,18 +56,14 @@ async def test_what_several_queues_bring_at_one_moment_leaves_as_much_room_as_be
     """Each asked for as much as there was room for."""
     app = app_of(Scripted())
     context, names = crew_of(app, ports), app.actors["worker"].event_names()
-    tasks, dead_letters = NodeTasks(lambda work: work), DeadLetterWriter(ports, CLOCK)
-    keeper = Keeper(ports.leases, holder="n1", clock=CLOCK)
-    admission = Admission(
-        context, keeper, dead_letters, tasks, TriggerEvaluator(context), room=Slots(1)
-    )
+    admission = Admission(context, TriggerEvaluator(context), room=Slots(1))
     source = await ports.domain_events.open("worker", names)
     for _ in range(3):
         ports.domain_events.publish_raw(HAPPENED, b"{ no", {})
     for delivery in await source.receive(room=3, wait_s=WAIT_S):
         await admission.let_in(delivery, [delivery.content], since_s=CLOCK.monotonic_s())
     assert admission.room.free == 0
-    await tasks.finish()
+    await context.tasks.finish()
     await source.close()
     assert admission.room.free == 1
 
@@ -105,15 +98,13 @@ def test_who_stood_still_before_the_cooldown_began_does_not_begin_it():
         ports = replace(memory_ports(clock=clock), gates=SlowToLook(clock))
         app = app_of(Scripted(), cooldown_s=600)
         context, names = crew_of(app, ports, clock=clock), app.actors["worker"].event_names()
-        tasks, dead_letters = NodeTasks(lambda work: work), DeadLetterWriter(ports, clock)
-        keeper = Keeper(ports.leases, holder="n1", clock=clock)
-        admission = Admission(context, keeper, dead_letters, tasks, TriggerEvaluator(context))
+        admission = Admission(context, TriggerEvaluator(context))
         source = await ports.domain_events.open("worker", names)
         await ports.domain_events.publish(HAPPENED, {}, id="x1")
         (delivery,) = await source.receive(room=1, wait_s=WAIT_S)
         parts = await admission.evaluator.rule(delivery.content, is_repeat=False)
         await admission.let_in(delivery, parts, since_s=clock.monotonic_s())
-        await tasks.finish()
+        await context.tasks.finish()
         await source.close()
         return await ports.gates.get(COOLDOWN), await ports.log.head()
 

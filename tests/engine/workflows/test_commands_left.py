@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from itertools import count
 
 import pytest
 
-from engine.dead_letters.write import DeadLetterWriter
-from engine.definitions.make import in_code
-from engine.definitions.resolver import RevisionResolver
-from engine.runtime.catalog import Catalog
 from engine.runtime.permits import Permit
-from engine.runtime.tasks import NodeTasks
 from engine.workflows import worker
 from engine.workflows.effector import Effector
 from engine.workflows.store import InstanceStore
 from engine.workflows.worker import InstanceHandler, WorkflowWorker
 from streams.model.commands import Advance
+from tests.engine.crew import node_context_of
 from tests.engine.defining import app_with
 from tests.engine.stage import CLOCK, WAIT_S
 
@@ -57,10 +52,6 @@ class Late:
         await self._source.close()
 
 
-async def _contained(work):
-    await work
-
-
 @pytest.fixture
 def log(ports) -> Holding:
     return Holding(ports.log)
@@ -79,26 +70,24 @@ def conductor(ports, log, permit, monkeypatch) -> WorkflowWorker:
     monkeypatch.setattr(worker, "BUSY_S", 3_600.0)
     monkeypatch.setattr(worker, "EARLY_MAX_S", 3_600.0)
     ports, app = dataclasses.replace(ports, log=log), app_with()
-    catalog = Catalog(in_code(app))
-    store = InstanceStore(ports, (f"pen{number}" for number in count()))
-    effector = Effector(catalog, ports, CLOCK, "n1")
-    handler = InstanceHandler("w", catalog, RevisionResolver(ports, app), CLOCK, store, effector)
-    return WorkflowWorker(
-        ports, handler, permit, DeadLetterWriter(ports, CLOCK), NodeTasks(_contained)
-    )
+    context = node_context_of(app, ports)
+    store = InstanceStore(ports, context.writer_ids)
+    effector = Effector(context.catalog, ports, CLOCK, "n1")
+    handler = InstanceHandler("w", context.catalog, context.revisions, CLOCK, store, effector)
+    return WorkflowWorker(context, handler, permit)
 
 
 async def test_a_command_that_could_not_be_followed_is_for_others_at_once(
     ports, log, permit, conductor
 ):
-    serving = asyncio.create_task(conductor.serve())
+    serving = asyncio.create_task(conductor.service().run())
     await ports.commands.send(Advance(workflow="w", instance_id="i"), id="a")
     async with asyncio.timeout(WAIT_S):
         await log.asked.wait()
         permit.turn(on=False)
         await serving
         log.go.set()
-        await conductor.tasks.finish()
+        await conductor.context.tasks.finish()
     others = await ports.commands.open_workflow("w")
     (again,) = await others.receive(room=1, wait_s=0.0)
     assert again.deliveries == 2
@@ -107,11 +96,13 @@ async def test_a_command_that_could_not_be_followed_is_for_others_at_once(
 async def test_a_command_that_was_pulled_too_late_is_for_others_at_once(
     ports, log, permit, conductor
 ):
-    inbox = Late(ports.commands, permit)
-    conductor = dataclasses.replace(conductor, ports=dataclasses.replace(ports, commands=inbox))
+    commands = Late(ports.commands, permit)
+    late = dataclasses.replace(ports, commands=commands)
+    context = dataclasses.replace(conductor.context, ports=late)
+    conductor = dataclasses.replace(conductor, context=context)
     await ports.commands.send(Advance(workflow="w", instance_id="i"), id="a")
     async with asyncio.timeout(WAIT_S):
-        await conductor.serve()
+        await conductor.service().run()
     assert not log.asked.is_set(), "nothing was done about it"
     others = await ports.commands.open_workflow("w")
     assert await others.receive(room=1, wait_s=0.0)

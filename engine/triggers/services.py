@@ -1,0 +1,46 @@
+"""What opens an actor's episodes on one node: its gates, and what comes due."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeAlias
+
+from engine.outputs.pool import OutputContext
+from engine.runtime.service import Service
+from engine.triggers.admit import Admission
+from engine.triggers.evaluate import TriggerEvaluator
+from engine.triggers.events import ForeignStreamGate, Gate, OpenForeignStream
+from engine.triggers.timers import TimerConsumer, TimerRouter
+from streams.ports.delivery import Source, Unreadable
+from streams.ports.domain_events import DomainEvent
+
+OpenEvents: TypeAlias = Callable[[OutputContext], Awaitable[Source[DomainEvent | Unreadable]]]
+"""Opens an actor's queue of the stack's own events."""
+
+
+def services_for(
+    context: OutputContext, open_events: OpenEvents, open_feed: OpenForeignStream
+) -> list[Service]:
+    """Return what wakes one actor; nothing if its episodes take turns, for its lane does it then.
+
+    Args:
+        context: of the actor.
+        open_events: opens its queue of events, from where its lane left off if it had one.
+        open_feed: does the same for a stream of others.
+    """
+    if context.is_laned:
+        return []
+    permits, admission = context.permits, Admission(context, TriggerEvaluator(context))
+    due = partial(TimerConsumer, admission, TimerRouter(admission.evaluator))
+    if context.is_fallback:
+        return [due(takes_causes=False).service(permits.runs)]
+    return [
+        Gate(admission).service("events", partial(open_events, context)),
+        *(
+            ForeignStreamGate(admission, foreign, open_feed).service()
+            for foreign in context.actor.foreign_streams()
+        ),
+        due(takes_causes=True).service(permits.wakes),
+        due(takes_causes=False).service(permits.tends),
+    ]
