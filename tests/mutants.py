@@ -934,8 +934,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a stopping node begins nothing",
         "engine/execution/commands.py",
-        "if runs.is_given else",
-        "if True else",
+        "if runs.withdrawn.is_set():",
+        "if False:",
         "tests/engine/execution/test_runner.py",
     ),
     Mutant(

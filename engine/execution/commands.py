@@ -242,7 +242,7 @@ class AnswerConsumer:
     async def _hear(self, delivery: Incoming) -> None:
         """Answer for what was said, unless the node may not any more: another may at once."""
         try:
-            if not self.context.permits.runs.is_given:
+            if self.context.permits.runs.withdrawn.is_set():
                 return await delivery.nak()
             await self._loader.answer(delivery, self._follow)
         finally:
@@ -290,7 +290,9 @@ class RunConsumer:
         if not has_slot and not await slots.take(within_s=SLOT_S, unless=runs.withdrawn):
             return await delivery.nak()
         try:
-            await (self._loader.answer(delivery, self._follow) if runs.is_given else delivery.nak())
+            if runs.withdrawn.is_set():
+                return await delivery.nak()
+            await self._loader.answer(delivery, self._follow)
         finally:
             slots.give_back()
 

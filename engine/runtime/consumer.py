@@ -6,8 +6,8 @@ All nodes share the queue, so a node asks only for what it has room for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -70,9 +70,8 @@ async def consume(
     Raises:
         Unavailable: the queue could not be opened.
     """
-    async with _opened(queue, until) as source:
-        while not until.is_set():
-            asked_s, deliveries = await _receive(source, queue, room, until, clock)
+    async with aclosing(_pull(queue, room, until, clock)) as batches:
+        async for asked_s, deliveries in batches:
             for delivery in deliveries:
                 if until.is_set():
                     await delivery.nak()
@@ -84,9 +83,8 @@ async def consume_batches(
     queue: Queue[T], handle: HandleBatch[T], *, room: Slots, until: asyncio.Event, clock: Clock
 ) -> None:
     """Do as `consume`, with all that was pulled in one go."""
-    async with _opened(queue, until) as source:
-        while not until.is_set():
-            _, deliveries = await _receive(source, queue, room, until, clock)
+    async with aclosing(_pull(queue, room, until, clock)) as batches:
+        async for _, deliveries in batches:
             await handle(deliveries)
 
 
@@ -101,30 +99,24 @@ def consumer_service(
     return Service(run, permit, queue.is_open)
 
 
-async def _receive(
-    source: Source[T], queue: Queue[T], room: Slots, until: asyncio.Event, clock: Clock
-) -> tuple[float, Sequence[Delivery[T]]]:
-    """Return when it was asked, and what there is room for; nothing once `until` is set."""
-    if not room.free:
-        if queue.pauses:
-            await source.pause()
-        await wait_first(room.wait_free(), until.wait())
-    asked_s = clock.monotonic_s()
-    if until.is_set() or not room.free:
-        return asked_s, ()
-    deliveries = await source.receive(room=room.free, wait_s=WAIT_S)
-    telemetry.backlog.set(source.pending, queue.labels)
-    return asked_s, deliveries
-
-
-@asynccontextmanager
-async def _opened(queue: Queue[T], until: asyncio.Event) -> AsyncIterator[Source[T]]:
+async def _pull(
+    queue: Queue[T], room: Slots, until: asyncio.Event, clock: Clock
+) -> AsyncGenerator[tuple[float, Sequence[Delivery[T]]], None]:
+    """Yield what there is room for, with when it was asked for, until `until` is set."""
     source = await queue.open()
     closing = asyncio.create_task(_close_when(until, source))
     try:
         await queue.opened()
         queue.is_open.set()
-        yield source
+        while not until.is_set():
+            if not room.free:
+                if queue.pauses:
+                    await source.pause()
+                await wait_first(room.wait_free(), until.wait())
+                continue
+            asked_s = clock.monotonic_s()
+            yield asked_s, await source.receive(room=room.free, wait_s=WAIT_S)
+            telemetry.backlog.set(source.pending, queue.labels)
     finally:
         closing.cancel()
         await asyncio.gather(closing, return_exceptions=True)
