@@ -3558,7 +3558,8 @@ TABLE: Final[Sequence[Mutant]] = (
         ),
         (
             "    is_first = await append_first(ports.log, ports.stack.workflow(id_), commit)\n"
-            '    await ports.commands.send(advance, id=f"begin.{id_}", trace=commit.trace)\n'
+            "    if is_first:\n"
+            '        await ports.commands.send(advance, id=f"begin.{id_}", trace=commit.trace)\n'
         ),
         BEGINNING,
     ),
