@@ -402,7 +402,6 @@ class EpisodeFold:
                 _enter(self._advanced(seq), "queued")
 
     def _advanced(self, seq: int) -> EpisodeProgress:
-        """Return what the commit at `seq` may add to."""
         if self._advance is None:
             self._advance = EpisodeProgress(episode_id=self._episode_id, journal_seq=seq)
         self._advance.journal_seq = seq

@@ -223,7 +223,6 @@ def _happened(
 
 
 def _reason(event: FindingEvent) -> str | None:
-    """Return why it happened, or what a person had to say, if somebody said so."""
     if isinstance(event.cause, Person):
         return event.cause.reason or None
     return event.finding.cleared_reason or None if isinstance(event, FindingCleared) else None

@@ -174,7 +174,6 @@ def move(row: ItemProgress, event: ItemEvent, *, at: datetime) -> None:
 
 
 def _settle(row: ItemProgress, status: StepStatus) -> None:
-    """Put a status into `row`, of which nothing is known to be wrong."""
     row.status, row.retry_at, row.finished_at = status.value, None, None
     row.error_class = row.error_detail = None
 

@@ -184,7 +184,6 @@ class EmbeddedNats:
         return self._directory / f"nats-server_{pid}.ports"
 
     def _forget(self) -> None:
-        """Have no server any more, nor what one that was killed says of its port."""
         self._ports_file(self._running().pid).unlink(missing_ok=True)
         self._child = None
 

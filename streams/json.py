@@ -54,7 +54,6 @@ def unraw(value: msgspec.Raw) -> Any:  # noqa: ANN401 - the shape is the user's
 
 
 def _plain(value: object) -> object:
-    """Return `value`, which JSON can say, with dicts for structs and dataclasses, however deep."""
     return msgspec.to_builtins(value, enc_hook=_left_out)
 
 

@@ -4546,8 +4546,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a dry run delivers nothing",
         "engine/episodes/dry_run.py",
-        'what an episode wants delivered is."""\n    return opened.mode is Mode.LIVE',
-        'what an episode wants delivered is."""\n    return True',
+        'outputs are delivered."""\n    return opened.mode is Mode.LIVE',
+        'outputs are delivered."""\n    return True',
         OUTPUTS,
     ),
     Mutant(

@@ -315,7 +315,6 @@ class FindingApplier:
             raise VersionConflict(subject, expected=version)
 
     def _is_beside(self, subject: str, episode_id: str) -> bool:
-        """Return whether the finding at `subject` is in the episode's stream."""
         own = self.ports.stack.stream_of(self.ports.stack.episode(episode_id))
         return own == self.ports.stack.stream_of(subject)
 

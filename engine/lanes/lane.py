@@ -129,7 +129,6 @@ def _rank(ticket: Ticket) -> tuple[int, int]:
 
 
 def _is_busy(ticket: Ticket, busy: Mapping[tuple[str, str], int]) -> bool:
-    """Return whether as many with the ticket's key run as may."""
     is_limited = bool(ticket.key and ticket.key_limit)
     return is_limited and busy.get(_key(ticket), 0) >= ticket.key_limit
 
@@ -320,7 +319,6 @@ def _short(key: str) -> str:
 
 
 def _advanced(cursors: Mapping[str, int], seen: Mapping[str, int]) -> dict[str, int]:
-    """Return those of `seen` that are beyond `cursors`."""
     return {each: seq for each, seq in seen.items() if each not in cursors or seq > cursors[each]}
 
 
@@ -339,7 +337,6 @@ def _moved(lane: Lane, event: LaneMoved) -> Lane:
 
 
 def _commit(lane: Lane, moved: LaneMoved) -> tuple[LaneEvent, ...]:
-    """Return the events of the commit in which `lane` moves so."""
     if lane.moves + 1 < KEEP_EVERY:
         return (moved,)
     after = _moved(lane, moved)

@@ -232,7 +232,6 @@ class Term:
             await self._effects.tell_dropped(moved.dropped, builder, version=self._store.version)
 
     async def _leave_to_others(self, decision: RoundDecision) -> None:
-        """Ask whoever dispatches instead for places for what was opened here in vain."""
         for episode_id in (each for each, is_open in decision.is_open.items() if is_open):
             place = opening.place(self.context.actor.id, episode_id)
             id_ = f"place.{episode_id}.{self._store.version}"
@@ -291,7 +290,6 @@ class Term:
         )
 
     def _make_room(self) -> None:
-        """Let events come, as many as may wait."""
         actor, waiting = self.context.actor, len(self._store.lane.waiting)
         stays_in_stream = actor.overflow == "queue"
         self._mailbox.allow(actor.queue_max - waiting if stays_in_stream else HAUL_MAX)
@@ -489,6 +487,5 @@ class LaneScheduler:
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return one of the failures that came together."""
     first = group.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -467,7 +467,6 @@ class TriggerEvaluator:
     async def _keyed(
         self, expectation: Expectation, event: DomainEvent, fired: Trigger
     ) -> EpisodeOpened | Unreadable:
-        """Return the opening that `event` has, or the event to bury if it has no key."""
         try:
             key = await call(dedupe.key_of, expectation.dedupe, event)
         except EpisodeFailed as failed:

@@ -143,11 +143,9 @@ class _Pace:
         self._ready_s = self._clock.monotonic_s() + GATHER_S
 
     def begin(self) -> None:
-        """Begin to take messages."""
         self._over_s = self._clock.monotonic_s() + GLEAN_S_MAX
 
     def is_over(self) -> bool:
-        """Return whether enough time was spent on taking messages."""
         return self._clock.monotonic_s() >= self._over_s
 
 

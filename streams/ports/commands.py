@@ -26,11 +26,7 @@ class CommandQueue(Protocol):
         """
 
     async def is_waiting(self, actor: str, episode_id: str) -> bool:
-        """Return whether a command to the episode was sent and is not answered for yet.
-
-        Raises:
-            Unavailable: no answer from the server.
-        """
+        """Return whether a command to the episode was sent and is not answered for yet."""
 
     async def backlog(self, actor: str) -> int:
         """Return how many commands to the actor's episodes wait, or are not answered for yet.
@@ -38,28 +34,13 @@ class CommandQueue(Protocol):
         In both queues.
 
         That of a queue that nobody has opened yet is 0.
-
-        Raises:
-            Unavailable: no answer from the server.
         """
 
     async def open(self, actor: str) -> Source[Command | Unreadable]:
-        """Return the queue of calls to run episodes of `actor`, shared by all nodes.
-
-        Raises:
-            Unavailable: no answer from the server.
-        """
+        """Return the queue of calls to run episodes of `actor`, shared by all nodes."""
 
     async def open_attending(self, actor: str) -> Source[Command | Unreadable]:
-        """Return the queue of what is said to episodes of `actor`, shared by all nodes.
-
-        Raises:
-            Unavailable: no answer from the server.
-        """
+        """Return the queue of what is said to episodes of `actor`, shared by all nodes."""
 
     async def open_workflow(self, workflow: str) -> Source[WorkflowCommand | Unreadable]:
-        """Return the queue of commands to instances of `workflow`, shared by all nodes.
-
-        Raises:
-            Unavailable: no answer from the server.
-        """
+        """Return the queue of commands to instances of `workflow`, shared by all nodes."""

@@ -173,9 +173,6 @@ class DomainEvents(Protocol):
         The first time an actor is opened it starts just past sequence `after`, or without one with
         what is published from then on; after that it continues where its nodes left off, however
         long they were down.
-
-        Raises:
-            Unavailable: no answer from the server.
         """
 
     async def open_feed(
@@ -189,7 +186,6 @@ class DomainEvents(Protocol):
 
         Raises:
             NoSuchStream: there is none of that name.
-            Unavailable: no answer from the server.
             Incompatible: the server refuses us this stream or this subject.
         """
 
@@ -197,9 +193,6 @@ class DomainEvents(Protocol):
         """Return the names of the events that the gates of `actor` share.
 
         Those that any version has opened; none if none was ever opened.
-
-        Raises:
-            Unavailable: no answer from the server.
         """
 
     async def unwatch(self, actor: str, names: Collection[str]) -> None:
@@ -210,7 +203,6 @@ class DomainEvents(Protocol):
         takes whole lists only. What the gates were handed before comes again until it is answered.
 
         Raises:
-            Unavailable: no answer from the server.
             Incompatible: the server refuses it.
         """
 
@@ -219,18 +211,12 @@ class DomainEvents(Protocol):
 
         For an actor that is followed from now on. Nothing of what it drops may be open: a source
         that is makes its queue again.
-
-        Raises:
-            Unavailable: no answer from the server.
         """
 
     async def backlog(self, actor: str, feeds: Collection[ForeignStream] = ()) -> int:
         """Return how many messages the gates of `actor` have not answered for yet.
 
         Those of our events and of `feeds`; of what nobody has opened, none.
-
-        Raises:
-            Unavailable: no answer from the server.
         """
 
     async def count(self, names: Collection[str], *, after: int) -> int:
@@ -238,24 +224,16 @@ class DomainEvents(Protocol):
 
         Raises:
             BadName: one of `names` is not a dotted event name.
-            Unavailable: no answer from the server.
         """
 
     async def count_feed(self, feed: ForeignStream, *, after: int) -> int:
-        """Return how many events of `feed` there are past sequence `after`; of no stream, none.
-
-        Raises:
-            Unavailable: no answer from the server.
-        """
+        """Return how many events of `feed` there are past sequence `after`; of no stream, none."""
 
     async def position(self, actor: str) -> int:
         """Return the sequence past which a follower has to begin to miss nothing.
 
         Up to there the gates of `actor` have answered for everything; if they were never opened,
         it is the newest message.
-
-        Raises:
-            Unavailable: no answer from the server.
         """
 
     async def feed_position(self, actor: str, feed: ForeignStream) -> int:
@@ -263,7 +241,6 @@ class DomainEvents(Protocol):
 
         Raises:
             NoSuchStream: there is none of that name.
-            Unavailable: no answer from the server.
         """
 
     async def newest(self, feed: ForeignStream | None = None) -> int:
@@ -273,7 +250,6 @@ class DomainEvents(Protocol):
 
         Raises:
             NoSuchStream: there is no such stream.
-            Unavailable: no answer from the server.
         """
 
     def follow(

@@ -82,7 +82,6 @@ class Timers(Protocol):
         """Have `timer` fire at `at`, in the place of the one of its name that is pending.
 
         Args:
-            timer: What to say, to whom.
             at: When. A time in the past is now.
             expecting: The revision that must be pending, or 0 for none; None replaces any.
             trace: W3C `traceparent` of the sender, for whoever answers for it.
@@ -107,7 +106,6 @@ class Timers(Protocol):
         The one of its name that may be pending stays as it is.
 
         Args:
-            timer: What to say, to whom.
             id: Of what is said, for `Due.id`: 1 to `TIMER_ID_CHARS_MAX` printable characters. Two
                 of one id are one, whatever they say; within two minutes only the first is kept.
             trace: W3C `traceparent` of the sender, for whoever answers for it.
@@ -127,7 +125,6 @@ class Timers(Protocol):
         Raises:
             BadName: actor or purpose is no name, or the key is too long.
             UnreadableEvent: what is pending was written by something newer, or by no engine.
-            Unavailable: no answer from the server.
         """
 
     async def keys(self, actor: str, purpose: str) -> Sequence[str]:
@@ -137,7 +134,6 @@ class Timers(Protocol):
 
         Raises:
             BadName: actor or purpose is no name.
-            Unavailable: no answer from the server.
         """
 
     async def cancel(
@@ -146,9 +142,6 @@ class Timers(Protocol):
         """Have the timer of this name not fire, if one is pending. It may have fired already.
 
         Args:
-            actor: Whose.
-            purpose: What it is for.
-            key: Which one of that purpose.
             expecting: The revision that is to be canceled: one that was armed after it stays. None
                 is any.
 
@@ -164,12 +157,7 @@ class Timers(Protocol):
 
         Raises:
             BadName: actor is no name.
-            Unavailable: no answer from the server.
         """
 
     async def open(self, actor: str) -> Source[Due | Unreadable]:
-        """Return the queue of due timers of `actor`, shared by all nodes.
-
-        Raises:
-            Unavailable: no answer from the server.
-        """
+        """Return the queue of due timers of `actor`, shared by all nodes."""

@@ -199,7 +199,6 @@ class _Target:
             raise _differs(self.name, "is written by somebody else") from error
 
     async def _is_ours(self, newest_seq: int) -> bool:
-        """Return whether the stream ends with what waits, by whatever attempt."""
         last = await stored.at(self.link, self.name, newest_seq)
         said = last.headers.get(headers.COPIED_FROM) if last else None
         is_all = newest_seq == self.newest_seq + len(self.waiting)
@@ -260,7 +259,6 @@ def _require_same(expected: Write, found: Stored | Arrival | None) -> None:
 
 
 def _mark_of(message: Stored) -> _Mark:
-    """Return where a copy is from."""
     partition, _, seq = message.headers.get(headers.COPIED_FROM, "").partition(" ")
     if not partition.isdecimal() or not seq.isdecimal():
         raise _differs(message.subject, f"holds at {message.seq} what was not copied there")

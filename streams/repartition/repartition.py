@@ -202,7 +202,6 @@ class _TakenLease:
                 self.lease = await self.leases.renew(self.lease)
 
     async def check(self) -> None:
-        """Raise `LeaseLost` if somebody else may change the layout by now."""
         if not await self.leases.owns(self.lease):
             raise LeaseLost(self.lease.key, revision=self.lease.revision)
 

@@ -221,7 +221,6 @@ def holding(definition: Definition) -> JsonObject | None:
 
 
 async def _scene(ports: Ports, drafts: Sequence[Draft], app: App | None) -> _Surroundings:
-    """Return the nodes and definitions that `drafts` are applied beside, if they can be."""
     nodes, editions = await live_nodes(ports.gates), await read_definitions(ports)
     require_undeclared(nodes, drafts)
     require_fitting(app, ports.stack.name, drafts, editions)

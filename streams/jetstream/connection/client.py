@@ -105,7 +105,6 @@ class BriefClient(Client):
             self._was_congested = writer.get_write_buffer_size() > UNSENT_BYTES_MAX
 
     def _write_otherwise(self, data: bytes) -> None:
-        """Leave `data` to nats-py's flusher, which waits as websockets need it."""
         if data and self._flush_queue is not None and self.is_connected:
             self._pending.append(data)
             self._pending_data_size += len(data)
@@ -168,7 +167,6 @@ class BriefClient(Client):
 
 
 def _writer(transport: object) -> asyncio.WriteTransport | None:
-    """Return what a TCP or TLS connection is written to."""
     if not isinstance(transport, TcpTransport):
         return None
     writer: asyncio.StreamWriter | None = transport._io_writer  # noqa: SLF001 - no other way

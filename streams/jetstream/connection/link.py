@@ -135,7 +135,6 @@ class Link:
             return
 
     async def _next_session(self) -> Session:
-        """Return the session that is open now, or soon. Raises `Unavailable` otherwise."""
         if not self._up.is_set():
             await wait_set(self._up, timeout_s=self.settings.request_timeout_s)
         return self.session

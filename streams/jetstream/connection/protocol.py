@@ -134,7 +134,6 @@ class Parser:
 
 
 def _message(words: list[bytes], buffer: bytes, start: int, stop: int) -> Received:
-    """Return the message that the line of `words` announces, from `start` to `stop`."""
     has_headers = words[0] == b"HMSG"
     body = start + int(words[-2]) if has_headers else start
     reply = words[3] if len(words) == (6 if has_headers else 5) else b""

@@ -95,7 +95,6 @@ class Grouping:
         Cancelled before it was sent, it never is; cancelled later, it may be stored.
 
         Args:
-            write: What to store.
             alone: Whether it must not share a batch, because it may be stored already.
 
         Raises:
@@ -138,7 +137,6 @@ class Grouping:
         return self._singles < self._pace.worth or self._pace.worth > self._settings.most
 
     def _is_stalled(self) -> bool:
-        """Return whether those in flight alone have gone unanswered for long."""
         return self._clock.monotonic_s() - self._moved_s > STALL_S
 
     def _begin_single(self) -> None:
@@ -247,7 +245,6 @@ class Grouping:
         self._turn_soon()
 
     def _let_go(self, waiting: _Waiting) -> None:
-        """Let a message go alone."""
         if not waiting.outcome.cancelled():
             self._begin_single()
             waiting.outcome.set_result(None)

@@ -137,7 +137,6 @@ class Patience:
     """How long one message keeps trying, and whether an earlier attempt may have worked."""
 
     def __init__(self, link: Link, subject: str) -> None:
-        """Start to count."""
         self._link = link
         self._subject = subject
         self._deadline_s = link.clock.monotonic_s() + link.settings.patience_s

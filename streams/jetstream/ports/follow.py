@@ -202,7 +202,6 @@ class _Feed:
         self._link.post(self._link.settings.api(f"CONSUMER.DELETE.{consumer}"), b"")
 
     def is_doubtful(self) -> bool:
-        """Return whether messages may be missing, now or for ever."""
         silence_s = self._link.clock.monotonic_s() - self._heard_s
         is_silent = self._asked > 0 and silence_s > SILENCE_S_MAX
         return self._is_broken or is_silent or self._session.ended.is_set()

@@ -20,7 +20,6 @@ class NullSource:
     pending = 0
 
     def __init__(self) -> None:
-        """Begin to be silent."""
         self._closed = asyncio.Event()
 
     async def receive(

@@ -187,7 +187,6 @@ class JetStreamSource(Generic[T]):
         self._link.post(arrived.reply, verb)
 
     async def _resume(self) -> None:
-        """Be ready to ask again. A closed source stays paused."""
         if self._is_paused:
             await self.pause()
             self._is_paused = self._is_closed
@@ -256,7 +255,6 @@ class JetStreamSource(Generic[T]):
         return self._asked > 0 and not self._waiting and not self._is_closed
 
     def _lost_s(self) -> float:
-        """Return when the outstanding pulls count as lost if nothing is heard of them."""
         return min(self._pull_ends_s, self._heard_s + SILENCE_S_MAX)
 
     def _on_message(self, msg: Received) -> None:
