@@ -1,4 +1,4 @@
-"""JSON as a type: what users hand in, and what passes through unread."""
+"""JSON as a type: what users pass in, and what is passed on unread."""
 
 from __future__ import annotations
 

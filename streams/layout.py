@@ -1,7 +1,7 @@
-"""What a stack is made of: its streams and buckets, and where among them an aggregate lives.
+"""The layout of a stack: its streams and buckets, and the partition of an aggregate.
 
-A stack may spread its journal and its work over N streams, its partitions. Which one an aggregate
-lives in comes from its kind and key alone, the same for ever.
+A stack may spread its journal and its work over N streams, its partitions. The partition of an
+aggregate follows from its kind and key alone and never changes.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ CHANGES_MAX: Final = 500
 """Changes of the gates looked at in one go."""
 
 WAIT_S: Final = 5.0
-"""Longest silent wait for changes; only how often an idle roster looks up."""
+"""Longest wait for changes, in seconds."""
 
 LOOK_S: Final = 30.0
 """Between two looks at all nodes, in seconds: a roster that was cut off for over an hour is not

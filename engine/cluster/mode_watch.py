@@ -24,7 +24,7 @@ CHANGES_MAX: Final = 500
 """Changes of the registry looked at in one go."""
 
 WAIT_S: Final = 5.0
-"""Longest silent wait for changes; only how often an idle switchboard looks up."""
+"""Longest wait for changes, in seconds."""
 
 LOOK_S: Final = 60.0
 """Between two looks at what is said, in seconds. A node that was cut off for over an hour is not

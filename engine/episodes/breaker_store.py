@@ -307,7 +307,7 @@ CHANGES_MAX: Final = 500
 """Changes of the gates looked at in one go."""
 
 WAIT_S: Final = 5.0
-"""Longest silent wait for changes; only how often an idle tripper looks up."""
+"""Longest wait for changes, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -317,7 +317,7 @@ class BreakerWatcher:
     gates: Bucket
     catalog: Catalog
     breakers: Mapping[str, Breakers]
-    """By actor, of all that are in the cast."""
+    """By actor, of all in the catalog."""
 
     async def serve(self) -> None:
         """Watch for ever, also while the node stops, as soon as a breaker may cancel what runs.

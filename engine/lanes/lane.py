@@ -186,7 +186,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LaneInputs(msgspec.Struct, frozen=True, kw_only=True):
-    """What a dispatcher has seen since the last decision. The lane may know any of it already."""
+    """What the scheduler has seen since the last decision. The lane may know any of it already."""
 
     cursors: Mapping[str, int] = msgspec.field(default_factory=dict)
     anew: Mapping[str, int] = msgspec.field(default_factory=dict)

@@ -127,7 +127,7 @@ class Term:
         self._measure(EMPTY)
 
     async def _take_over(self) -> None:
-        """Read the lane, and do what the last dispatcher may have left undone."""
+        """Read the lane, and complete what the last scheduler may have left undone."""
         context, store = self.context, self._store
         if self.takes_causes:
             await self.begin()
@@ -205,7 +205,7 @@ class Term:
             await self._commit(decision)
             await self._carry_out(decision, before)
         if batch.deliveries and version == self._store.version:
-            # What changes nothing here may be about a place that another dispatcher gave.
+            # What changes nothing here may be about a place that another scheduler gave.
             await self._store.check()
         await self._call_again(batch, before)
         await asyncio.gather(*(delivery.ack() for delivery in batch.deliveries))
@@ -337,7 +337,7 @@ log = structlog.get_logger("vigil.dispatcher")
 
 @dataclass
 class LaneScheduler:
-    """The dispatcher of one actor on one node: it dispatches, or stands by."""
+    """The scheduler of one actor on one node: it schedules, or stands by."""
 
     context: EpisodeContext
     keeper: Keeper
@@ -438,7 +438,7 @@ class LaneScheduler:
         )
 
     async def _end_when_due(self, over: asyncio.Event) -> None:
-        """End a stint when the permit is withdrawn, or when it is not needed any more."""
+        """End a term when the permit is withdrawn, or when it is not needed any more."""
         await self._unless_withdrawn(self._wait_superfluous())
         over.set()
 

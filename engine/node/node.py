@@ -46,7 +46,7 @@ GRACE_S: Final = 30.0
 """How long a stopping node waits for its episodes to reach a barrier."""
 
 RESTART_S: Final = 0.2
-"""First pause before a doer that failed is started again; doubles each time."""
+"""First pause before a failed task is started again, in seconds; doubles each time."""
 
 RESTART_MAX_S: Final = 5.0
 
@@ -220,7 +220,7 @@ class Node:
     def _helpers(
         self, node_context: NodeContext, supervisor: ActorSupervisor
     ) -> list[Callable[[], Awaitable[None]]]:
-        """Return the doers that must outlive the ones that take work."""
+        """Return the tasks that must outlive the consumers."""
         ports, catalog = self._ports, self._catalog
         lapse_watcher = LapseWatcher(
             ports, catalog.served, self._clock, self._stopping, self._lease_events
@@ -238,10 +238,7 @@ class Node:
         return [self._mode_watcher.serve, node_context.keeper.beat, self._adapters.serve, *watching]
 
     async def _follow_others(self) -> None:
-        """Follow which nodes there are, as soon as that matters here.
-
-        Episodes of an actor take turns among them, or an understudy gives way to them.
-        """
+        """Follow other nodes: lanes have one scheduler; fallbacks yield to nodes that can run."""
         catalog = self._catalog
         await catalog.wait_until(
             lambda: (
@@ -251,7 +248,7 @@ class Node:
         await self._members.serve()
 
     async def _keep_going(self, doer: Callable[[], Awaitable[None]]) -> None:
-        """Run `doer`, and start it again when it fails, until it returns because the node stops."""
+        """Run a task, and start it again when it fails, until it returns because the node stops."""
         pause_s = RESTART_S
         while not self._stopping.is_set():
             try:
@@ -259,7 +256,7 @@ class Node:
             except (Unavailable, Incompatible) as error:
                 log.warning("waiting for the log", error=str(error), again_in_s=pause_s)
             except Exception:
-                log.exception("a doer failed; starting it again", again_in_s=pause_s)
+                log.exception("a task failed; starting it again", again_in_s=pause_s)
             else:
                 return
             await self._pause(pause_s)

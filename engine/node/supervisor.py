@@ -53,7 +53,7 @@ from streams.ports.all import Ports
 
 
 class QueueService(Protocol):
-    """A doer that takes work from a queue."""
+    """A consumer of a queue."""
 
     @property
     def is_open(self) -> asyncio.Event:
@@ -65,14 +65,14 @@ class QueueService(Protocol):
 
 @dataclass(frozen=True)
 class Service:
-    """A doer at its place."""
+    """A consumer and its permit."""
 
     doer: QueueService
     permit: Permit
-    """Without it the doer takes no work."""
+    """Without it the consumer takes no work."""
 
     async def serve(self) -> None:
-        """Have the doer take work whenever it may, until it never may again."""
+        """Take work whenever permitted, until that ends for good."""
         while await self.permit.wait_given():
             await self.doer.serve()
 
@@ -86,7 +86,7 @@ def services_for(
     members: Membership,
     lease_events: LeaseEvents,
 ) -> list[Service]:
-    """Return the posts of one actor: what wakes it, and what runs it."""
+    """Return the consumers of one actor: those that open its episodes, and those that run them."""
     wakes, runs = context.permits.wakes, context.permits.runs
     runner = Service(RunConsumer(context, keeper, dead_letters, tasks), runs)
     listener = Service(AnswerConsumer(context, keeper, dead_letters, tasks), runs)
@@ -123,10 +123,7 @@ def fallback_services_for(
     members: Membership,
     lease_events: LeaseEvents,
 ) -> list[Service]:
-    """Return the posts of one who stands in: nothing wakes the actor, and what is open goes on.
-
-    Of a workflow nothing is run: what it was to begin is for a node that has it.
-    """
+    """Return the consumers of a fallback: nothing wakes the actor, and what is open continues."""
     runs = context.permits.runs
     runner = Service(RunConsumer(context, keeper, dead_letters, tasks), runs)
     listener = Service(AnswerConsumer(context, keeper, dead_letters, tasks), runs)
@@ -181,7 +178,7 @@ class ActorServices:
 
 
 class ActorSupervisor:
-    """The places of one node. Its cast is changed here, and nowhere else."""
+    """The consumers of one node. Only this changes its catalog."""
 
     def __init__(self, node_context: NodeContext, open_: Open) -> None:
         """Begin with nobody at any place.
@@ -214,7 +211,7 @@ class ActorSupervisor:
                 self._fill(actor)
 
     def call(self, fallbacks: frozenset[str]) -> None:
-        """Have these serve from now on, and the other understudies take no more work at once."""
+        """Let these fallbacks serve from now on, and no others."""
         catalog = self._node_context.catalog
         catalog.call(fallbacks)
         for actor_id in catalog.fallbacks:

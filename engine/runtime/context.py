@@ -23,7 +23,7 @@ class ActorContext:
     """One actor's means on one node."""
 
     app: App
-    """Its tools, outputs and what else actors share. Which actors there are, the cast says."""
+    """Its tools, outputs and other shared parts. The catalog has the actors."""
     catalog: Catalog
     revisions: Revisions
     actor: Actor
@@ -33,7 +33,8 @@ class ActorContext:
     clock: Clock
     node: str
     permits: Permits
-    """Whether these doers may wake the actor and take its episodes; neither once it is replaced."""
+    """Whether its consumers may wake the actor and take its episodes; neither once it is replaced.
+    """
     may_go_on: Permit
     """Whether the node may run what they took beyond the next barrier; not once it stops."""
     turns: Turns
@@ -44,15 +45,7 @@ class ActorContext:
     """Names that nobody used before, for those who write."""
 
     async def as_opened(self, opened: EpisodeOpened) -> Self:
-        """Return the crew with the actor as it was when an episode was opened.
-
-        What code declares is always as it is now, and what began when it was in code goes on by
-        name. An actor that begins a workflow does the same in every revision.
-
-        Raises:
-            Hindered: this node cannot have the actor as it was.
-            Unavailable: the log is away.
-        """
+        """Return this context with the actor as it was when an episode was opened."""
         is_current = opened.revision in (0, self.actor.revision)
         if is_current or workflow_of(opened.actor_id) is not None:
             return self

@@ -238,7 +238,7 @@ class ForeignStreamGate:
     def __init__(
         self, admission: Admission, foreign: ForeignStream, open_feed: OpenForeignStream
     ) -> None:
-        """Let what comes from `feed` in by `entrance`, from the queue that `open_feed` opens."""
+        """Admit what comes from `feed`, from the queue that `open_feed` opens."""
         self._context, self._foreign, self._open_feed = admission.context, foreign, open_feed
         self._gate = Gate(admission, self._open, foreign.stream)
         self._after: int | None = None

@@ -117,9 +117,9 @@ class TimerRouter:
         return self._returns[due.id]
 
     def forgotten(self, due: Due, delivery: Delivery[object]) -> Unreadable | None:
-        """Return what to bury of a due timer that nobody has known for long; None: nothing.
+        """Return the dead letter for a due timer that no node has known for long; None: none.
 
-        A schedule that nobody declares any more just ends, and so do a lane that nobody has and the
+        A schedule that nobody declares any more just ends, and so do a closed lane and the
         escalation of a finding. What a person or the world wanted is kept.
         """
         if due.purpose in {schedule.PURPOSE, placing.LEFT, *PURPOSES}:
@@ -213,8 +213,7 @@ class TimerRouter:
 
 
 WAIT_S: Final = 5.0
-"""Longest silent wait for due timers; only how often an idle waker looks up. Half of
-`ACK_WAIT_S`, as for events (`engine.runtime.gate.WAIT_S`)."""
+"""Longest wait for due timers, in seconds: half of `ACK_WAIT_S`, as for events."""
 
 GIVE_WAY_S: Final = 0.05
 """First wait of a message for a node that may wake the actor, in seconds; it doubles each time, up
@@ -225,7 +224,7 @@ log = structlog.get_logger("vigil.waker")
 
 @dataclass
 class TimerConsumer:
-    """The waker of one actor on one node."""
+    """The consumer of one actor's due timers, on one node."""
 
     admission: Admission
     router: TimerRouter

@@ -168,7 +168,7 @@ NOBODY_WAITS: Final = "nobody_waits"
 
 @dataclass(frozen=True)
 class SignalRetries:
-    """The lookout of one node."""
+    """Looks again for episodes that wait for stored signals, on one node."""
 
     ports: Ports
     dead_letters: DeadLetterWriter
@@ -245,7 +245,7 @@ async def put_by(ports: Ports, signal: PutBy, *, after: datetime) -> None:
 
 
 def letter(ports: Ports, *, reason: str, detail: str, seq: int, data: bytes) -> Unreadable:
-    """Return what to bury of the event at `seq` that says that something has come about."""
+    """Return the dead letter for a signal in the event at `seq`."""
     subject = ports.stack.event(RESOLVED)
     return Unreadable(
         reason=reason,
@@ -275,7 +275,7 @@ IN_FLIGHT_MAX: Final = 64
 """Events worked on at a time."""
 
 WAIT_S: Final = 5.0
-"""Longest silent wait for events; only how often an idle resolver looks up."""
+"""Longest wait for events, in seconds."""
 
 AGAIN_S: Final = 0.25
 """First wait before word comes again because the log was away; doubles each time."""
@@ -296,7 +296,7 @@ log = structlog.get_logger("vigil.resolver")
 
 @dataclass(frozen=True)
 class SignalConsumer:
-    """The resolver of one node."""
+    """The consumer of signals, on one node."""
 
     ports: Ports
     dead_letters: DeadLetterWriter

@@ -247,7 +247,7 @@ TOGETHER_MAX: Final = 64
 """Commands to one instance that are put to it together."""
 
 WAIT_S: Final = 5.0
-"""Longest silent wait for commands; only how often an idle conductor looks up."""
+"""Longest wait for commands, in seconds."""
 
 BUSY_S: Final = 0.05
 """First wait before a command comes again that could not be followed; doubles each time."""
@@ -286,7 +286,7 @@ log = structlog.get_logger("vigil.conductor")
 
 @dataclass
 class WorkflowWorker:
-    """The conductor of one workflow on one node."""
+    """The consumer of one workflow's commands, on one node."""
 
     ports: Ports
     handler: InstanceHandler

@@ -1,4 +1,4 @@
-"""The doer: follow, project, write. One node at a time does it for a stack.
+"""The projector: follow, fold, write. One node at a time does it for a stack.
 
 stand by ──lease──▶ project ──lease lost, or fenced──▶ stand by
                       │  ▲

@@ -1,17 +1,16 @@
 """The port to buckets: keys with values and revisions, which every node shares.
 
-A stack has two of them beside its claims. The *registry* holds small settings that every node
-watches, until somebody changes them. The *gates* hold what a gate has to remember of the past:
-cooldowns, circuit breakers, who is there. Nearly all of that goes by itself when its time is over,
-and the server keeps that time: no node has to be there to end it.
+A stack has two of them beside its claims. The *registry* has small settings that every node
+watches. The *gates* have what gates remember: cooldowns, circuit breakers, live nodes. Most of
+those keys have a time to live, which the server counts, so no node need be up to remove them.
 
     (absent) ──put──▶ stands ──delete──▶ (absent)
                       │ ▲ └─lapse, with a time to live, unless it is put again─▶ (absent)
                       └─┘
                       put
 
-A revision tells one put from every other one, so whoever names the revision that it has read (0 for
-none) changes exactly that. A key that was deleted, or has lapsed, does not exist.
+A revision identifies one put, so a writer that names the revision it has read (0: no key) changes
+exactly that. A key that was deleted, or has lapsed, does not exist.
 """
 
 from __future__ import annotations

@@ -1,18 +1,14 @@
-"""The port to the world: domain events in, public events out.
+"""The port to domain events and public events.
 
-A domain event is any JSON object published on `<stack>.event.<name…>`. Its identity is
-the header `Nats-Msg-Id`, else `ce-id` (CloudEvents), else `<stream>:<sequence>`. A copy of
-it that `republish` made names the event it is a copy of in a header of its own.
+A domain event is any JSON object published on `<stack>.event.<name…>`. Its identity is the header
+`Nats-Msg-Id`, else `ce-id` (CloudEvents), else `<stream>:<sequence>`. A copy by `republish` names
+the original event in a header of its own. Messages of any other JetStream stream are domain events
+to an actor that reads a `ForeignStream`: the subject is the name, and `<stream>/<claimed id>`, else
+`<stream>:<sequence>`, the identity.
 
-Messages of any other JetStream stream are domain events, too, to an actor that reads one as a
-`Feed`. There the subject is the name, and `<stream>/<claimed id>`, else `<stream>:<sequence>`, the
-identity.
-
-An actor's events are read in one of two ways: shared out among its nodes, in no order
-(`open`, `open_feed`), or all of them by one reader, in order (`follow`, `follow_feed`). `position`
-and `feed_position` say where to go on when the first becomes the second.
-
-What is meant for others goes to any subject that a stream of the server captures (`send`).
+An actor's events are either shared among its nodes, in no order (`open`, `open_feed`), or read by
+one reader in order (`follow`, `follow_feed`); `position` and `feed_position` say where to continue
+when the first becomes the second. `send` publishes to any other subject that a stream captures.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""The port to timers: what is to be said to an actor, later or at once, kept by the server.
+"""The port to timers: messages to an actor, later or at once, stored by the server.
 
-A timer is known by its actor, its purpose and its key. At most one of that name is pending:
-arming it again replaces it, so a timer that is armed anew by each event fires once, after the
-last of them. It fires into the actor's queue of due timers, and waits there like a command for
-whichever node has room, also when no node runs at the time.
+A timer is identified by its actor, purpose and key. At most one of that name is pending: arming it
+again replaces it, so a timer that each event arms again fires once, after the last of them. It
+fires into the actor's queue of due timers, and waits there until a node takes it.
 
-Time is the servers'. A timer fires at its time or up to 0.25 s later, for that is how often the
+Time is the server's. A timer fires at its time or up to 0.25 s later, for that is how often the
 server looks (measured with 2.15: median 0.13 s; 50,000 that were due at one instant had all fired
 0.93 s after it), and as soon as it is back if it was away.
 """

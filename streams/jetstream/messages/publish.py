@@ -1,4 +1,4 @@
-"""Storing a message: once, with an outcome that is known; or until it is known.
+"""Stores a message: once, with a known outcome; or repeatedly, until the outcome is known.
 
 | the server says | it means | raised |
 | --- | --- | --- |

@@ -1,4 +1,4 @@
-"""The inboxes on JetStream: commands, queued per actor or workflow, and per partition."""
+"""Commands on JetStream: work queues per actor or workflow, and per partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The world on JetStream: domain events, published, shared out to gates, or followed in order."""
+"""Domain events on JetStream: published, shared among gates, or followed in order."""
 
 from __future__ import annotations
 

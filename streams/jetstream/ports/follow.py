@@ -1,12 +1,10 @@
-"""Reads one stream in order, without gaps or repeats, for as long as one likes.
+"""Reads one stream in order, without gaps or repeats.
 
-The server side is a short-lived consumer without acknowledgements: the position is ours.
-Whenever anything is doubtful (a gap in the consumer's numbering, a lost connection, silence
-where heartbeats should be, a consumer that is gone) it is thrown away and another one starts
-just past the last message that arrived in order, if the stream still is the one that was read
-and goes that far: a sequence of one stream means nothing in another. Two pulls are
-outstanding, so that the server always has one to fill. Measured: 113,000 messages of 250 bytes
-per second.
+The server side is a short-lived consumer without acknowledgements; the position is ours. After any
+doubt (a gap in the consumer's numbering, a lost connection, a missing heartbeat, a consumer that is
+gone) it is replaced by one that starts just past the last message, if the stream is still the same
+and reaches that far: a sequence of one stream means nothing in another. Two pulls are outstanding,
+so the server always has one to fill. Measured: 113,000 messages of 250 bytes per second.
 """
 
 from __future__ import annotations
