@@ -147,7 +147,6 @@ def _seconds(value: object) -> float | None:
 
 
 def _spelled(seconds: float) -> str:
-    """Return `seconds` in the largest unit that leaves no remainder, as a text to be read."""
     ms = round(seconds * 1000)
     unit = next(unit for unit, unit_ms in _UNITS_MS.items() if ms % unit_ms == 0)
     return f"{ms // _UNITS_MS[unit]:,}{unit}"

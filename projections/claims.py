@@ -1,8 +1,8 @@
 """The work claims read model: a row per lease that was ever seen. Pure.
 
-The bucket keeps only the newest change of each key and nothing of a released one. So a
-projector first forgets what it thought was held and then hears from its watch what is
-(`sql/forget_claims.sql`); a release that nobody watched shows as done from then on.
+The bucket has only the newest change of each key and nothing of a released one. So a projector
+first marks all claims as not held (`sql/forget_claims.sql`) and then learns from its watch which
+are; a release that nobody saw shows as done from then on.
 """
 
 from __future__ import annotations

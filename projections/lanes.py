@@ -1,6 +1,6 @@
 """The lanes read model: a row per episode that has a place in its actor's lane. Pure.
 
-A row goes when its episode leaves the lane. What a lane keeps of itself makes all of its rows
+A row goes when its episode leaves the lane. A commit with the whole lane makes all of its rows
 anew, so wherever a journal begins, the rows are the same from the first such commit on.
 """
 
@@ -57,7 +57,7 @@ _EVENTS: Final[frozenset[type[LaneEvent]]] = frozenset(get_args(LaneEvent))
 
 
 class LaneFold:
-    """What some commits in the life of one lane, one after the other, come to."""
+    """The fold of some consecutive commits of one lane."""
 
     def __init__(self, actor_id: str) -> None:
         self._actor_id = key(actor_id)

@@ -1,8 +1,7 @@
 """The outputs read model: a row per output, as it was last proposed. Pure.
 
-What is delivered, and what people are asked about it, stands in the proposal. What follows moves it
-on: the delivery columns are as the last event says, what was decided stays. That an episode will
-not propose an output changes nothing about it, and has no row.
+The payload and the question to people come from the proposal. The delivery columns follow the last
+event; a decision stays. That an episode will not propose an output has no row.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ Told: TypeAlias = (
     | OutputRetried
     | OutputCanceled
 )
-"""What has a row."""
+"""The events with a row."""
 
 _KINDS: Final[Mapping[type[Told], str]] = {
     OutputProposed: "output_proposed",
@@ -101,7 +100,7 @@ def happened(
 
 
 def _tell(row: OutputHappened, event: Told) -> None:
-    """Put into `row` what only such an event says."""
+    """Set the columns of `row` that only this event has."""
     match event:
         case OutputProposed():
             row.proposal_no, row.episode_id = event.proposal_no, uuid_or_none(event.episode_id)
@@ -120,9 +119,9 @@ def _tell(row: OutputHappened, event: Told) -> None:
 
 
 class Progress(Row, omit_defaults=True, kw_only=True):
-    """One row of `sql/advance_outputs.sql`; None leaves a column as it is, but for three.
+    """One row of `sql/advance_outputs.sql`; None leaves most columns as they are.
 
-    What was decided is forgotten when people are asked again.
+    A decision is removed when people are asked again.
     """
 
     output_key: str
@@ -130,9 +129,9 @@ class Progress(Row, omit_defaults=True, kw_only=True):
     updated_at: datetime
     status: str = ""
     next_attempt_at: datetime | None = None
-    """None: no attempt is put off."""
+    """None: no attempt is pending."""
     error_class: str | None = None
-    """None: nothing is known to be wrong."""
+    """None: no error."""
     error_detail: str | None = None
     """As `error_class`."""
     attempts: int | None = None
@@ -150,7 +149,7 @@ class Progress(Row, omit_defaults=True, kw_only=True):
 
 
 class Proposed(Progress, omit_defaults=True, kw_only=True):
-    """One row of `sql/propose_outputs.sql`: the proposal, and what is known to have followed it."""
+    """One row of `sql/propose_outputs.sql`: the proposal, and what is known to have followed."""
 
     proposal_no: int
     episode_id: str | None
@@ -170,8 +169,9 @@ PROPOSE: Final = Statement(name="propose_outputs", table="outputs", keys=("outpu
 ADVANCE: Final = Statement(name="advance_outputs", table="outputs", keys=("output_key",))
 
 APPROVAL_EXPIRED: Final = "approval_expired"
-"""Error class of what has failed because nobody approved it in time. Adapters may say it too, but
-only of an attempt."""
+"""Error class of an output that was not approved in time. Adapters may use it too, but only for an
+attempt.
+"""
 
 _EVENTS: Final[frozenset[type[OutputEvent]]] = frozenset(get_args(OutputEvent))
 
@@ -185,7 +185,7 @@ _Later: TypeAlias = (
     | OutputRetried
     | OutputCanceled
 )
-"""What may follow a proposal."""
+"""The events that may follow a proposal."""
 
 _STATUSES: Final[Mapping[type[_Later], OutputStatus]] = {
     OutputApproved: OutputStatus.PROPOSED,
@@ -197,11 +197,11 @@ _STATUSES: Final[Mapping[type[_Later], OutputStatus]] = {
     OutputRetried: OutputStatus.PROPOSED,
     OutputCanceled: OutputStatus.CANCELED,
 }
-"""Event → where the output is from then on."""
+"""Event → the output's status after it."""
 
 
 class OutputFold:
-    """What some commits in the life of one output, one after the other, come to."""
+    """The fold of some consecutive commits of one output."""
 
     def __init__(self, output_key: str) -> None:
         self._output_key = key(output_key)

@@ -1,8 +1,7 @@
-"""Commits on their way to be rows: those of one aggregate together. Pure.
+"""Folds commits into row changes, aggregate by aggregate. Pure.
 
-No two aggregates share a row, so what a stretch of the log asks for is what each life in it
-comes to. Cutting the stretch anywhere and projecting the pieces one after the other leaves
-the same rows.
+No two aggregates share a row, so a part of the log is folded per aggregate. Cutting it anywhere and
+projecting the pieces one after the other leaves the same rows.
 """
 
 from __future__ import annotations

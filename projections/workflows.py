@@ -1,10 +1,8 @@
 """The workflows read model: a row per instance, and one per item of its steps. Pure.
 
-The items of workflows' steps, as rows. Pure.
-
-An item's row is placed when its instance begins, or once it is known how many items its step has.
-What follows moves it on. What a person says of all items that are paused, and the end of all that
-has not begun, are about rows that nobody here has seen: those change where they stand.
+An item's row is created when its instance starts, or once the number of its step's items is known;
+later events update it. Events about all paused items, or all that have not started, change rows
+that this fold has not seen: the SQL finds those.
 """
 
 from __future__ import annotations
@@ -174,7 +172,6 @@ def move(row: ItemProgress, event: ItemEvent, *, at: datetime) -> None:
 
 
 def _settle(row: ItemProgress, status: StepStatus) -> None:
-    """Put a status into `row`, of which nothing is known to be wrong."""
     row.status, row.retry_at, row.finished_at = status.value, None, None
     row.error_class = row.error_detail = None
 

@@ -1,7 +1,7 @@
-"""A server that runs as a child process of ours: start it, wait until it answers, end it.
+"""A server as a child process: start it, wait until it answers, end it.
 
-It runs in a session of its own, so a Ctrl-C in the terminal does not reach it, and on Linux the
-kernel ends it with its parent, however the parent ends. What it says goes into a file.
+It has its own session, so Ctrl-C in the terminal does not reach it, and on Linux the kernel ends it
+with its parent. Its output goes to a file.
 """
 
 from __future__ import annotations

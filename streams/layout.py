@@ -1,7 +1,7 @@
-"""What a stack is made of: its streams and buckets, and where among them an aggregate lives.
+"""The layout of a stack: its streams and buckets, and the partition of an aggregate.
 
-A stack may spread its journal and its work over N streams, its partitions. Which one an aggregate
-lives in comes from its kind and key alone, the same for ever.
+A stack may spread its journal and its work over N streams, its partitions. The partition of an
+aggregate follows from its kind and key alone and never changes.
 """
 
 from __future__ import annotations
@@ -149,12 +149,10 @@ class Layout(msgspec.Struct, frozen=True):
         return "" if is_one else f"{partition}of{self.partitions}"
 
     def _work_within(self, partition: int) -> str:
-        """Return what says a partition of the work within a subject, up to the dot."""
         token = self._token(Stream.WORK, partition)
         return f"{token}." if token else ""
 
     def _within(self, kind: Kind, key: str) -> str:
-        """Return what says the partition of an aggregate within its subject, up to the dot."""
         if self.partitions == 1:
             return ""
         return f"{self.partition_of(kind, key)}of{self.partitions}."

@@ -71,7 +71,6 @@ def _problem(name: str, place: str) -> str:
 
 
 def _has_modules(folder: str) -> bool:
-    """Return whether a folder without `__init__.py` is imported from nevertheless."""
     return any(name.endswith(".py") for name in listdir(folder))
 
 

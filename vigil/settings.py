@@ -62,14 +62,12 @@ def _stacks(text: str) -> str:
 
 
 def _prefix(text: str) -> str:
-    """Return `text` if subjects can begin with it."""
     if not _PREFIX.fullmatch(text):
         raise ValueError("use words of A-Z a-z 0-9 _ - joined by dots")
     return text
 
 
 def _domain(text: str) -> str:
-    """Return `text` if it is one word of subjects, or empty."""
     if "." in text:
         raise ValueError("use one word of A-Z a-z 0-9 _ -")
     return _prefix(text) if text else text
@@ -81,7 +79,6 @@ def listed(text: str) -> list[str]:
 
 
 def _servers(url: str) -> str:
-    """Return `url` if every server in it has an address."""
     parse_servers(url)
     return url
 
@@ -200,7 +197,6 @@ def _stack(settings: Settings) -> Stack:
 
 
 def _served(settings: Settings, own: Stack) -> tuple[Stack, ...]:
-    """Return the stacks that are served beside our `own`."""
     stacks = tuple(Stack(name) for name in listed(settings.serve_stacks))
     if own.name in {stack.name for stack in stacks}:
         raise BadName(f"serve_stacks: {own.name!r} is the stack that the node is of")
@@ -208,7 +204,6 @@ def _served(settings: Settings, own: Stack) -> tuple[Stack, ...]:
 
 
 def _node(settings: Settings) -> str:
-    """Return the name that was chosen, or one that no other process has."""
     if settings.node:
         return checked_name(settings.node, of="node")
     suffix = f"-{os.getpid()}"

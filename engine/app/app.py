@@ -277,12 +277,10 @@ def absent_from(app: App, stack: str) -> Absent:
 
 
 def _asks(workflow: Workflow) -> set[str]:
-    """Return the actors that `workflow` itself asks for episodes."""
     steps = workflow.steps.values()
     undoing = {step.compensate[0] for step in steps if step.compensate is not None}
     return {step.actor for step in steps if step.actor} | undoing
 
 
 def _inner(workflow: Workflow) -> set[str]:
-    """Return the workflows that `workflow` itself runs as steps."""
     return {step.workflow for step in workflow.steps.values() if step.workflow}

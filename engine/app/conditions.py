@@ -259,7 +259,6 @@ def _is_bound(value: object) -> bool:
 
 
 def _is_json(value: object) -> bool:
-    """Return whether `value` survives a round trip through JSON unchanged."""
     try:
         return bool(msgspec.json.decode(raw(value)) == value)
     except (TypeError, ValueError):

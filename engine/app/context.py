@@ -53,11 +53,9 @@ class _OutOfReach:
     """The findings where user code must not read them."""
 
     def get(self, key: str) -> NoReturn:
-        """Refuse."""
         raise RuntimeError(f"finding {key!r}: {WHERE}")
 
     def recent(self, key: str, within: Duration) -> NoReturn:
-        """Refuse."""
         raise RuntimeError(f"finding {key!r} within {within}: {WHERE}")
 
 

@@ -121,7 +121,6 @@ class _Function(OutputAdapter):
         self._function = function
 
     async def deliver(self, output: OutputView) -> str | None:
-        """Call the function."""
         return await self._function(output)
 
 

@@ -127,7 +127,6 @@ class _Functions(Tool):
         self._fallback = fallback
 
     async def call(self, action: str, args: JsonObject, ctx: CallContext) -> object:
-        """Call the function of that action."""
         function = self._functions.get(action, self._fallback)
         if function is None:
             raise ToolFailed("no_such_action", f"{action!r}; known: {sorted(self._functions)}")

@@ -354,7 +354,6 @@ def _newest(schedule: Schedule, tick: datetime, now: datetime) -> datetime:
 
 
 def _multiple(schedule: Every, at: datetime) -> datetime:
-    """Return the newest tick up to `at`."""
     at = at.astimezone(UTC)
     return at - (at - FIRST_WINDOW) % timedelta(seconds=schedule.interval_s)
 

@@ -112,7 +112,12 @@ class DeadLetterWriter:
         if not await append_first(self.ports.log, subject, commit):
             return  # Another actor, an earlier delivery or an earlier owner has buried it.
         telemetry.dead_letters.add(1, {"reason": letter.reason})
-        log.warning("buried", reason=letter.reason, detail=letter.detail, subject=letter.subject)
+        log.warning(
+            "dead letter written",
+            reason=letter.reason,
+            detail=letter.detail,
+            subject=letter.subject,
+        )
 
 
 def letters(ports: Ports, clock: Clock) -> Store[DeadLetter, DeadEvent]:
@@ -143,7 +148,7 @@ async def settle(
 
 
 def rejected(event: DomainEvent, stack: Stack, *, reason: str, detail: str) -> Unreadable:
-    """Return `event` as a message that cannot be worked on, to be buried."""
+    """Return `event` as a message that cannot be handled, for a dead letter."""
     return Unreadable(
         reason=reason,
         detail=detail,
@@ -158,14 +163,9 @@ def rejected(event: DomainEvent, stack: Stack, *, reason: str, detail: str) -> U
 def unopened(
     opened: EpisodeOpened, cause: object, error: TooLarge | Unwritable, *, stack: Stack, seq: int
 ) -> Unreadable:
-    """Return what woke an actor, as a message to be buried, if its episode cannot be opened.
+    """Return the cause of an episode that cannot be opened, for a dead letter.
 
-    Args:
-        opened: what the journal cannot keep.
-        cause: the event, or whatever else came due.
-        error: why.
-        stack: the actor's.
-        seq: of the cause, in its stream.
+    `seq` is the cause's position in its stream.
     """
     reason = "too_large" if isinstance(error, TooLarge) else "unwritable"
     if isinstance(cause, DomainEvent):

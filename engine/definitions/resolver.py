@@ -41,7 +41,6 @@ class RevisionResolver:
     """The revisions of definitions, made with the app of one node."""
 
     def __init__(self, ports: Ports, app: App) -> None:
-        """Begin with none."""
         self._ports, self._app = ports, app
         self._made: OrderedDict[Key, MadeDefinition] = OrderedDict()
 

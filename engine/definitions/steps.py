@@ -334,7 +334,6 @@ class StepDefinition(Strict):
         return {**options, **self._given()}
 
     def _given(self) -> StepOptions:
-        """Return the functions for the step's input."""
         said: Any = self.input
         if self.for_each:
             return {"for_each": Items(self.for_each, said)}

@@ -253,7 +253,6 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
-        """Write a text of several lines as a block."""
         style = '"' if ODD_BREAKS.intersection(text) else "|" if "\n" in text else None
         return self.represent_scalar("tag:yaml.org,2002:str", text, style)
 

@@ -311,7 +311,7 @@ class BreakerWatcher:
     gates: Bucket
     catalog: Catalog
     breakers: Mapping[str, Breakers]
-    """By actor, of all that are in the cast."""
+    """By actor, of all in the catalog."""
 
     async def follow(self) -> None:
         """Watch for ever, also while the node stops, as soon as a breaker may cancel what runs.

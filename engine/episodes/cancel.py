@@ -98,7 +98,6 @@ class EpisodeRun:
     """One episode that a node runs."""
 
     def __init__(self, opened: EpisodeOpened) -> None:
-        """Start uncanceled."""
         self.opened = opened
         self.canceled: CancelEpisode | None = None
         """Why it is to be canceled, by the first who said so; None: it is not."""
@@ -126,7 +125,6 @@ class RunningEpisodes:
     """The episodes that a node runs, and those that are to be canceled."""
 
     def __init__(self) -> None:
-        """Start with none."""
         self._runs: dict[str, EpisodeRun] = {}
         self._wishes: dict[str, CancelEpisode] = {}
 

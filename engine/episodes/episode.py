@@ -462,7 +462,6 @@ def _with_step(episode: Episode, step: StepRecorded) -> Episode:
 
 
 def _settled_by(step: StepRecorded) -> tuple[OutputOutcome, ...]:
-    """Return the outcome of the output in a step, if there is one."""
     if step.kind is not StepKind.OUTPUT or step.error_class:
         return ()
     said = msgspec.json.decode(step.result, type=OutputResult)

@@ -134,7 +134,6 @@ class CancelHandler:
         return _is_too_late(episode) or (episode.status in ENDED and is_told)
 
     async def _answer(self) -> None:
-        """Record that the episode has ended, or ends without this."""
         self.context.running.forget(self.command.episode_id)
         await self.context.ports.gates.delete(cancel_key(self.command.episode_id))
         await self.delivery.ack()

@@ -1,22 +1,11 @@
-"""Reads the episode that a command is about, and has the command followed or left to others.
+"""Handles the commands to episodes: reads the episode, then follows, hands back or gives up.
 
-Who is to have the episode is known before anything is done about it. A command that this node
-cannot follow is handed back; one that no node has followed for long is kept as a dead letter.
-
-Listens to what is said to an actor's episodes: rule on it, write it down, and call who goes on.
-
-Who has decided something, or when something is due, cannot know whether there is room to run
-episodes. So what is said has a queue of its own, and a small room of its own here, in which nothing
-is run. An episode that can go on by what was said is called for, by a command in the queue of those
-who run it: there it waits for a slot, on whichever node has one first.
-
-Runs an actor's episodes: pull what there is room for, read, and take each over.
-
-All nodes of an actor share its queue. So a node without a free slot asks for nothing, and hands
-back at once what still comes because it was asked for before the gate took the last slot.
-
-The journal is read before the claim is made, to know which attempt it is for, and whether this
-node can have the episode at all.
+`CommandLoader` reads the episode before anything is done about a command. A command that this node
+cannot follow is handed back; one that no node has followed for long becomes a dead letter.
+`AnswerConsumer` serves the queue of decisions and signals, in which nothing runs, so that they need
+not wait for a slot; an episode that can continue is then called by a command in the queue of
+`RunConsumer`. That one pulls as many commands as there are free slots and takes each episode over.
+All nodes of an actor share both queues; a node without a free slot asks for nothing.
 """
 
 from __future__ import annotations
@@ -110,7 +99,7 @@ class CommandLoader:
     _noted: set[str] = field(default_factory=set)
 
     async def answer(self, delivery: Incoming, follow: Follow) -> None:
-        """Answer for a delivery: have it followed, bury it, or hand it back."""
+        """Answer a delivery: follow it, write a dead letter, or hand it back."""
         content = delivery.content
         try:
             if isinstance(content, Unreadable):

@@ -150,7 +150,6 @@ class Conclusion:
         await self.context.ports.timers.cancel(self.opened.actor_id, ATTEND, self.opened.episode_id)
 
     def _wanted(self, episode: Episode) -> dict[str, OutputIntent | None]:
-        """Return the outputs of a live episode."""
         return wanted(episode, self.opened) if dry_run.delivers(self.opened) else {}
 
     async def _findings(
@@ -201,7 +200,6 @@ class Conclusion:
         return replace(summary, news=(*told, *summary.news))
 
     def _undelivered(self, key: str, intent: OutputIntent | None) -> OutputOutcome:
-        """Return the outcome of an output of a dry run."""
         has_adapter = intent is None or self.context.adapters.of(intent.adapter) is not None
         if intent is not None and not has_adapter:
             log.warning("not delivered", output_key=key, why=missing(intent.adapter))
@@ -249,7 +247,6 @@ class Conclusion:
 
 
 def _changes(opened: EpisodeOpened, applied: Sequence[AppliedIntent]) -> list[PublicEvent]:
-    """Return the public events of findings."""
     return [
         finding_events.finding_changed(opened, one.event, index=one.index, seq=one.seq)
         for one in applied

@@ -165,7 +165,6 @@ _CHANGEABLE: Final = (
 
 
 def _said(intent: RaiseFinding | UpdateFinding) -> dict[str, Any]:
-    """Return the fields that `intent` sets."""
     said = {name: getattr(intent, name, None) for name in _CHANGEABLE}
     return {name: value for name, value in said.items() if value is not None and value != NOTHING}
 
@@ -187,7 +186,6 @@ def _end(
 
 
 def _no_less(finding: Finding) -> Finding:
-    """Return `finding` with at least its escalated severity."""
     least = finding.escalated_to
     is_less = least is not None and finding.severity.rank < least.rank
     return replace(finding, severity=least) if is_less else finding

@@ -174,7 +174,7 @@ class Mailbox:
         return batch
 
     def settle(self, batch: InputBatch) -> None:
-        """Take note that a decision is through with `haul`."""
+        """Remove what a decision has handled."""
         self._unsettled -= len(batch.asked)
         for _ in batch.deliveries:
             self.due_room.give_back()
@@ -323,12 +323,12 @@ class ReplayWindow:
 
     cursor: Cursor
     until: int
-    """The sequence that its stream went up to when the stint began."""
+    """The end of its stream when this term began."""
     _read: Counter[str] = field(default_factory=Counter)
     """Name of a cursor → events past it."""
 
     def may_have_ruled_on(self, followed: Followed) -> bool:
-        """Return whether an event was there before the stint began."""
+        """Return whether an event was there before this term began."""
         return followed.seq <= self.until
 
     def may_have_opened(self, followed: Followed) -> bool:
@@ -382,7 +382,7 @@ Incoming: TypeAlias = Delivery[Due | Unreadable]
 
 @dataclass
 class Backpressure:
-    """Who is outside, for one stint."""
+    """What is kept outside, for one term."""
 
     mailbox: Mailbox
     clock: Clock
@@ -432,14 +432,14 @@ Outcome: TypeAlias = EpisodeOpened | Unreadable | None
 
 @dataclass
 class LaneInput:
-    """Brings what one actor's dispatcher needs to know, for one stint."""
+    """The input of one actor's scheduler, for one term."""
 
     evaluator: TriggerEvaluator
     dead_letters: DeadLetterWriter
     effects: LaneEffects
     mailbox: Mailbox
     over: asyncio.Event
-    """Set at the end of the stint."""
+    """Set at the end of the term."""
     takes_causes: bool
     """Whether the actor may be woken. What has been woken goes on in any case."""
 

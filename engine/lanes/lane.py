@@ -132,7 +132,6 @@ def _rank(ticket: Ticket) -> tuple[int, int]:
 
 
 def _is_busy(ticket: Ticket, busy: Mapping[tuple[str, str], int]) -> bool:
-    """Return whether as many with the ticket's key run as may."""
     is_limited = bool(ticket.key and ticket.key_limit)
     return is_limited and busy.get(_key(ticket), 0) >= ticket.key_limit
 
@@ -190,7 +189,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LaneInputs(msgspec.Struct, frozen=True, kw_only=True):
-    """What a dispatcher has seen since the last decision. The lane may know any of it already."""
+    """What the scheduler has seen since the last decision. The lane may know any of it already."""
 
     cursors: Mapping[str, int] = msgspec.field(default_factory=dict)
     anew: Mapping[str, int] = msgspec.field(default_factory=dict)
@@ -332,7 +331,6 @@ def _short(key: str) -> str:
 
 
 def _advanced(cursors: Mapping[str, int], seen: Mapping[str, int]) -> dict[str, int]:
-    """Return those of `seen` that are beyond `cursors`."""
     return {each: seq for each, seq in seen.items() if each not in cursors or seq > cursors[each]}
 
 
@@ -351,7 +349,6 @@ def _moved(lane: Lane, event: LaneMoved) -> Lane:
 
 
 def _commit(lane: Lane, moved: LaneMoved) -> tuple[LaneEvent, ...]:
-    """Return the events of the commit in which `lane` moves so."""
     if lane.moves + 1 < KEEP_EVERY:
         return (moved,)
     after = _moved(lane, moved)

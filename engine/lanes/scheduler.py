@@ -128,7 +128,7 @@ class Term:
         self._measure(EMPTY)
 
     async def _take_over(self) -> None:
-        """Read the lane, and do what the last dispatcher may have left undone."""
+        """Read the lane, and complete what the last scheduler may have left undone."""
         context, store = self.context, self._store
         if self.takes_causes:
             await self.begin()
@@ -206,7 +206,7 @@ class Term:
             await self._commit(decision)
             await self._carry_out(decision, before)
         if batch.deliveries and version == self._store.version:
-            # What changes nothing here may be about a place that another dispatcher gave.
+            # What changes nothing here may be about a place that another scheduler gave.
             await self._store.check()
         await self._call_again(batch, before)
         await asyncio.gather(*(delivery.ack() for delivery in batch.deliveries))
@@ -233,7 +233,6 @@ class Term:
             await self._effects.tell_dropped(moved.dropped, builder, version=self._store.version)
 
     async def _leave_to_others(self, decision: RoundDecision) -> None:
-        """Ask whoever dispatches instead for places for what was opened here in vain."""
         for episode_id in (each for each, is_open in decision.is_open.items() if is_open):
             place = opening.place(self.context.actor.id, episode_id)
             id_ = f"place.{episode_id}.{self._store.version}"
@@ -292,7 +291,6 @@ class Term:
         )
 
     def _make_room(self) -> None:
-        """Let events come, as many as may wait."""
         actor, waiting = self.context.actor, len(self._store.lane.waiting)
         stays_in_stream = actor.overflow == "queue"
         self._mailbox.allow(actor.queue_max - waiting if stays_in_stream else HAUL_MAX)
@@ -340,7 +338,7 @@ log = structlog.get_logger("vigil.dispatcher")
 
 @dataclass
 class LaneScheduler:
-    """The dispatcher of one actor on one node: it dispatches, or stands by."""
+    """The scheduler of one actor on one node: it schedules, or stands by."""
 
     context: OutputContext
     members: Membership
@@ -446,7 +444,7 @@ class LaneScheduler:
         )
 
     async def _end_when_due(self, over: asyncio.Event) -> None:
-        """End a stint when the permit is withdrawn, or when it is not needed any more."""
+        """End a term when the permit is withdrawn, or when it is not needed any more."""
         await self._unless_withdrawn(self._wait_superfluous())
         over.set()
 
@@ -495,6 +493,5 @@ class LaneScheduler:
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return one of the failures that came together."""
     first = group.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -47,7 +47,7 @@ GRACE_S: Final = 30.0
 """How long a stopping node waits for its episodes to reach a barrier."""
 
 RESTART_S: Final = 0.2
-"""First pause before a doer that failed is started again; doubles each time."""
+"""First pause before a failed task is started again, in seconds; doubles each time."""
 
 RESTART_MAX_S: Final = 5.0
 
@@ -214,7 +214,7 @@ class Node:
     def _helpers(
         self, node_context: NodeContext, supervisor: ActorSupervisor
     ) -> list[Callable[[], Awaitable[None]]]:
-        """Return the doers that must outlive the ones that take work."""
+        """Return the tasks that must outlive the consumers."""
         ports, catalog = self._ports, self._catalog
         lapse_watcher = LapseWatcher(
             ports, catalog.served, self._clock, self._stopping, self._lease_events
@@ -237,10 +237,7 @@ class Node:
         ]
 
     async def _follow_others(self) -> None:
-        """Follow which nodes there are, as soon as that matters here.
-
-        Episodes of an actor take turns among them, or an understudy gives way to them.
-        """
+        """Follow other nodes: lanes have one scheduler; fallbacks yield to nodes that can run."""
         catalog = self._catalog
         await catalog.wait_until(
             lambda: (
@@ -250,7 +247,7 @@ class Node:
         await self._members.follow()
 
     async def _keep_going(self, doer: Callable[[], Awaitable[None]]) -> None:
-        """Run `doer`, and start it again when it fails, until it returns because the node stops."""
+        """Run a task, and start it again when it fails, until it returns because the node stops."""
         pause_s = RESTART_S
         while not self._stopping.is_set():
             try:
@@ -258,7 +255,7 @@ class Node:
             except (Unavailable, Incompatible) as error:
                 log.warning("waiting for the log", error=str(error), again_in_s=pause_s)
             except Exception:
-                log.exception("a doer failed; starting it again", again_in_s=pause_s)
+                log.exception("a task failed; starting it again", again_in_s=pause_s)
             else:
                 return
             await self._pause(pause_s)

@@ -106,7 +106,7 @@ class ActorSupervisor:
                 self._fill(actor)
 
     def call(self, fallbacks: frozenset[str]) -> None:
-        """Have these serve from now on, and the other understudies take no more work at once."""
+        """Let these fallbacks serve from now on, and no others."""
         catalog = self._node_context.catalog
         catalog.call(fallbacks)
         for actor_id in catalog.fallbacks:

@@ -234,7 +234,6 @@ async def each_of(do: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R
 
 
 def _may_be_declared(nodes: Sequence[NodeInfo], timer: Disarm) -> bool:
-    """Return whether a node declares the purpose of `timer`, or leaves its declaration out."""
     known = declared(nodes, timer.actor_id)
     return known is None or is_declared(known, timer)
 
@@ -313,7 +312,6 @@ async def reconcile(
 
 
 async def _standing(ports: Ports, actors: Sequence[str]) -> list[ActualState]:
-    """Return the actual state of each of `actors`."""
     if not actors:
         return []
     waiting = await blocked_episodes(ports, actors)

@@ -219,7 +219,6 @@ def _ear_of_workflow(
 
 
 def _named(kind: DefinitionKind, id_: str) -> str:
-    """Return a node's name for a definition, when it reports why it cannot run it."""
     return f"{kind.value}.{id_}"
 
 

@@ -117,7 +117,7 @@ async def write_failed(dead_letters: DeadLetterWriter, output: Output) -> None:
         episode_id=proposed.episode_id,
     )
     await dead_letters.write(stack.dead(Kind.OUTPUT, cause_of(output)), letter)
-    # It is only read: whoever adds nothing needs no pen.
+    # It is only read: no writer id is needed.
     by_now = OutputStore(ports, clock, proposed.output_key, writer_id="")
     await by_now.read()
     await note_gone_on_from(ports, clock, output, by_now.history)
@@ -155,7 +155,7 @@ async def note_gone_on_from(
 
 async def _note(ports: Ports, clock: Clock, failed: Output, requeued: DeadRequeued) -> None:
     subject = ports.stack.dead(Kind.OUTPUT, cause_of(failed))
-    # Of a letter that was just buried a replica may not know yet.
+    # A replica may lack a letter that was just written.
     newest = await ports.log.last(subject)
     if newest is None:
         return

@@ -100,7 +100,6 @@ def next_move(
 
 
 def _early(output: Output) -> timedelta:
-    """Return how much too early a postponed output may be attempted."""
     assert output.retry_at is not None, "it is put off"
     assert output.postponed_at is not None, "what is put off was so at some time"
     pause = output.retry_at - output.postponed_at

@@ -520,7 +520,6 @@ class OutputDelivery:
         )
 
     def _free_place(self, adapter: str, key: str) -> None:
-        """Have nobody wait behind an output that is settled."""
         outlet = self.context.adapters.of(adapter)
         if outlet is not None:
             outlet.throttle.forget(key)

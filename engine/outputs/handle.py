@@ -355,10 +355,8 @@ class OutputHandler:
 
 
 def _is_carried_now(episode: Episode) -> bool:
-    """Return whether whoever has the episode next carries its outputs, and does nothing else."""
     return episode.status in (Status.DELIVERING, Status.CONVERGING) or episode.status in ENDED
 
 
 def _may_be_ruled_on(episode: Episode) -> bool:
-    """Return whether it can be said by now if an output is tried again."""
     return episode.status in (Status.DELIVERING, Status.BLOCKED) or episode.status in ENDED

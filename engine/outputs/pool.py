@@ -36,7 +36,6 @@ class PooledAdapter:
     """One adapter, on one node."""
 
     def __init__(self, name: str, route: Route, ports: Ports, clock: Clock) -> None:
-        """Start unopened."""
         self.route = route
         self.throttle = Throttle(
             clock, max_concurrent=route.max_concurrent, rate_per_s=route.rate_per_s
@@ -107,7 +106,6 @@ class AdapterPool:
     """All adapters of one node."""
 
     def __init__(self, routes: Mapping[str, Route], ports: Ports, clock: Clock) -> None:
-        """Start with all unopened."""
         self._adapters = {
             name: PooledAdapter(name, each, ports, clock) for name, each in routes.items()
         }

@@ -42,7 +42,6 @@ class WaitQueue:
     """Episodes that wait for a place, by the key of their output."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._waiting: dict[str, tuple[WaitingEpisode, float]] = {}
         """Key → whom to call, and until when. In the order in which they came."""
         self._expected_s: dict[str, float] = {}
@@ -232,11 +231,9 @@ class Throttle:
         return self._slots.free - expected
 
     def _last_s(self) -> float:
-        """Return when the last postponed output is due."""
         return next(reversed(self._back_s.values()), 0.0)
 
     def _first_s(self) -> float:
-        """Return when the first postponed output is, or was, due."""
         return next(iter(self._back_s.values()), math.inf)
 
     def _is_missing(self) -> bool:
@@ -244,7 +241,6 @@ class Throttle:
         return self._first_s() + LATE_S < self._clock.monotonic_s()
 
     def _is_next_far(self) -> bool:
-        """Return whether a delivery that begins now leaves the next postponed output its place."""
         next_s = self._clock.monotonic_s() + self._apart_s
         return self._first_s() >= next_s and self._spare() > 1
 

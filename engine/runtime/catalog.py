@@ -113,7 +113,7 @@ class Catalog:
         self._tell()
 
     def call(self, fallbacks: frozenset[str]) -> None:
-        """Have these serve from now on, and the other understudies not."""
+        """Let these fallbacks serve from now on, and no others."""
         self.called = fallbacks
         self._tell()
 
@@ -126,7 +126,7 @@ class Catalog:
         before.set()
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition`, which is about the cast, holds."""
+        """Wait until `condition`, which is about the catalog, holds."""
         while not condition():
             await self.changed.wait()
 

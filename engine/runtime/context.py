@@ -52,22 +52,15 @@ class ActorContext(NodeContext):
     is_fallback: bool = False
     """Whether nothing wakes the actor here, and only what is open of it goes on."""
     permits: Permits
-    """Whether these doers may wake the actor and take its episodes; neither once it is replaced."""
+    """Whether its consumers may wake the actor and take its episodes; neither once it is replaced.
+    """
     may_go_on: Permit
     """Whether the node may run what they took beyond the next barrier; not once it stops."""
     slots: Slots
     """Places for episodes of this actor, whichever revision of it has them."""
 
     async def as_opened(self, opened: EpisodeOpened) -> Self:
-        """Return the crew with the actor as it was when an episode was opened.
-
-        What code declares is always as it is now, and what began when it was in code goes on by
-        name. An actor that begins a workflow does the same in every revision.
-
-        Raises:
-            Hindered: this node cannot have the actor as it was.
-            Unavailable: the log is away.
-        """
+        """Return this context with the actor as it was when an episode was opened."""
         is_current = opened.revision in (0, self.actor.revision)
         if is_current or self.starts_workflow is not None:
             return self

@@ -13,7 +13,7 @@ Contain: TypeAlias = Callable[[Coroutine[Any, Any, None]], Coroutine[Any, Any, N
 
 
 class NodeTasks:
-    """What a node is at. Its doers bound how much that is."""
+    """The tasks of a node. Its consumers bound their number."""
 
     def __init__(self, contain: Contain) -> None:
         """Begin idle; all work is run through `contain`."""

@@ -52,7 +52,6 @@ class ObserveClassifyConverge(Strategy[TemplateState]):
     State = TemplateState
 
     def __init__(self, config: ClassifyConfig) -> None:
-        """Use this configuration."""
         self.config = config
         self.gatherer = config.gatherer
         self.needs = needs_of(config)

@@ -96,7 +96,6 @@ class Dispatch(Strategy[Plan]):
     State = Plan
 
     def __init__(self, config: DispatchConfig) -> None:
-        """Use this configuration."""
         self.config = config
         self.gatherer = config.gatherer
         self.needs = Needs(gatherer=config.gatherer)
@@ -161,7 +160,6 @@ class Dispatch(Strategy[Plan]):
 
 
 def _failed(state: Plan, failure: Failure) -> Retry | Abort:
-    """Return a retry of the part if that may help, else the end."""
     failures = state.failures + 1
     if failure.error_class == "tool_unavailable" and failures < TRIES_MAX:
         return Retry(replace(state, failures=failures))

@@ -139,7 +139,6 @@ def _test(path: str, operator: str, value: object) -> Test:
 
 
 def _placed(path: str, problem: str) -> str:
-    """Return the error for a path, in the words of rules instead of filters."""
     said = problem.removeprefix("filter: ")
     return said if said.startswith(repr(path)) else f"{path!r}: {said}"
 

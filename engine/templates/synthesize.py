@@ -57,7 +57,6 @@ class ObserveSynthesizeConverge(Strategy[TemplateState]):
     State = TemplateState
 
     def __init__(self, config: SynthesizeConfig) -> None:
-        """Use this configuration."""
         self.config = config
         self.gatherer = config.gatherer
         self.needs = replace(needs_of(config), synthesizer=True)
@@ -133,7 +132,6 @@ def answer_of(result: object) -> JsonObject:
 
 
 def _unfenced(text: str) -> str:
-    """Return `text` without a Markdown code fence around it."""
     text = text.strip()
     if not (text.startswith(_FENCE) and text.endswith(_FENCE)):
         return text

@@ -176,7 +176,6 @@ def _filled(wording: Wording, words: JsonObject) -> object:
 
 
 def _texts(value: object, place: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
-    """Yield every text in `value`, with its path."""
     if len(place) > DEPTH_MAX:
         raise ValueError(f"more than {DEPTH_MAX} objects and lists within each other")
     match value:

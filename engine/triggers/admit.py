@@ -200,7 +200,6 @@ class Admission:
 
 
 def _is_own(opened: EpisodeOpened) -> bool:
-    """Return whether no other cause can open the episode."""
     trigger = opened.trigger
     return isinstance(trigger, EventTrigger) and opened.dedupe_key == dedupe.event_key(
         trigger.event_id

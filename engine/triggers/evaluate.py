@@ -308,10 +308,9 @@ class TriggerEvaluator:
     async def settle(
         self, part: Part, *, is_late: Callable[[], bool] = lambda: False
     ) -> EpisodeOpened | Unreadable | None:
-        """Return the episode that `part` opens, or the message to bury; None: all is done.
+        """Return the episode that `part` opens, or a message for a dead letter; None: all is done.
 
-        Args:
-            is_late: whether others may have it by now: then it begins no cooldown any more.
+        With `is_late`, others may have it by now, and it begins no cooldown.
         """
         match part:
             case Gated() | Ticked():
@@ -406,7 +405,7 @@ class TriggerEvaluator:
         return await self.builder.is_begun(opened)
 
     async def _wanted(self, part: Gated | Ticked) -> EpisodeOpened | Unreadable:
-        """Return the episode that `part` would open, or the message to bury that has no key."""
+        """Return the episode that `part` would open, or a message that has no key."""
         expectation = part.expectation
         if isinstance(part, Ticked):
             key = tick_key(part.schedule, part.trigger.scheduled_at)
@@ -455,7 +454,7 @@ class TriggerEvaluator:
         )
 
     async def _hold(self, part: Gated) -> Unreadable | None:
-        """Hold an event until its subject is calm; return it to be buried if it is too large."""
+        """Arm the debounce of an event; return it for a dead letter if it is too large."""
         try:
             is_held = await self._debouncer.hold(part)
         except TooLarge as error:
@@ -467,7 +466,6 @@ class TriggerEvaluator:
     async def _keyed(
         self, expectation: Expectation, event: DomainEvent, fired: Trigger
     ) -> EpisodeOpened | Unreadable:
-        """Return the opening that `event` has, or the event to bury if it has no key."""
         try:
             key = await call(dedupe.key_of, expectation.dedupe, event)
         except EpisodeFailed as failed:

@@ -98,7 +98,6 @@ class Ticker:
         ]
 
     def _is_late(self, fired_at: datetime) -> bool:
-        """Return whether a timer fired long ago by the clock here."""
         return (self.context.clock.now() - fired_at).total_seconds() > TICK_LATE_S
 
     async def _ensure(self, expectation: Expectation, schedule: Schedule) -> None:

@@ -116,9 +116,9 @@ class TimerRouter:
         return self._returns[due.id]
 
     def forgotten(self, due: Due, delivery: Delivery[object]) -> Unreadable | None:
-        """Return what to bury of a due timer that nobody has known for long; None: nothing.
+        """Return the dead letter for a due timer that no node has known for long; None: none.
 
-        A schedule that nobody declares any more just ends, and so do a lane that nobody has and the
+        A schedule that nobody declares any more just ends, and so do a closed lane and the
         escalation of a finding. What a person or the world wanted is kept.
         """
         if due.purpose in {schedule.PURPOSE, placing.LEFT, *PURPOSES}:

@@ -237,7 +237,7 @@ async def put_by(ports: Ports, signal: PutBy, *, after: datetime) -> None:
 
 
 def letter(ports: Ports, *, reason: str, detail: str, seq: int, data: bytes) -> Unreadable:
-    """Return what to bury of the event at `seq` that says that something has come about."""
+    """Return the dead letter for a signal in the event at `seq`."""
     subject = ports.stack.event(RESOLVED)
     return Unreadable(
         reason=reason,

@@ -321,14 +321,12 @@ def _judged(instance: Instance, command: AttemptEnded) -> tuple[StepOutcome, str
 
 
 def _fitting(instance: Instance, said: ResultLookedUp) -> ResultLookedUp:
-    """Return the result of a look-up, or none if it is too large."""
     if len(bytes(said.result)) <= _room_bytes(instance):
         return said
     return ResultLookedUp(step=said.step, item=said.item)
 
 
 def _room_bytes(instance: Instance) -> int:
-    """Return the largest size of another result."""
     return min(KEPT_BYTES_MAX, RESULTS_BYTES_MAX - instance.results_bytes)
 
 

@@ -314,7 +314,6 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _is_beginning(self) -> bool:
-        """Whether prepared items wait for look-ups."""
         prepared = (step.items for step in self.steps.values() if step.inputs is not None)
         return any(item.status is StepStatus.PENDING for items in prepared for item in items)
 

@@ -372,7 +372,6 @@ def deadline_of(instance: Instance, place: Place, item: StepItem) -> datetime | 
 
 
 def _may_begin(instance: Instance, name: str) -> bool:
-    """Return whether all dependencies of a step are settled."""
     return all(instance.steps[each].is_settled for each in instance.specs[name].depends_on)
 
 

@@ -1,1 +1,1 @@
-"""Postgres, spoken here and nowhere else: everything that waits, on rules that do not."""
+"""The only package that talks to Postgres: everything that waits."""

@@ -1,11 +1,9 @@
-"""What a projector follows: the journal, the dead letters and the claims, as row changes.
+"""The sources of a projector, as batches of row changes: journal, dead letters, claims.
 
-A feed is opened after a checkpoint and hands out gleanings: what some messages ask for,
-and the position that the checkpoint moves to once the rows say it.
-
-A transaction costs as much as a hundred rows, so messages gather for it: the first after a
-pause is gleaned alone and at once, the next ones `GATHER_S` later and together. Where a
-full gleaning waits, nobody rests.
+A `SourceBatch` has the changes for some messages, and the position that the checkpoint moves to
+with them. A transaction costs as much as a hundred rows, so messages are gathered: the first after
+a pause is a batch of its own, at once; the next ones follow `GATHER_S` later, together. While full
+batches wait, there is no pause.
 """
 
 from __future__ import annotations
@@ -30,47 +28,48 @@ from streams.ports.log import Follower, Recorded
 from streams.subjects import Stack
 
 MESSAGES_MAX: Final = 2_000
-"""Most messages in one transaction: what several commits ask of one row is written once. A
-rebuild in transactions of 500 takes half again as much of Postgres (measured)."""
+"""Most messages in one transaction: several changes of one row are written once. A rebuild in
+transactions of 500 takes half again as much of Postgres (measured).
+"""
 
 MESSAGES_AT_ONCE: Final = 100
-"""Messages made into changes before others may run: under 1 ms. Postgres is at work on the
-messages before these, and whoever shares the loop with us must not wait for all of them."""
+"""Messages folded before other tasks of the loop may run: under 1 ms."""
 
 GATHER_S: Final = 0.05
-"""Least time between two gleanings that are not full, in seconds: how late a row may be."""
+"""Least time between two batches that are not full, in seconds: how late a row may be."""
 
 GLEAN_S_MAX: Final = 0.1
-"""How long messages are taken for one transaction, in seconds: ten times what a full one of
-ordinary messages takes. Very large ones are bounded by it in memory."""
+"""Longest time to gather one batch, in seconds: ten times what a full one of ordinary messages
+takes. It bounds the memory for very large ones.
+"""
 
 COMING_S: Final = 0.01
-"""Longest wait for messages that the server has said are coming, in seconds."""
+"""Longest wait for messages that the server has announced, in seconds."""
 
 SILENCE_S: Final = 5.0
 """Longest wait for a message before looking again, in seconds."""
 
 
 class SourceBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """What some messages ask for."""
+    """The row changes for some messages."""
 
     batches: Sequence[RowBatch]
     position: int
     mark: str = ""
-    """Which commit stands at `position`; empty when nobody can say."""
+    """Identifies the commit at `position`; empty: unknown."""
     events: int
     pending: int
     """Messages that are known to wait behind these."""
 
 
 class BatchReader(Protocol):
-    """A feed that is being followed."""
+    """A source that is being followed."""
 
     async def receive(self) -> SourceBatch | None:
-        """Return what the next messages ask for, or None after `SILENCE_S` without any.
+        """Return the next batch, or None after `SILENCE_S` without messages.
 
         Raises:
-            UnreadableEvent: the next message cannot be understood. It stays the next one.
+            UnreadableEvent: the next message cannot be decoded. It stays the next one.
         """
 
 
@@ -82,11 +81,11 @@ class BatchSource(Protocol):
         """Names its checkpoint."""
 
     def open(self, *, after: int, mark: str) -> AbstractAsyncContextManager[BatchReader]:
-        """Return a gleaner of what comes after a position.
+        """Return a reader of what comes after a position.
 
         Raises:
-            OtherJournal: what is there is not what was followed up to `after`: there is no
-                such position, or another commit than `mark` stands there.
+            OtherJournal: the journal is not the one that was followed up to `after`: there is no
+                such position, or another commit than `mark` is there.
         """
 
 
@@ -127,12 +126,12 @@ class LogSource:
 
 
 class _Pace:
-    """Lets messages gather, and takes no more of them than for one transaction."""
+    """Gathers messages for one transaction, and no more."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ready_s = clock.monotonic_s()
-        """When the next gleaning may end, by the monotonic clock."""
+        """When the next batch may end, by the monotonic clock."""
         self._over_s = self._ready_s
 
     async def rest(self) -> None:
@@ -143,11 +142,9 @@ class _Pace:
         self._ready_s = self._clock.monotonic_s() + GATHER_S
 
     def begin(self) -> None:
-        """Begin to take messages."""
         self._over_s = self._clock.monotonic_s() + GLEAN_S_MAX
 
     def is_over(self) -> bool:
-        """Return whether enough time was spent on taking messages."""
         return self._clock.monotonic_s() >= self._over_s
 
 
@@ -189,7 +186,7 @@ class _CommitReader:
 
 
 class _Stretch:
-    """Commits that become rows in one transaction."""
+    """Commits of one transaction."""
 
     def __init__(self, stack: Stack) -> None:
         self._lives = AggregateFolds(stack)
@@ -198,7 +195,7 @@ class _Stretch:
         self.messages = 0
 
     def take(self, records: Sequence[Recorded]) -> None:
-        """Take the next commits, up to the first that cannot be understood."""
+        """Take the next commits, up to the first that cannot be decoded."""
         for record in records:
             self._lives.add(record)
             self._last = record
@@ -260,7 +257,7 @@ class _ClaimReader:
 
 
 def mark_of(record: Recorded) -> str:
-    """Return what tells a commit from any that stands at its place in another journal.
+    """Return what identifies a commit among those at its position in other journals.
 
     The time does: in a journal made anew the same causes make the same subjects and ids.
     """

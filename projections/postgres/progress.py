@@ -39,11 +39,9 @@ async def caught_up(
     """Return once the rows show everything up to `seq`: a reader then sees its own writes.
 
     Args:
-        pool: Where the rows are.
         stack: Whose rows; with its partitions, as the ports' stack has them.
         seq: A sequence of the stream; of one with several partitions, a sequence for each
             that counts, by its number. `heads` gives those of everything that is there now.
-        timeout_s: Longest wait, in seconds.
         stream: The journal or the dead letters.
 
     Raises:
@@ -87,7 +85,6 @@ def _wanted(stack: Stack, stream: Stream, seq: int | Mapping[int, int]) -> Mappi
 
 
 def _past(reached: Mapping[str, int], wanted: Mapping[str, int]) -> Mapping[str, int]:
-    """Return what of `wanted` lies beyond what is `reached`."""
     return {name: seq for name, seq in wanted.items() if reached.get(name, 0) < seq}
 
 

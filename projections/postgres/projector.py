@@ -1,4 +1,4 @@
-"""The doer: follow, project, write. One node at a time does it for a stack.
+"""The projector: follow, fold, write. One node at a time does it for a stack.
 
 stand by ──lease──▶ project ──lease lost, or fenced──▶ stand by
                       │  ▲
@@ -208,7 +208,6 @@ class _Ahead:
             self._next.exception()
 
     async def receive(self) -> SourceBatch | None:
-        """Return what `BatchReader.receive` returns, and raise what it raises."""
         gleaning = await self._next
         self._next = asyncio.create_task(self._gleaner.receive())
         return gleaning
@@ -266,7 +265,6 @@ class _Trouble:
         return self._delay_s
 
     def passed(self) -> None:
-        """Note that a try went well."""
         if self._said is not None:
             log.info("going on", projection=self._what)
         self._said = None

@@ -62,7 +62,6 @@ async def answer(pool: Pool, text: str, *args: object, query_s_max: float = QUER
 
     Raises:
         QueryRefused: it is wrong, writes, holds several statements, or takes too long.
-        PostgresUnavailable: Postgres is away.
     """
     try:
         async with pool.acquire(timeout=CONNECT_S_MAX) as connection:

@@ -99,10 +99,6 @@ async def active_for(
     waits for `caught_up` first.
 
     Args:
-        pool: where the rows are.
-        stack: whose.
-        actor: who raised them.
-        class_: their class.
         key: the one of this key.
         subject: kind and id of the thing they are about; an id of None is any.
         caused_by: key of the finding that explains them.
@@ -114,7 +110,6 @@ async def active_for(
 
     Raises:
         QueryRefused: a severity or an order that there is not, or a negative number.
-        PostgresUnavailable: Postgres is away.
     """
     if order_by not in ORDERS:
         raise QueryRefused(f"order_by {order_by!r}: use one of {', '.join(ORDERS)}")
@@ -267,7 +262,6 @@ async def run_sql(pool: Pool, text: str, *args: object, query_s_max: float = QUE
 
     Raises:
         QueryRefused: it is wrong, writes, holds no statement or several, or takes too long.
-        PostgresUnavailable: Postgres is away.
     """
     require_statement(text)
     return await answer(pool, text, *args, query_s_max=query_s_max)

@@ -1,22 +1,12 @@
 """The log on a NATS server: every port, on JetStream. The only place that imports nats.
 
-    repartition, copying      another number of partitions for a stack at rest
-    ports      connect, and what a stack needs
-      log, world, inbox, timers, leases, bucket    one adapter per port
-        grouping, pace     store many messages together, when that is the faster way
-        publish, stored    store one message until its outcome is known; read by subject
-        merge              several queues as one
-        follow, source     read a stream in order; share a durable consumer
-          setup, shapes    the streams and buckets, and whether the server fits
-            link           a connection that comes back
-              session      one connection: requests, answers, timeouts
-              servers      the addresses that an operator writes
-                nats_inbox a subject of our own to answer to
-                client     nats-py, made to end when it ends
+    setup/        connect; the streams and buckets, and whether server and user fit
+    ports/        one adapter per port, on followers, shared consumers and keys
+    messages/     store and read messages: alone, in batches, by subject
+    connection/   a connection that comes back, on nats-py's client
 
-What the client leaves to us is listed where it is handled: `session`, `follow`, `source`.
-
-What is named here is imported when it is first used: an address can be checked without a client.
+What the client leaves to us is listed where it is handled: `session`, `follow`, `source`. Names are
+imported when they are first used, so an address can be checked without a client.
 """
 
 from __future__ import annotations

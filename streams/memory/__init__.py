@@ -1,10 +1,9 @@
-"""The log in dicts: every port in one process, on nothing but the clock it is given.
+"""The log in dicts: every port in one process, on nothing but a clock.
 
-For users' unit tests and for simulated clusters. What the ports promise holds here as it
-does on a server (one contract suite runs on both), so several nodes may share one result
-of `memory_ports`. Only `receive` ever waits; everything else is done when it is called,
-so the same calls in the same order always give the same log. Nothing is random, and
-nothing is forgotten but old message ids and old markers: what is published stays.
+For users' unit tests and for simulated clusters. The ports behave as on a server (one contract
+suite runs on both), so several nodes may share one result of `memory_ports`. Only `receive` waits;
+everything else is done when it is called, so the same calls in the same order give the same log.
+Nothing is random, and nothing is forgotten except old message ids and old markers.
 """
 
 from __future__ import annotations

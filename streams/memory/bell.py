@@ -1,4 +1,4 @@
-"""Waiting until something arrives or the clock says that it is over."""
+"""Waits until something arrives or the clock says that time is up."""
 
 from __future__ import annotations
 

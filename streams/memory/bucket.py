@@ -74,7 +74,6 @@ class MemoryBucket:
             yield watch
 
     def _settle(self) -> None:
-        """Let everything lapse whose time has come, in the order in which it did."""
         now_s = self._clock.monotonic_s()
         while self._next_end_s() <= now_s:
             _, _, key = heapq.heappop(self._ends)

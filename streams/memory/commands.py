@@ -36,20 +36,20 @@ class MemoryCommandQueue:
         """By name and partition, as the streams of a server keep theirs apart."""
 
     async def send(self, command: Command | WorkflowCommand, *, id: str, trace: str = "") -> None:
-        """See `Inbox.send`."""
+        """See `CommandQueue.send`."""
         subject = inbox_of(self._stack, command)
         data = codec.encode_command(command)
         self.publish_raw(subject, data, message_headers(id=id, trace=trace))
 
     async def is_waiting(self, actor: str, episode_id: str) -> bool:
-        """See `Inbox.is_waiting`."""
+        """See `CommandQueue.is_waiting`."""
         stack = self._stack
         said = stack.attending_durable(actor), stack.attending_inbox(actor, episode_id)
         calls = stack.inbox_durable(actor), stack.episode_inbox(actor, episode_id)
         return any(self._is_waiting(name, at, episode_id) for name, at in (calls, said))
 
     async def backlog(self, actor: str) -> int:
-        """See `Inbox.backlog`."""
+        """See `CommandQueue.backlog`."""
         names = self._stack.inbox_durable(actor), self._stack.attending_durable(actor)
         partitions = self._stack.partitions_of(Stream.WORK)
         queues = {(name, each) for name in names for each in partitions}
@@ -64,19 +64,19 @@ class MemoryCommandQueue:
         return self._streams[self._stack.stream_of(subject)].publish(subject, data, headers)
 
     async def open(self, actor: str) -> MemorySource[Command | Unreadable]:
-        """See `Inbox.open`."""
+        """See `CommandQueue.open`."""
         durable = self._stack.inbox_durable(actor)
         queues = self._queues(durable, partial(self._stack.actor_inbox, actor))
         return MemorySource(queues, parse=self._parser(parse_command))
 
     async def open_attending(self, actor: str) -> MemorySource[Command | Unreadable]:
-        """See `Inbox.open_attending`."""
+        """See `CommandQueue.open_attending`."""
         durable = self._stack.attending_durable(actor)
         queues = self._queues(durable, partial(self._stack.attending_inboxes, actor))
         return MemorySource(queues, parse=self._parser(parse_command))
 
     async def open_workflow(self, workflow: str) -> MemorySource[WorkflowCommand | Unreadable]:
-        """See `Inbox.open_workflow`."""
+        """See `CommandQueue.open_workflow`."""
         durable = self._stack.workflow_durable(workflow)
         queues = self._queues(durable, partial(self._stack.workflow_inboxes, workflow))
         return MemorySource(queues, parse=self._parser(parse_workflow_command))
@@ -88,7 +88,6 @@ class MemoryCommandQueue:
         return any(queue is None or queue.is_waiting(message.seq) for message in sent)
 
     def _queues(self, name: str, filter_of: Callable[[int], str]) -> list[Durable]:
-        """Return the queues of this name, of every partition."""
         partitions = self._stack.partitions_of(Stream.WORK)
         return [self._durable(name, filter_of(each), each) for each in partitions]
 

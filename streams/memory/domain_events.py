@@ -65,7 +65,7 @@ class MemoryDomainEvents:
         hops: int = 0,
         trace: str = "",
     ) -> int:
-        """See `World.publish`."""
+        """See `DomainEvents.publish`."""
         headers = event_headers(id=id, hops=hops, trace=trace)
         return self.publish_raw(name, event_body(name, payload), headers)
 
@@ -82,7 +82,7 @@ class MemoryDomainEvents:
         return self._stream.publish(self._stack.event(name), data, headers)
 
     async def republish(self, seq: int, *, id: str) -> int | None:
-        """See `World.republish`."""
+        """See `DomainEvents.republish`."""
         if not 0 < seq <= self._stream.last_seq:
             return None
         first = self._stream.at(seq)
@@ -98,7 +98,7 @@ class MemoryDomainEvents:
         headers: Mapping[str, str] = NO_HEADERS,
         hops: int = 0,
     ) -> Sent:
-        """See `World.send`."""
+        """See `DomainEvents.send`."""
         checked_subject(subject, stack=self._stack)
         stream = self._capturing(subject)
         seq = stream.publish(subject, data, sent_headers(headers, id=id, hops=hops))
@@ -107,7 +107,7 @@ class MemoryDomainEvents:
     async def open(
         self, actor: str, names: Collection[str], *, after: int | None = None
     ) -> MemorySource[DomainEvent | Unreadable]:
-        """See `World.open`."""
+        """See `DomainEvents.open`."""
         name = self._stack.gate_durable(actor)
         subjects = self._subjects(names)
         start = self._stream.last_seq if after is None else after
@@ -121,7 +121,7 @@ class MemoryDomainEvents:
     async def open_feed(
         self, actor: str, feed: ForeignStream, *, after: int | None = None
     ) -> MemorySource[DomainEvent | Unreadable]:
-        """See `World.open_feed`."""
+        """See `DomainEvents.open_feed`."""
         name, stream = self._feed_name(actor, feed), self._held(feed)
         if name not in self._durables:
             start = _seq_before(feed, stream) if after is None else after
@@ -131,12 +131,12 @@ class MemoryDomainEvents:
         return MemorySource([self._durables[name]], parse=partial(_parse_foreign, feed.stream))
 
     async def watched(self, actor: str) -> frozenset[str]:
-        """See `World.watched`."""
+        """See `DomainEvents.watched`."""
         subjects = self._watched.get(self._stack.gate_durable(actor), ())
         return frozenset(self._stack.event_name_of(each) for each in subjects)
 
     async def unwatch(self, actor: str, names: Collection[str]) -> None:
-        """See `World.unwatch`."""
+        """See `DomainEvents.unwatch`."""
         name = self._stack.gate_durable(actor)
         if name in self._durables:
             self._watched[name] -= self._subjects(names)
@@ -144,45 +144,45 @@ class MemoryDomainEvents:
                 await self.forget(actor)
 
     async def forget(self, actor: str, feeds: Collection[ForeignStream] = ()) -> None:
-        """See `World.forget`."""
+        """See `DomainEvents.forget`."""
         for name in self._names(actor, feeds):
             self._durables.pop(name, None)
             self._watched.pop(name, None)
 
     async def backlog(self, actor: str, feeds: Collection[ForeignStream] = ()) -> int:
-        """See `World.backlog`."""
+        """See `DomainEvents.backlog`."""
         names = self._names(actor, feeds) & self._durables.keys()
         return sum(self._durables[name].backlog for name in names)
 
     async def count(self, names: Collection[str], *, after: int) -> int:
-        """See `World.count`."""
+        """See `DomainEvents.count`."""
         return self._durable(self._subjects(names), after).pending
 
     async def count_feed(self, feed: ForeignStream, *, after: int) -> int:
-        """See `World.count_feed`."""
+        """See `DomainEvents.count_feed`."""
         stream = self._foreign.get(feed.stream)
         if stream is None:
             return 0
         return Durable(stream, after=after, matches=partial(matches, feed.subject)).pending
 
     async def position(self, actor: str) -> int:
-        """See `World.position`."""
+        """See `DomainEvents.position`."""
         durable = self._durables.get(self._stack.gate_durable(actor))
         return self._stream.last_seq if durable is None else durable.acknowledged_seq
 
     async def feed_position(self, actor: str, feed: ForeignStream) -> int:
-        """See `World.feed_position`."""
+        """See `DomainEvents.feed_position`."""
         durable = self._durables.get(self._feed_name(actor, feed))
         return _seq_before(feed, self._held(feed)) if durable is None else durable.acknowledged_seq
 
     async def newest(self, feed: ForeignStream | None = None) -> int:
-        """See `World.newest`."""
+        """See `DomainEvents.newest`."""
         return (self._stream if feed is None else self._held(feed)).last_seq
 
     def follow(
         self, names: Collection[str], *, after: int
     ) -> AbstractAsyncContextManager[EventFollower]:
-        """See `World.follow`."""
+        """See `DomainEvents.follow`."""
         matches = self._subjects(names).__contains__
         return nullcontext(
             MemoryEventFollower(self._stream, after=after, matches=matches, parse=self._parse)
@@ -190,7 +190,7 @@ class MemoryDomainEvents:
 
     @asynccontextmanager
     async def follow_feed(self, feed: ForeignStream, *, after: int) -> AsyncIterator[EventFollower]:
-        """See `World.follow_feed`."""
+        """See `DomainEvents.follow_feed`."""
         yield MemoryEventFollower(
             self._held(feed),
             after=after,

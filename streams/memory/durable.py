@@ -1,7 +1,7 @@
-"""A durable consumer in memory: who was given what, and what comes again.
+"""A durable consumer in memory: its unacknowledged deliveries, and redelivery.
 
-It stands for the server's side; a `MemorySource` is one node's handle on it, and every
-source of one durable shares its position and its unanswered deliveries.
+It plays the server's part; a `MemorySource` is one node's handle on it, and every source of one
+durable shares its position and its unacknowledged deliveries.
 """
 
 from __future__ import annotations

@@ -122,7 +122,6 @@ class MemoryLeases:
         return msgspec.structs.replace(lease, revision=change.revision, trusted_until_s=ends_s)
 
     def _end(self, key: str, *, state: str, error: str = "") -> None:
-        """Free `key` and tell those who watch now, and nobody later."""
         del self._bucket[key]
         self._watchers.tell(self._change(key, state=state, at=self._clock.now(), error=error))
 

@@ -1,7 +1,7 @@
-"""Timers in memory: they fire when someone looks, and say that they fired in time.
+"""Timers in memory: a due timer moves into its queue when somebody next looks.
 
-Nothing runs between two calls, so a timer moves into its queue when somebody next receives,
-arms or asks; a `receive` that waits looks again when the next timer is due.
+Nothing runs between two calls, so due timers are moved by each receive, arm and query; a waiting
+`receive` looks again when the next timer is due. They report that they fired in time.
 """
 
 from __future__ import annotations

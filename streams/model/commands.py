@@ -1,4 +1,4 @@
-"""What a node may be asked to do. A command is a message, not a fact: it may be refused."""
+"""Commands to nodes. A command is a message, not a fact: it may be refused."""
 
 from __future__ import annotations
 

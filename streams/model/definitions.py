@@ -1,7 +1,7 @@
-"""What is defined as data now: the copy of it that nodes watch. The journal holds the truth.
+"""The current revision of a definition, as nodes watch it.
 
-Each definition is an aggregate of its own, and its newest commit is copied into the registry, so
-that a node that comes up finds all of them at once, and one that is up hears of each change.
+The journal is the truth: each definition is an aggregate, and its newest commit is copied into a
+bucket, so that a starting node finds all definitions at once and a running one gets each change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Findings: as an episode intends them, and as they are."""
+"""Findings: the intents of episodes, and the findings themselves."""
 
 from __future__ import annotations
 

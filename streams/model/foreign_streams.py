@@ -1,4 +1,4 @@
-"""Feeds: streams that are not ours, whose messages are events to an actor. Pure."""
+"""`ForeignStream`: a stream of others whose messages are events to an actor. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lane of an actor whose episodes wait for their turn: what it is made of."""
+"""The contents of a lane: an actor's waiting and admitted episodes."""
 
 from __future__ import annotations
 

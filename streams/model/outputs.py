@@ -1,4 +1,4 @@
-"""Outputs: as a strategy intends them, and what became of them."""
+"""Outputs: the intents of strategies, and their outcomes."""
 
 from __future__ import annotations
 

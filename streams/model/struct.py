@@ -1,4 +1,4 @@
-"""What events are made of: the one base of facts, and of the pieces in them."""
+"""The base of all events and of their parts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What wakes an episode, and what it may use.
+"""What opened an episode, and its budget.
 
-A strategy gets the trigger as it is in the journal. Whatever its kind, it has an `entity_id`, a
-`payload` and `hops`.
+A strategy gets the trigger as it is in the journal. Every kind has an `entity_id`, a `payload` and
+`hops`.
 """
 
 from __future__ import annotations

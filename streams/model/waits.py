@@ -1,4 +1,4 @@
-"""What an episode waits for, beyond its own work: a decision of people, or word from outside."""
+"""What a blocked episode waits for: a decision of people, or a signal."""
 
 from __future__ import annotations
 

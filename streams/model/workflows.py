@@ -1,7 +1,7 @@
-"""Workflows as data: what an instance is to do, and where it is in its life.
+"""Workflows as data: the steps of an instance, and their statuses.
 
-The whole of it is in the instance's first event, so an instance goes on as it was begun, whatever
-is deployed meanwhile. Only functions are left in the code; the data says which ones there are.
+All of it is in the instance's first event, so a deployment does not change running instances. Only
+functions stay in the code; the data names them.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
 """The port to buckets: keys with values and revisions, which every node shares.
 
-A stack has two of them beside its claims. The *registry* holds small settings that every node
-watches, until somebody changes them. The *gates* hold what a gate has to remember of the past:
-cooldowns, circuit breakers, who is there. Nearly all of that goes by itself when its time is over,
-and the server keeps that time: no node has to be there to end it.
+A stack has two of them beside its claims. The *registry* has small settings that every node
+watches. The *gates* have what gates remember: cooldowns, circuit breakers, live nodes. Most of
+those keys have a time to live, which the server counts, so no node need be up to remove them.
 
     (absent) ──put──▶ stands ──delete──▶ (absent)
                       │ ▲ └─lapse, with a time to live, unless it is put again─▶ (absent)
                       └─┘
                       put
 
-A revision tells one put from every other one, so whoever names the revision that it has read (0 for
-none) changes exactly that. A key that was deleted, or has lapsed, does not exist.
+A revision identifies one put, so a writer that names the revision it has read (0: no key) changes
+exactly that. A key that was deleted, or has lapsed, does not exist.
 """
 
 from __future__ import annotations
@@ -56,8 +55,6 @@ class Bucket(Protocol):
         """Set `key` and return its new revision.
 
         Args:
-            key: Which one; see `streams/keys.py`.
-            value: What it says from now on.
             after: The revision at which the key must still be, or 0 for none; None is any.
             ttl_s: After how many seconds it goes by itself, `TTL_S_MIN` to `TTL_S_MAX`; None is
                 never, also if an earlier put said otherwise. Whole seconds, for that is the
@@ -73,22 +70,16 @@ class Bucket(Protocol):
         """
 
     async def get(self, key: str) -> BucketEntry | None:
-        """Return the key's entry, as the leader knows it, or None if it does not exist.
-
-        Raises:
-            Unavailable: no answer from the server.
-        """
+        """Return the key's entry, as the leader knows it, or None if it does not exist."""
 
     async def delete(self, key: str, *, after: int | None = None) -> None:
         """Remove `key`. Removing one that does not exist does nothing.
 
         Args:
-            key: Which one.
             after: The revision at which the key must still be, if it exists; None is any.
 
         Raises:
             RevisionConflict: the key is at another revision. It stands.
-            Unavailable: no answer from the server. Removing it again is safe.
         """
 
     async def entries(
@@ -99,9 +90,6 @@ class Bucket(Protocol):
         Any replica may answer, so what has just been put may be missing for moments. `from_leader`
         asks the leader for each key: whatever stands all the while is there. It takes as many
         requests as there are keys, and lists 100,000 at most.
-
-        Raises:
-            Unavailable: no answer from the server.
         """
 
     def watch(self, *, under: str = "") -> AbstractAsyncContextManager[BucketWatch]:

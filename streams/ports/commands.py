@@ -1,7 +1,7 @@
-"""The port to work: commands, in two shared queues per actor, and one per workflow.
+"""The port to commands: two shared queues per actor, and one per workflow.
 
-One queue calls nodes to run episodes, and waits for whoever has room for that. The other holds what
-is said to episodes, which must not stand behind those that wait for room.
+One queue has commands to run episodes, which wait for a node with a free slot. The other has
+people's and programs' commands to episodes, which must not wait behind those.
 """
 
 from __future__ import annotations
@@ -26,40 +26,19 @@ class CommandQueue(Protocol):
         """
 
     async def is_waiting(self, actor: str, episode_id: str) -> bool:
-        """Return whether a command to the episode was sent and is not answered for yet.
-
-        Raises:
-            Unavailable: no answer from the server.
-        """
+        """Return whether a command to the episode was sent and is not answered for yet."""
 
     async def backlog(self, actor: str) -> int:
-        """Return how many commands to the actor's episodes wait, or are not answered for yet.
+        """Return how many commands to the actor's episodes are unacknowledged, in both queues.
 
-        In both queues.
-
-        That of a queue that nobody has opened yet is 0.
-
-        Raises:
-            Unavailable: no answer from the server.
+        0 for queues that nobody has opened yet.
         """
 
     async def open(self, actor: str) -> Source[Command | Unreadable]:
-        """Return the queue of calls to run episodes of `actor`, shared by all nodes.
-
-        Raises:
-            Unavailable: no answer from the server.
-        """
+        """Return the queue of calls to run episodes of `actor`, shared by all nodes."""
 
     async def open_attending(self, actor: str) -> Source[Command | Unreadable]:
-        """Return the queue of what is said to episodes of `actor`, shared by all nodes.
-
-        Raises:
-            Unavailable: no answer from the server.
-        """
+        """Return the queue of what is said to episodes of `actor`, shared by all nodes."""
 
     async def open_workflow(self, workflow: str) -> Source[WorkflowCommand | Unreadable]:
-        """Return the queue of commands to instances of `workflow`, shared by all nodes.
-
-        Raises:
-            Unavailable: no answer from the server.
-        """
+        """Return the queue of commands to instances of `workflow`, shared by all nodes."""

@@ -1,7 +1,7 @@
-"""What a consumer hands out: one message, and the four ways to answer for it.
+"""What a consumer delivers: one message, and how to acknowledge it.
 
-A delivery that nobody answers comes again. So the order is always: do the work, make
-it durable, then acknowledge; whoever does the same work twice must find it done.
+An unacknowledged delivery comes again. So the order is always: do the work, make it durable, then
+acknowledge; and work that is done twice must find itself done.
 """
 
 from __future__ import annotations

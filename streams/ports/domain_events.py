@@ -1,18 +1,14 @@
-"""The port to the world: domain events in, public events out.
+"""The port to domain events and public events.
 
-A domain event is any JSON object published on `<stack>.event.<name…>`. Its identity is
-the header `Nats-Msg-Id`, else `ce-id` (CloudEvents), else `<stream>:<sequence>`. A copy of
-it that `republish` made names the event it is a copy of in a header of its own.
+A domain event is any JSON object published on `<stack>.event.<name…>`. Its identity is the header
+`Nats-Msg-Id`, else `ce-id` (CloudEvents), else `<stream>:<sequence>`. A copy by `republish` names
+the original event in a header of its own. Messages of any other JetStream stream are domain events
+to an actor that reads a `ForeignStream`: the subject is the name, and `<stream>/<claimed id>`, else
+`<stream>:<sequence>`, the identity.
 
-Messages of any other JetStream stream are domain events, too, to an actor that reads one as a
-`Feed`. There the subject is the name, and `<stream>/<claimed id>`, else `<stream>:<sequence>`, the
-identity.
-
-An actor's events are read in one of two ways: shared out among its nodes, in no order
-(`open`, `open_feed`), or all of them by one reader, in order (`follow`, `follow_feed`). `position`
-and `feed_position` say where to go on when the first becomes the second.
-
-What is meant for others goes to any subject that a stream of the server captures (`send`).
+An actor's events are either shared among its nodes, in no order (`open`, `open_feed`), or read by
+one reader in order (`follow`, `follow_feed`); `position` and `feed_position` say where to continue
+when the first becomes the second. `send` publishes to any other subject that a stream captures.
 """
 
 from __future__ import annotations
@@ -173,9 +169,6 @@ class DomainEvents(Protocol):
         The first time an actor is opened it starts just past sequence `after`, or without one with
         what is published from then on; after that it continues where its nodes left off, however
         long they were down.
-
-        Raises:
-            Unavailable: no answer from the server.
         """
 
     async def open_feed(
@@ -189,7 +182,6 @@ class DomainEvents(Protocol):
 
         Raises:
             NoSuchStream: there is none of that name.
-            Unavailable: no answer from the server.
             Incompatible: the server refuses us this stream or this subject.
         """
 
@@ -197,9 +189,6 @@ class DomainEvents(Protocol):
         """Return the names of the events that the gates of `actor` share.
 
         Those that any version has opened; none if none was ever opened.
-
-        Raises:
-            Unavailable: no answer from the server.
         """
 
     async def unwatch(self, actor: str, names: Collection[str]) -> None:
@@ -210,7 +199,6 @@ class DomainEvents(Protocol):
         takes whole lists only. What the gates were handed before comes again until it is answered.
 
         Raises:
-            Unavailable: no answer from the server.
             Incompatible: the server refuses it.
         """
 
@@ -219,18 +207,12 @@ class DomainEvents(Protocol):
 
         For an actor that is followed from now on. Nothing of what it drops may be open: a source
         that is makes its queue again.
-
-        Raises:
-            Unavailable: no answer from the server.
         """
 
     async def backlog(self, actor: str, feeds: Collection[ForeignStream] = ()) -> int:
         """Return how many messages the gates of `actor` have not answered for yet.
 
         Those of our events and of `feeds`; of what nobody has opened, none.
-
-        Raises:
-            Unavailable: no answer from the server.
         """
 
     async def count(self, names: Collection[str], *, after: int) -> int:
@@ -238,24 +220,16 @@ class DomainEvents(Protocol):
 
         Raises:
             BadName: one of `names` is not a dotted event name.
-            Unavailable: no answer from the server.
         """
 
     async def count_feed(self, feed: ForeignStream, *, after: int) -> int:
-        """Return how many events of `feed` there are past sequence `after`; of no stream, none.
-
-        Raises:
-            Unavailable: no answer from the server.
-        """
+        """Return how many events of `feed` there are past sequence `after`; of no stream, none."""
 
     async def position(self, actor: str) -> int:
         """Return the sequence past which a follower has to begin to miss nothing.
 
         Up to there the gates of `actor` have answered for everything; if they were never opened,
         it is the newest message.
-
-        Raises:
-            Unavailable: no answer from the server.
         """
 
     async def feed_position(self, actor: str, feed: ForeignStream) -> int:
@@ -263,7 +237,6 @@ class DomainEvents(Protocol):
 
         Raises:
             NoSuchStream: there is none of that name.
-            Unavailable: no answer from the server.
         """
 
     async def newest(self, feed: ForeignStream | None = None) -> int:
@@ -273,7 +246,6 @@ class DomainEvents(Protocol):
 
         Raises:
             NoSuchStream: there is no such stream.
-            Unavailable: no answer from the server.
         """
 
     def follow(

@@ -162,9 +162,6 @@ class Leases(Protocol):
         """Return whether the server says, now, that the key is held at the lease's revision.
 
         False after a renewal that was stored and never answered, until `renew` settles it.
-
-        Raises:
-            Unavailable: no answer.
         """
 
     async def reclaim_expired(self, *, limit: int = RECLAIM_MAX) -> Sequence[ClaimChange]:
@@ -172,9 +169,6 @@ class Leases(Protocol):
 
         For whoever looks now and then instead of watching. A replica may answer, so what was
         taken over a moment ago may still be listed; `acquire` settles whose it is.
-
-        Raises:
-            Unavailable: no answer.
         """
 
     def watch(self, *, after: int = 0) -> AbstractAsyncContextManager[ClaimWatch]:

@@ -91,7 +91,6 @@ class EventLog(Protocol):
 
         Raises:
             UnreadableEvent: a commit cannot be decoded.
-            Unavailable: no answer from the server.
         """
 
     async def last(self, subject: str) -> Recorded | None:
@@ -99,7 +98,6 @@ class EventLog(Protocol):
 
         Raises:
             UnreadableEvent: the commit cannot be decoded.
-            Unavailable: no answer from the server.
         """
 
     async def at(
@@ -109,15 +107,10 @@ class EventLog(Protocol):
 
         Raises:
             UnreadableEvent: the commit cannot be decoded.
-            Unavailable: no answer from the server.
         """
 
     async def head(self, stream: Stream = Stream.JOURNAL, *, partition: int = 0) -> int:
-        """Return the sequence of the newest message in a partition; 0 when it never held one.
-
-        Raises:
-            Unavailable: no answer from the server.
-        """
+        """Return the sequence of the newest message in a partition; 0 when it never held one."""
 
     def follow(
         self, stream: Stream = Stream.JOURNAL, *, after: int = START, partition: int = 0

@@ -1,11 +1,10 @@
-"""The port to timers: what is to be said to an actor, later or at once, kept by the server.
+"""The port to timers: messages to an actor, later or at once, stored by the server.
 
-A timer is known by its actor, its purpose and its key. At most one of that name is pending:
-arming it again replaces it, so a timer that is armed anew by each event fires once, after the
-last of them. It fires into the actor's queue of due timers, and waits there like a command for
-whichever node has room, also when no node runs at the time.
+A timer is identified by its actor, purpose and key. At most one of that name is pending: arming it
+again replaces it, so a timer that each event arms again fires once, after the last of them. It
+fires into the actor's queue of due timers, and waits there until a node takes it.
 
-Time is the servers'. A timer fires at its time or up to 0.25 s later, for that is how often the
+Time is the server's. A timer fires at its time or up to 0.25 s later, for that is how often the
 server looks (measured with 2.15: median 0.13 s; 50,000 that were due at one instant had all fired
 0.93 s after it), and as soon as it is back if it was away.
 """
@@ -82,7 +81,6 @@ class Timers(Protocol):
         """Have `timer` fire at `at`, in the place of the one of its name that is pending.
 
         Args:
-            timer: What to say, to whom.
             at: When. A time in the past is now.
             expecting: The revision that must be pending, or 0 for none; None replaces any.
             trace: W3C `traceparent` of the sender, for whoever answers for it.
@@ -107,7 +105,6 @@ class Timers(Protocol):
         The one of its name that may be pending stays as it is.
 
         Args:
-            timer: What to say, to whom.
             id: Of what is said, for `Due.id`: 1 to `TIMER_ID_CHARS_MAX` printable characters. Two
                 of one id are one, whatever they say; within two minutes only the first is kept.
             trace: W3C `traceparent` of the sender, for whoever answers for it.
@@ -127,7 +124,6 @@ class Timers(Protocol):
         Raises:
             BadName: actor or purpose is no name, or the key is too long.
             UnreadableEvent: what is pending was written by something newer, or by no engine.
-            Unavailable: no answer from the server.
         """
 
     async def keys(self, actor: str, purpose: str) -> Sequence[str]:
@@ -137,7 +133,6 @@ class Timers(Protocol):
 
         Raises:
             BadName: actor or purpose is no name.
-            Unavailable: no answer from the server.
         """
 
     async def cancel(
@@ -146,9 +141,6 @@ class Timers(Protocol):
         """Have the timer of this name not fire, if one is pending. It may have fired already.
 
         Args:
-            actor: Whose.
-            purpose: What it is for.
-            key: Which one of that purpose.
             expecting: The revision that is to be canceled: one that was armed after it stays. None
                 is any.
 
@@ -164,12 +156,7 @@ class Timers(Protocol):
 
         Raises:
             BadName: actor is no name.
-            Unavailable: no answer from the server.
         """
 
     async def open(self, actor: str) -> Source[Due | Unreadable]:
-        """Return the queue of due timers of `actor`, shared by all nodes.
-
-        Raises:
-            Unavailable: no answer from the server.
-        """
+        """Return the queue of due timers of `actor`, shared by all nodes."""

@@ -1,12 +1,10 @@
-"""Carries timers, pending and due, into the streams of another layout.
+"""Moves timers, pending and due, into the streams of another layout.
 
-They cannot be copied as other messages are: the server lets them fire, in the old streams and in
-the new ones, whether anybody uses the stack or not. But what fires keeps its id. So those that are
-pending are carried first and those that are due after them, each id once: what fires in between is
-met again as due, and known. In the end both sides have the same ids, whatever has fired where.
-
-The new streams have to be new, and nobody else at it: a timer that is carried twice may have
-fired in between. Whoever is cut off begins anew.
+They cannot be copied like other messages: the server fires them in the old and the new streams. But
+a fired timer keeps its id. So pending ones are moved first and due ones after them, each id once:
+one that fires in between is met again as due, and known. In the end both sides have the same ids.
+The new streams must be new and nobody else may write to them: a timer that is moved twice may have
+fired in between. After an interruption it starts again with new streams.
 """
 
 from __future__ import annotations
@@ -44,13 +42,13 @@ class TimerCopy:
     old: Stack
     new: Stack
     check: Callable[[], Awaitable[None]]
-    """Raises if somebody else may be at it by now."""
+    """Raises if somebody else may be changing the layout."""
 
     async def carry(self, tell: Callable[[int], None]) -> None:
-        """Carry every timer and look whether all are there. `tell` hears how many are carried.
+        """Move every timer and check that all are there; `tell` gets the count.
 
         Raises:
-            Incompatible: other timers are there than were carried.
+            Incompatible: other timers are there than were moved.
             BadName: something is where no timer can be.
         """
         ids: set[str] = set()
@@ -85,10 +83,9 @@ class TimerCopy:
         waiting.clear()
 
     async def _timers(self, stack: Stack) -> AsyncGenerator[tuple[str, Stored], None]:
-        """Yield all that are pending, then all that are due, each with its id.
+        """Yield all pending, then all due timers, each with its id.
 
-        One that fires meanwhile comes twice. Only the leader is asked: no other replica knows
-        for sure what has just been written, or fired.
+        One that fires meanwhile comes twice. Only the leader is asked: replicas may lag.
         """
         for every in (stack.every_timer, stack.every_due):
             for partition in stack.partitions_of(Stream.WORK):

@@ -1,4 +1,4 @@
-"""Copies every commit of a stack's journal, or every command of its work, into another layout.
+"""Copies all commits of a stack's journal, or all commands of its work, into another layout.
 
 Aggregates keep the order of their commits; sequences, which are their versions, change. The
 source must be at rest, and nobody else may write to the targets: each batch names the sequence
@@ -70,11 +70,11 @@ _NOT_COPIED: Final = frozenset(
         MESSAGE_ID_HEADER,
     }
 )
-"""What was said about the storing of the original, and holds for no copy.
+"""Headers that are about the storing of the original.
 
-A command's id among them: a stream knows an id for two minutes only, so that two commands of one
-id may wait, and no batch takes both. Nobody needs it any more: what is asked for twice is done
-once because of versions, and a copy is stored once because of where it says that it is from.
+A command's id among them: a stream knows an id for two minutes only, so two commands of one id may
+wait, and a batch with both is refused. Nobody needs it any more: repeated commands are harmless
+because of versions, and a copy is stored once because it names its original.
 """
 
 
@@ -180,7 +180,7 @@ class CommitCopy:
 
 @dataclass
 class _Target:
-    """A stream that is being filled, and how far it is."""
+    """A stream that is being filled, and its position."""
 
     link: Link
     name: str
@@ -211,7 +211,7 @@ class _Target:
                 self._is_stored()
 
     async def _settle(self, error: StreamError, patience: Patience) -> None:
-        """Find out what became of a batch, and wait before it is sent again if nothing did."""
+        """Find out the outcome of a batch, and pause if it must be sent again."""
         newest_seq = (await stored.extent(self.link, self.name)).newest_seq
         if newest_seq == self.newest_seq:
             await patience.after(_as_unavailable(self.name, error))
@@ -221,14 +221,13 @@ class _Target:
             raise _differs(self.name, "is written by somebody else") from error
 
     async def _is_ours(self, newest_seq: int) -> bool:
-        """Return whether the stream ends with what waits, by whatever attempt."""
         last = await stored.at(self.link, self.name, newest_seq)
         said = last.headers.get(headers.COPIED_FROM) if last else None
         is_all = newest_seq == self.newest_seq + len(self.waiting)
         return is_all and said == self.waiting[-1].headers[headers.COPIED_FROM]
 
     def _checked(self) -> list[Write]:
-        """Return what waits, to be stored only behind what is there."""
+        """Return the waiting messages, to be stored only after what is there."""
         first, *rest = self.waiting
         said = {**first.headers, headers.EXPECTED_LAST: str(self.newest_seq)}
         return [first._replace(headers=said), *rest]

@@ -1,19 +1,16 @@
-"""Spreads a stack over another number of partitions, while none of its nodes runs.
+"""Moves a stack to another number of partitions, while none of its nodes runs.
 
     mark ──▶ nobody runs? ──▶ retire old streams ──▶ make new ones ──▶ copy ──▶ verify
                                                                                    │
                                                switch ◀── verify ◀── carry timers ◀┘
 
-The registry's metadata says which layout is in use, and which one is being made; while it says
-the latter, nobody can connect. A retired stream holds other subjects from then on, so a node that
-runs on against all advice cannot write to it; its subjects are of no other stream either, except
-that a single journal takes everything that begins as its own do. To switch is one write of that
-metadata: before it the old layout is the stack, after it the new one is.
-
-One lease keeps two of these programs apart: whoever loses it stops. Every stage may be cut off and
-done again: the same command goes on, and the one that asks for the number before goes back, as long
-as nothing was switched. Only the work is begun anew: its timers fire while they are carried
-(`carrying.py`). Retired streams are kept until `drop_retired`.
+The registry's metadata names the layout in use, and the one that is being made; meanwhile nobody
+can connect. Retired streams get other subjects, so a node that still runs cannot write to them;
+their subjects are of no other stream, except that a single journal takes everything that begins as
+its own do. The switch is one write of that metadata. A lease keeps two runs apart. Every stage may
+be interrupted and repeated: the same command continues, and one that asks for the old number goes
+back, unless the switch was made. Only the work starts again, since its timers fire while they are
+moved (`carry_timers.py`). Retired streams are kept until `drop_retired`.
 """
 
 from __future__ import annotations
@@ -50,31 +47,24 @@ from streams.subjects import Stack
 T = TypeVar("T")
 
 KEPT_FIELDS: Final = ("num_replicas", "placement")
-"""What the new streams have from the old ones, whatever the settings say."""
+"""Fields that the new streams inherit from the old ones, whatever the settings."""
 
 RENEWALS_PER_LEASE: Final = 3
 
 Tell: TypeAlias = Callable[[str, int, int], None]
-"""Told what is being done, how many messages are done, and of how many."""
+"""Called with the stage, how many messages are done, and of how many."""
 
 
 async def repartition(
     url: str, *, stack: Stack, to: int, tell: Tell, settings: LinkSettings | None = None
 ) -> Stack:
-    """Spread the journal and the work of `stack` over `to` partitions; return it as it is then.
-
-    Args:
-        url: the servers.
-        stack: which one; its partitions are found out.
-        to: the number of partitions, 1 to `PARTITIONS_MAX`.
-        tell: hears of progress.
-        settings: how to connect.
+    """Move the journal and the work of `stack` to `to` partitions; return the new stack.
 
     Raises:
-        BadName: `to` is no such number.
-        Incompatible: somebody uses the stack, it is on its way to another number, retired
-            streams are in the way, or a copy is not as it must be. Says what to do.
-        LeaseLost: the server was away for so long that another may do the same by now.
+        BadName: `to` is not from 1 to `PARTITIONS_MAX`.
+        Incompatible: somebody uses the stack, it is on its way to another number, retired streams
+            are in the way, or a copy differs. The message says what to do.
+        LeaseLost: the server was away for so long that another run may do the same by now.
     """
     new = Stack(stack.name, to)
     async with Link(url, settings or LinkSettings()) as link, _alone(link, stack) as held:
@@ -85,11 +75,11 @@ async def repartition(
 async def drop_retired(
     url: str, *, stack: Stack, settings: LinkSettings | None = None
 ) -> Sequence[str]:
-    """Delete the streams of layouts that are not in use any more; return their names.
+    """Delete the streams of unused layouts; return their names.
 
     Raises:
         Incompatible: the stack is on its way to another number of partitions.
-        LeaseLost: the server was away for so long that another may do the same by now.
+        LeaseLost: the server was away for so long that another run may do the same by now.
     """
     async with Link(url, settings or LinkSettings()) as link, _alone(link, stack) as held:
         return await held.during(_drop_retired(link, stack))
@@ -202,7 +192,6 @@ class _TakenLease:
                 self.lease = await self.leases.renew(self.lease)
 
     async def check(self) -> None:
-        """Raise `LeaseLost` if somebody else may change the layout by now."""
         if not await self.leases.owns(self.lease):
             raise LeaseLost(self.lease.key, revision=self.lease.revision)
 

@@ -1,7 +1,7 @@
-"""Who uses a stack now: whoever holds a claim, or waits at a queue.
+"""Finds out who uses a stack now: holders of claims, and nodes that wait at a queue.
 
-An idle node holds no claim, but its gates and runners wait for events and commands, and the
-server counts who waits. A projector holds a claim.
+An idle node holds no claim, but waits for events and commands, and the server counts those that
+wait. A projector holds a claim.
 """
 
 from __future__ import annotations

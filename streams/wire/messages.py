@@ -1,7 +1,7 @@
-"""Domain events and commands as messages: what they look like, and what we make of others'.
+"""Domain events and commands as messages: encoding ours, and parsing those of others.
 
-Anyone may publish a domain event, so nothing here trusts what it reads: a message either
-is an event, or an `Unreadable` that says why not and keeps the message as it came.
+Anyone may publish a domain event, so nothing here trusts what it reads: a message is either an
+event, or an `Unreadable` with the reason and the message as it came.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Messages to subjects that are not the engine's: where one may go, and what it says of itself.
+"""Messages to foreign subjects: which are allowed, and their headers.
 
-Anything may be said to anyone but to the engine: `<stack>.` is its own, and only events may be
-published there. What begins with `$` or `_` is the server's, buckets and answers included.
+Everything but the engine's own subjects is allowed: of `<stack>.` only events may be published.
+Subjects that begin with `$` or `_` are the server's, buckets and answers included.
 """
 
 from __future__ import annotations

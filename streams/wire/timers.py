@@ -1,7 +1,7 @@
 """A timer as a message: while it is armed, and once it has fired.
 
-The body stays the same when a timer fires, and so do our own headers; what the server adds
-and takes away is its own. Like domain events, what is due may come from anyone.
+The body and our own headers stay the same when a timer fires; the server adds and removes its own.
+As for domain events, anyone may have written a due timer.
 """
 
 from __future__ import annotations
@@ -40,11 +40,7 @@ _decoder: msgspec.json.Decoder[_TimerBody] = msgspec.json.Decoder(_TimerBody)
 
 
 def due_time(at: datetime) -> datetime:
-    """Return `at` in UTC, if a timer can be due then.
-
-    Raises:
-        ValueError: it has no time zone, or is past `DUE_MAX`.
-    """
+    """Return `at` in UTC; raise `ValueError` without a time zone, or past `DUE_MAX`."""
     if at.utcoffset() is None:
         raise ValueError(f"a timer due at {at.isoformat()}, without a time zone")
     if at > DUE_MAX:

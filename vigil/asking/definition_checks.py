@@ -178,7 +178,6 @@ async def _no_delivery(output: OutputView) -> str | None:
 
 
 def _named(draft: Draft) -> Iterator[tuple[str, str]]:
-    """Yield what a draft names of an app, as far as an app can have it."""
     agent = _agent(draft)
     if agent is not None:
         for each in agent.expectations.values():
@@ -196,7 +195,6 @@ def _named_by(strategy: StrategyDefinition) -> Iterator[tuple[str, str]]:
 
 
 def _outputs(said: object) -> Iterator[tuple[str, str]]:
-    """Yield the outputs that a configuration names, as far as it is one."""
     for each in said if isinstance(said, list) else ():
         yield from _if_name(OUTPUT, each.get("adapter") if isinstance(each, dict) else None)
 
@@ -216,7 +214,6 @@ def _agent(draft: Draft) -> AgentDefinition | None:
 
 
 def _edition(draft: Draft) -> RegisteredDefinition:
-    """Return a draft as if it were the first revision of it."""
     return RegisteredDefinition(kind=draft.kind, id=draft.id, revision=1, seq=0, body=draft.body)
 
 

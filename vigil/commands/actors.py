@@ -339,7 +339,6 @@ async def _breaker(ports: Ports, actor: str, expectation: str, said: Expectation
 
 
 async def _cooling(ports: Ports, actor: str, expectation: str) -> int:
-    """Return for how many subjects an expectation has fired and rests."""
     return len(await ports.gates.entries(under=f"{COOLDOWNS}.{actor}.{expectation}"))
 
 

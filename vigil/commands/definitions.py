@@ -239,7 +239,6 @@ def _kind(ctx: typer.Context) -> DefinitionKind:
 
 
 def _require_nodes(*, is_dry: bool, timeout_s: float) -> None:
-    """Refuse to reconcile where no node is asked what it declares now."""
     if is_dry:
         raise Mistake("--reconcile changes something, and --dry-run nothing; choose one of them")
     if not timeout_s:

@@ -153,7 +153,6 @@ def time_of(at: str | None, within: str | None) -> datetime | None:
 
 
 def _in_a_line(row: Mapping[str, object]) -> str:
-    """Return how an episode ended. Of a traceback, its last line says what went wrong."""
     detail = str(row["error_detail"] or "").splitlines()[-1:]
     said = (row["status"], row["error_class"], *detail, row["summary"])
     return ": ".join(str(each) for each in said if each)

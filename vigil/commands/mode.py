@@ -226,7 +226,6 @@ def _node_row(name: str, info: NodeInfo | None, ordered: ModeOrder | None) -> Ro
 
 
 def _able(info: NodeInfo | None, what: str) -> list[str] | None:
-    """Return the actors that a node runs, or wakes, now."""
     if info is None:
         return None
     return sorted(actor for actor, each in info.actors.items() if getattr(each, what))

@@ -171,7 +171,6 @@ def _command(config: Config, name: str, *, app: str, is_projecting: bool) -> lis
 
 
 def _secrets(config: Config) -> Mapping[str, str]:
-    """Return the variables that say what everyone could read on a command line."""
     return {PREFIX + each.upper(): getattr(config.settings, each) for each in sorted(SECRET)}
 
 
@@ -253,7 +252,6 @@ class _NodeProcesses:
             ended.cancel()
 
     def _stop(self) -> None:
-        """Have every node hand its episodes over and end."""
         self._is_stopping.set()
         for process in self._alive.values():
             with suppress(ProcessLookupError):
@@ -270,7 +268,6 @@ def _kill(process: Process) -> None:
 
 
 def _as_exit_code(code: int, *, stopped: bool) -> int:
-    """Return what a shell would say of a process that ended with `code`, below 0 for a signal."""
     if stopped and code == -signal.SIGTERM:
         return 0  # It was told to stop before it had begun.
     return code if code >= 0 else EXIT_SIGNAL - code

@@ -1,21 +1,19 @@
-"""nats-py's client with a short path for messages, made to end at once and completely.
+"""nats-py's client with a short path for messages, and with a complete end.
 
-nats-py 2.16 is used for what is hard to get right: connecting, TLS, credentials, the
-neighbours a cluster names, the pings that notice a dead server. Two things are replaced, and
-this module is the one place that knows the client's insides; every test of the adapters runs
-through it.
+nats-py 2.16 does what is hard to get right: connecting, TLS, credentials, the servers of a cluster,
+the pings that notice a dead server. Two things are replaced; this is the one module that depends on
+the client's insides, and every test of the adapters runs through it.
 
-**The way of a message.** nats-py takes four tasks and two queues for one request and its answer.
-Here what is sent during one turn of the event loop leaves in one write at its end, and what
-arrives is given to its listener in the turn in which it is read
-(docs/adr/0015-lean-client-path.md has the numbers). Over a websocket nats-py still does the
-writing.
+**The path of a message.** nats-py takes four tasks and two queues for one request and its answer.
+Here all that is sent during one turn of the event loop leaves in one write at its end, and what
+arrives reaches its listener in the turn in which it is read (numbers:
+docs/adr/0015-lean-client-path.md). Over a websocket nats-py still writes.
 
-**The end.** nats-py flushes what it still holds while it closes. On a lost connection that
-raises, or waits for a peer that no longer reads, and then subscriptions and callbacks are never
-told (measured with a stopped server); it cannot be closed when `connect` has refused its
-arguments; a listener that raises leaves a client that is connected and deaf; and a cancelled
-flush does the same when its answer comes late. Here whatever ends the reading ends the client.
+**The end.** nats-py flushes while it closes. On a lost connection that raises, or waits for a peer
+that no longer reads, and then subscriptions and callbacks are never told (measured with a stopped
+server); it cannot be closed when `connect` has refused its arguments; a listener that raises leaves
+a client that is connected and deaf; and a cancelled flush does the same when its answer comes late.
+Here whatever ends the reading ends the client.
 """
 
 from __future__ import annotations
@@ -105,7 +103,6 @@ class BriefClient(Client):
             self._was_congested = writer.get_write_buffer_size() > UNSENT_BYTES_MAX
 
     def _write_otherwise(self, data: bytes) -> None:
-        """Leave `data` to nats-py's flusher, which waits as websockets need it."""
         if data and self._flush_queue is not None and self.is_connected:
             self._pending.append(data)
             self._pending_data_size += len(data)
@@ -168,7 +165,6 @@ class BriefClient(Client):
 
 
 def _writer(transport: object) -> asyncio.WriteTransport | None:
-    """Return what a TCP or TLS connection is written to."""
     if not isinstance(transport, TcpTransport):
         return None
     writer: asyncio.StreamWriter | None = transport._io_writer  # noqa: SLF001 - no other way

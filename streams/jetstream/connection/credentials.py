@@ -1,7 +1,7 @@
-"""A file of credentials, as `nsc` writes it: a user's JWT, and the seed of the key that it is for.
+"""Credentials files as `nsc` writes them: a user's JWT, and the seed of its key.
 
-nats-py 2.16 reads such a file while it connects, and never returns from one that has no JWT. So it
-is read here, at every connection: whoever renews it just writes it.
+nats-py 2.16 reads such a file while it connects, and never returns from one without a JWT. So it is
+read here, at every connection: to renew it, overwrite the file.
 """
 
 from __future__ import annotations

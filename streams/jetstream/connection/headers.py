@@ -1,6 +1,6 @@
 """Every message header that the engine or the server sets. No other module spells one.
 
-Those of domain events are in `streams/wire/messages.py`. Server's own: ADR-4, ADR-31 (direct
+Those of domain events are in `streams/wire/messages.py`. The server's own: ADR-4, ADR-31 (direct
 get), ADR-43 (time to live), https://github.com/nats-io/nats-architecture-and-design.
 """
 

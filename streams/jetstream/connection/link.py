@@ -1,8 +1,7 @@
-"""The connection, for as long as a process lives: one session after another.
+"""`Link`: the connection for the life of a process, one session after another.
 
-When a session ends, for whatever reason (the server went away, froze, or threw us out
-because a password changed), a supervisor opens the next one, for ever. A request in between
-waits for it as long as it would for its answer, and is then `Unavailable`.
+When a session ends, for whatever reason, a supervisor opens the next one, for ever. A request in
+between waits for it as long as it would for its answer, and is then `Unavailable`.
 """
 
 from __future__ import annotations
@@ -135,7 +134,6 @@ class Link:
             return
 
     async def _next_session(self) -> Session:
-        """Return the session that is open now, or soon. Raises `Unavailable` otherwise."""
         if not self._up.is_set():
             await wait_set(self._up, timeout_s=self.settings.request_timeout_s)
         return self.session

@@ -1,7 +1,4 @@
-"""What NATS calls an inbox: a subject that nobody else knows, for answers to us.
-
-Not the port of that name (`streams.ports.commands`): that one is a queue of commands.
-"""
+"""A NATS inbox: a subject that only this process knows, for answers to its requests."""
 
 from __future__ import annotations
 

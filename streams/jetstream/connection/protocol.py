@@ -1,12 +1,12 @@
-"""The hot half of NATS's protocol: what we publish as bytes, and bytes as what is delivered.
+"""The hot half of NATS's protocol: encoding what we publish, decoding what is delivered.
 
-A line says what comes, and how long it is; then it comes, and a line end after it:
+A line says what follows and how long it is; then come the bytes, and a line end:
 
     PUB <subject> [reply] <bytes>                    HPUB … <header bytes> <bytes>
     MSG <subject> <subscription> [reply] <bytes>     HMSG … <header bytes> <bytes>
 
 Source: https://docs.nats.io/reference/reference-protocols/nats-protocol. All other lines (`PING`,
-`INFO`, `-ERR`, …) are rare, and handed on as they are.
+`INFO`, `-ERR`, …) are rare and passed on unparsed.
 """
 
 from __future__ import annotations
@@ -134,7 +134,6 @@ class Parser:
 
 
 def _message(words: list[bytes], buffer: bytes, start: int, stop: int) -> Received:
-    """Return the message that the line of `words` announces, from `start` to `stop`."""
     has_headers = words[0] == b"HMSG"
     body = start + int(words[-2]) if has_headers else start
     reply = words[3] if len(words) == (6 if has_headers else 5) else b""

@@ -80,7 +80,6 @@ class Requests:
         self.fail(_lost)
 
     def _sweep_later(self) -> None:
-        """Look again when the oldest request is due. All wait equally long."""
         oldest = next(iter(self._waiting.values()), None)
         if oldest is not None:
             soonest_s = self._loop.time() + SWEEP_S

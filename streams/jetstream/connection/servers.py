@@ -1,6 +1,6 @@
-"""The addresses of servers, as an operator writes them.
+"""Server addresses as an operator writes them.
 
-nats-py 2.16 finds out that an address is none while it connects, and is then left half made.
+nats-py 2.16 finds an invalid one only while it connects, and is then left half made.
 """
 
 from __future__ import annotations

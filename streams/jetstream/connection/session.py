@@ -199,7 +199,6 @@ class Session:
         self._end()
 
     def _next_reply(self) -> tuple[str, str]:
-        """Return the token of a new request, and where its answer is to go."""
         token = self._requests.next_token()
         return token, f"{self._commands}.{token}"
 

@@ -1,7 +1,6 @@
-"""The server's JSON API: one question, one answer, and its errors by number.
+"""The server's JSON API: one request, one response, and its errors by number.
 
-Numbers: https://github.com/nats-io/nats-server/blob/main/server/errors.json. Text is never
-looked at.
+Numbers: https://github.com/nats-io/nats-server/blob/main/server/errors.json. Texts are ignored.
 """
 
 from __future__ import annotations

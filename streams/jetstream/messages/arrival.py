@@ -1,7 +1,7 @@
 """One message as a consumer delivers it.
 
-Its place in the stream and in the consumer stands in its reply subject, whose tokens are
-counted from the end of the prefix (ADR-15; the longer form names domain and account):
+Its position in the stream and the consumer is in its reply subject, whose tokens are counted from
+the end of the prefix (ADR-15; the longer form names domain and account):
 
     $JS.ACK.<stream>.<consumer>.<deliveries>.<seq>.<consumer seq>.<stored ns>.<pending>
     $JS.ACK.<domain>.<account>.<stream>.<consumer>.<deliveries>.….<pending>[.<random>]

@@ -1,21 +1,19 @@
-"""Many messages to one stream, stored together when that is the faster way.
+"""Stores many messages in one stream, in atomic batches when that is faster.
 
-Each caller stores one message and waits for its own outcome. While few are in flight each
-goes alone, at once. When more come than are worth a batch, what waits goes together as one
-atomic batch (ADR-50 of the server), every message with its own check. No timer is involved.
+Each caller stores one message and waits for its own outcome. While few are in flight each goes
+alone, at once. When more come than make a batch worth it, all that wait go as one atomic batch
+(ADR-50 of the server), every message with its own check. No timer is involved.
 
     few in flight    ──▶ alone ───────────────────────────────▶ stored, or refused
     many in flight   ──▶ wait ──▶ together ──▶ stored ────────▶ each at its own sequence
                                      │ └─────▶ refused ───────▶ each alone: one of them is why
                                      └───────▶ no answer ─────▶ `UnknownOutcome` for each
 
-An atomic batch is stored whole or not at all, so its refusal is nobody's outcome: only going
-alone tells the one with a conflict from those that stood beside it. After no answer the caller
-knows how to find out (see `log.py`), and does it `alone`: a message that may be stored already
-would be refused, and all beside it.
-
-Messages leave in the order in which they came. The queue is as long as there are callers,
-since each waits for its message: it needs no limit of its own.
+A batch is stored whole or not at all, so its refusal is the outcome of none: sent alone, the one
+with a conflict differs from the others. After no answer the caller finds out (see `log.py`) and
+retries `alone`: a message that may be stored already would be refused, with all others of a batch.
+Messages leave in the order in which they came. The queue needs no limit: each caller waits for its
+message.
 """
 
 from __future__ import annotations
@@ -95,7 +93,6 @@ class Grouping:
         Cancelled before it was sent, it never is; cancelled later, it may be stored.
 
         Args:
-            write: What to store.
             alone: Whether it must not share a batch, because it may be stored already.
 
         Raises:
@@ -138,7 +135,6 @@ class Grouping:
         return self._singles < self._pace.worth or self._pace.worth > self._settings.most
 
     def _is_stalled(self) -> bool:
-        """Return whether those in flight alone have gone unanswered for long."""
         return self._clock.monotonic_s() - self._moved_s > STALL_S
 
     def _begin_single(self) -> None:
@@ -247,7 +243,6 @@ class Grouping:
         self._turn_soon()
 
     def _let_go(self, waiting: _Waiting) -> None:
-        """Let a message go alone."""
         if not waiting.outcome.cancelled():
             self._begin_single()
             waiting.outcome.set_result(None)

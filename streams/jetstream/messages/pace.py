@@ -1,12 +1,10 @@
-"""Which way is faster now: messages one by one, or all of them as one atomic batch.
+"""Measures which is faster now: messages one by one, or all of them as one atomic batch.
 
-A batch costs the server about the same however many messages it holds; a message alone
-costs a sync of the disk. How long either takes depends on the disk, on how often the server
-syncs and on how many replicas a stream has, and a client can ask for none of these. So both
-are timed as they happen, and their ratio says from how many messages on a batch pays.
-
-The one that is not in use cannot be timed. It seems a little cheaper with every round that
-passes without it, until it is tried again: what was slow for a moment is not left for ever.
+A batch costs the server about the same for any number of messages; a message alone costs a sync of
+the disk. Both depend on the disk, the server's sync setting and the stream's replicas, which a
+client cannot know. So both are timed, and their ratio says from how many messages on a batch pays.
+The way that is not in use cannot be timed: its estimate falls a little with every round, until it
+is tried again, so a momentary delay is not remembered for ever.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Storing a message: once, with an outcome that is known; or until it is known.
+"""Stores a message: once, with a known outcome; or repeatedly, until the outcome is known.
 
 | the server says | it means | raised |
 | --- | --- | --- |
@@ -137,7 +137,6 @@ class Patience:
     """How long one message keeps trying, and whether an earlier attempt may have worked."""
 
     def __init__(self, link: Link, subject: str) -> None:
-        """Start to count."""
         self._link = link
         self._subject = subject
         self._deadline_s = link.clock.monotonic_s() + link.settings.patience_s

@@ -1,8 +1,8 @@
-"""Reading messages by subject or sequence, without a consumer.
+"""Reads messages by subject or sequence, without a consumer.
 
-Through the leader: one at a time, never stale. Directly: a whole subject in one question,
-from any replica, which may lag an acknowledged write for moments (three replicas; measured
-2 to 3 in 100 reads right after a write).
+From the leader: one at a time, never stale. Directly: a whole subject in one request, from any
+replica, which may lag an acknowledged write for moments (three replicas; measured 2 to 3 in 100
+reads right after a write).
 """
 
 from __future__ import annotations

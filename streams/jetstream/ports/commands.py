@@ -1,4 +1,4 @@
-"""The inboxes on JetStream: commands, queued per actor or workflow, and per partition."""
+"""Commands on JetStream: work queues per actor or workflow, and per partition."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ C = TypeVar("C")
 
 
 class JetStreamCommandQueue:
-    """`Inbox` on the work of one stack."""
+    """`CommandQueue` on the work of one stack."""
 
     def __init__(self, link: Link, stack: Stack) -> None:
         """Send and pull through `link`."""
@@ -47,14 +47,14 @@ class JetStreamCommandQueue:
         id: str,
         trace: str = "",
     ) -> None:
-        """Queue `command`. See `Inbox.send`."""
+        """Queue `command`. See `CommandQueue.send`."""
         subject = inbox_of(self._stack, command)
         more = message_headers(id=id, trace=trace)
         write = Write(subject, codec.encode_command(command), more, key=id)
         await store_surely(self._link, self._groups.to(self._stack.stream_of(subject)), write)
 
     async def is_waiting(self, actor: str, episode_id: str) -> bool:
-        """Return whether a command waits. See `Inbox.is_waiting`."""
+        """Return whether a command waits. See `CommandQueue.is_waiting`."""
         # A work queue drops what is answered for, so whatever it holds still waits.
         for commands in (self._stack.episode_inbox, self._stack.attending_inbox):
             subject = commands(actor, episode_id)
@@ -64,7 +64,7 @@ class JetStreamCommandQueue:
         return False
 
     async def backlog(self, actor: str) -> int:
-        """Return how many commands are not answered for. See `Inbox.backlog`."""
+        """Return how many commands are not answered for. See `CommandQueue.backlog`."""
         return sum(
             [
                 await consumer(actor, each).backlog(self._link)
@@ -74,15 +74,15 @@ class JetStreamCommandQueue:
         )
 
     async def open(self, actor: str) -> Source[Command | Unreadable]:
-        """Return the actor's queue. See `Inbox.open`."""
+        """Return the actor's queue. See `CommandQueue.open`."""
         return await self._open(partial(self._consumer, actor), parse_command)
 
     async def open_attending(self, actor: str) -> Source[Command | Unreadable]:
-        """Return the queue of what is said. See `Inbox.open_attending`."""
+        """Return the queue of what is said. See `CommandQueue.open_attending`."""
         return await self._open(partial(self._attending, actor), parse_command)
 
     async def open_workflow(self, workflow: str) -> Source[WorkflowCommand | Unreadable]:
-        """Return the workflow's queue. See `Inbox.open_workflow`."""
+        """Return the workflow's queue. See `CommandQueue.open_workflow`."""
         return await self._open(partial(self._conductors, workflow), parse_workflow_command)
 
     async def _open(

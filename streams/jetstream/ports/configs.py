@@ -1,7 +1,7 @@
-"""What every stream and bucket of a stack looks like, as the server's own JSON.
+"""The configuration of every stream and bucket of a stack, as the server's own JSON.
 
-Kept as raw objects on purpose: nats-py's `StreamConfig` drops fields that it does not
-know. Times are in nanoseconds. A bucket is a stream with a known name (ADR-8).
+Raw objects, because nats-py's `StreamConfig` drops fields that it does not know. Times are in
+nanoseconds. A bucket is a stream with a known name (ADR-8).
 """
 
 from __future__ import annotations

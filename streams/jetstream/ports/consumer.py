@@ -1,10 +1,9 @@
-"""A durable consumer that all nodes of an actor share, made when it is missing.
+"""A durable consumer that all nodes of an actor share, created when it is missing.
 
-Looking comes before making: a consumer that exists keeps where it started (the server does
-not let that change), what is acknowledged, and what an operator tuned. Only its filter
-follows the code, and opening it only ever widens it: nodes of an older version may still need what
-a newer one leaves out, and the other way round (docs/adr/0013-shared-queues-only-widen.md). Who
-knows what no node needs has it narrowed.
+An existing consumer keeps its start (the server does not let that change), its acknowledgements,
+and what an operator tuned. Only its filter follows the code, and opening it only widens it, since
+nodes of older and newer versions run side by side (docs/adr/0013-shared-queues-only-widen.md).
+`narrow` is for callers that know what no node needs.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Reads one stream in order, without gaps or repeats, for as long as one likes.
+"""Reads one stream in order, without gaps or repeats.
 
-The server side is a short-lived consumer without acknowledgements: the position is ours.
-Whenever anything is doubtful (a gap in the consumer's numbering, a lost connection, silence
-where heartbeats should be, a consumer that is gone) it is thrown away and another one starts
-just past the last message that arrived in order, if the stream still is the one that was read
-and goes that far: a sequence of one stream means nothing in another. Two pulls are
-outstanding, so that the server always has one to fill. Measured: 113,000 messages of 250 bytes
-per second.
+The server side is a short-lived consumer without acknowledgements; the position is ours. After any
+doubt (a gap in the consumer's numbering, a lost connection, a missing heartbeat, a consumer that is
+gone) it is replaced by one that starts just past the last message, if the stream is still the same
+and reaches that far: a sequence of one stream means nothing in another. Two pulls are outstanding,
+so the server always has one to fill. Measured: 113,000 messages of 250 bytes per second.
 """
 
 from __future__ import annotations
@@ -202,7 +200,6 @@ class _Feed:
         self._link.post(self._link.settings.api(f"CONSUMER.DELETE.{consumer}"), b"")
 
     def is_doubtful(self) -> bool:
-        """Return whether messages may be missing, now or for ever."""
         silence_s = self._link.clock.monotonic_s() - self._heard_s
         is_silent = self._asked > 0 and silence_s > SILENCE_S_MAX
         return self._is_broken or is_silent or self._session.ended.is_set()

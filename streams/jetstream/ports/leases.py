@@ -1,4 +1,4 @@
-"""Leases on JetStream: one key per lease, whose life the server counts down.
+"""Leases on JetStream: one key per lease, with a time to live that the server counts.
 
     acquire   write, expecting no key; or the tombstone, if that is all there is
     renew     write, expecting our own revision
@@ -6,13 +6,11 @@
     fail      the same, with the outcome and the error in its headers
     lapse     the server replaces the key by a marker when its time to live is over
 
-An answer that was lost is settled by reading the key: the claim in it is ours if it names
-us and our moment of acquiring, which no two acquires of a process share. For a renewal that
-needs a note that its answer *was* lost: otherwise the old lease of a renewed one could be
-used again.
-
-nats-py's own key-value client is of no use here: its update drops the time to live, which
-makes a key immortal, and its create fails on a lapsed key until the marker is gone too.
+After a lost answer the key is read: the claim is ours if it names us and our moment of acquiring,
+which is unique in a process. For a renewal it must also be noted that the answer *was* lost:
+otherwise the old lease of a renewed one could be used again. nats-py's key-value client does not
+fit: its update drops the time to live, which makes a key immortal, and its create fails on a lapsed
+key until the marker is gone too.
 """
 
 from __future__ import annotations

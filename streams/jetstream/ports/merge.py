@@ -1,13 +1,11 @@
 """Pulls from several queues as if they were one: the partitions of a stack's work.
 
-Every queue that is not asked already is asked for one message, and those that said that more
-waits share what room is left. All that was asked for counts as taken, so together the queues
-never bring more than the `receive` that asked had room for.
-
-What was asked for stays asked for between two receives: `LOOK_S` where something waited, `ASK_S`
-where nothing did, or until `pause` takes it back. So room for one, in each queue that is quiet, is
-not there for a busy one meanwhile; and with less room than queues they are asked in turn. Both are
-why a node should have room for twice as many episodes as there are partitions.
+Each idle queue is asked for one message, and those with more waiting share the remaining room. All
+that was asked for counts as taken, so the queues never deliver more than the `receive` had room
+for. A request stays open between two receives, for `LOOK_S` where something waited and `ASK_S`
+where nothing did, or until `pause`. So the room reserved for quiet queues is not available to a
+busy one; with less room than queues they are asked in turn. Both are why a node should have room
+for twice as many episodes as there are partitions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What an actor reads that listens to nothing.
+"""The source of an actor that watches no events.
 
-A consumer without a filter gets everything, so there is none at all.
+A consumer without a filter would get everything, so there is none at all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ class NullSource:
     pending = 0
 
     def __init__(self) -> None:
-        """Begin to be silent."""
         self._closed = asyncio.Event()
 
     async def receive(

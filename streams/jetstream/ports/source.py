@@ -1,13 +1,11 @@
 """Pulls deliveries from a shared durable consumer, never more than there is room for.
 
 A pull names how many deliveries may come, and the server sends each as soon as it has it. So one
-pull serves many receives, and what comes while the last deliveries are worked on waits here: at
-most the room that the last `receive` left, and no pull outlives the wait that its `receive` was
-given. One that returned all it had room for leaves no pull behind.
-
-Room may be taken otherwise while a pull is outstanding. So whoever is full says so with `pause`:
-the inbox of the pull is left, the server forgets the pull with it, and what was already on its
-way is handed back on arrival, as is what waits here. `close` does the same, for good.
+pull serves many receives; what arrives while the caller works waits here, at most the room that the
+last `receive` left. No pull outlives the wait of its `receive`, and a `receive` that filled its
+room leaves none. A caller whose room is taken otherwise calls `pause`: it leaves the inbox of the
+pull, which makes the server forget it, and what waits or still arrives is handed back. `close` does
+the same for good.
 
 | failure | what happens |
 | --- | --- |
@@ -187,7 +185,6 @@ class JetStreamSource(Generic[T]):
         self._link.post(arrived.reply, verb)
 
     async def _resume(self) -> None:
-        """Be ready to ask again. A closed source stays paused."""
         if self._is_paused:
             await self.pause()
             self._is_paused = self._is_closed
@@ -256,7 +253,6 @@ class JetStreamSource(Generic[T]):
         return self._asked > 0 and not self._waiting and not self._is_closed
 
     def _lost_s(self) -> float:
-        """Return when the outstanding pulls count as lost if nothing is heard of them."""
         return min(self._pull_ends_s, self._heard_s + SILENCE_S_MAX)
 
     def _on_message(self, msg: Received) -> None:

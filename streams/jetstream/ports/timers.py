@@ -1,14 +1,13 @@
-"""Timers on JetStream: messages that the server publishes again when their time has come.
+"""Timers on JetStream: messages that the server publishes when they are due.
 
-A pending timer is one message with a schedule (ADR-51 of the server) on a subject of its own,
-where another one replaces it. When it is due the server puts its body and our headers into the
-actor's queue, in the same stream, and removes it; both survive a crash as all messages do. One
-that is said at once is put there by us.
+A pending timer is one message with a schedule (ADR-51 of the server) on a subject of its own;
+another one there replaces it. When it is due the server moves its body and our headers into the
+actor's queue, in the same stream. A timer that is sent at once is put there by us.
 
-**Lost answers.** Each arming has a message id, so a repeated one is stored once. One that names
-the revision it expects may meet its own first copy instead: with one replica the server compares
-revisions before ids. Then the pending timer is ours if it has our id. If none is pending, ours may
-have fired or may never have been stored, and nobody can tell.
+**Lost answers.** Each arming has a message id, so a repeated one is stored once. One that expects a
+revision may meet its own first copy instead: with one replica the server compares revisions before
+ids. Then the pending timer is ours if it has our id. If none is pending, ours may have fired or may
+never have been stored, and nobody can tell.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All ports of one stack, on a server."""
+"""`connect`: all ports of one stack, on a server."""
 
 from __future__ import annotations
 
@@ -30,25 +30,18 @@ async def connect(
     creates: bool = True,
     is_for_node: bool = False,
 ) -> AsyncIterator[Ports]:
-    """Connect to `url`, create what `stack` needs and is missing, and yield its ports.
+    """Connect to `url`, create what is missing of `stack`, and yield its ports.
 
-    Without `creates`, a stack that is not there at all is refused. The ports' `stack` has the
-    partitions that the servers say, whatever `stack` says. The connection comes back by itself for
-    as long as the context is open.
-
-    Args:
-        url: of the server, or of several of a cluster, separated by commas.
-        stack: which one.
-        settings: how to connect, and what to create.
-        creates: whether to make a stack that is not there.
-        is_for_node: whether to see that this user may do all that a node does.
+    `url` may have several servers of a cluster, separated by commas. The ports' `stack` has the
+    partitions that the server says. The connection comes back by itself for as long as the context
+    is open. Without `creates`, a stack that does not exist is refused; with `is_for_node`, the
+    rights of a node are checked.
 
     Raises:
-        BadName: `url` is no address, or has one in its list that is none; or there are no
-            credentials where `settings` say.
+        BadName: `url` has an invalid address, or there are no credentials where `settings` say.
         Unavailable: no server could be reached in `connect_timeout_s`, or it refused us.
-        Incompatible: the server is too old, has no JetStream, or a stream contradicts us; there is
-            no such stack, and it is not to be created; or this user lacks a right.
+        Incompatible: the server is too old, has no JetStream, or a stream contradicts us; the stack
+            is missing and must not be created; or this user lacks a right.
     """
     async with Link(url, settings or LinkSettings()) as link:
         stack = await setup.prepare(link, stack, creates=creates)

@@ -1,9 +1,9 @@
-"""What a node has to be allowed on the server, tried before it takes any work.
+"""Checks the rights of a node's user on the server, before the node takes any work.
 
-A server tells nobody what a user may do. It drops a message that is not allowed, and says so in an
-error that belongs to no request: who gives an answer and waits for none, as nodes do all the time,
-would never know. So each right is tried by a request that changes nothing where it is let through:
-it expects a sequence that no subject reaches, is no JSON, or is about a consumer that nobody has.
+A server does not list a user's rights. It drops a message that is not allowed and reports that in
+an error that belongs to no request, so a node would never notice a missing acknowledgement. So each
+right is tried by a request that changes nothing if it is allowed: it expects an impossible
+sequence, is no JSON, or is about a consumer that does not exist.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Makes sure that the server can do what the engine needs, and that the streams are there.
+"""Checks that the server can do what the engine needs, and creates missing streams.
 
 Setup only creates. A stream that exists and contradicts us is an operator's decision or an
-accident; either way it is not ours to change, so it is reported and nothing starts.
+accident; it is reported and nothing starts.
 """
 
 from __future__ import annotations

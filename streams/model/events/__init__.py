@@ -1,13 +1,13 @@
 """Everything that can happen, as data. Read this package first.
 
-An aggregate (an episode, a finding, an output, a lane, an instance of a workflow, a definition, a
-dead letter) is one subject on the log, and its life is a sequence of commits; a commit is one
-message that holds one or more of these events. A tag is the event's name on the wire, with its
-version: it is never changed and never reused. Fields may be added with a default, and a default
-never changes. A changed meaning is a new tag, and an upcast in `streams/wire/upcasts.py` for the
-old one (see docs/adr/0001-wire-format.md).
+An aggregate (an episode, a finding, an output, a lane, a workflow instance, a definition, a dead
+letter) is one subject on the log, and its life is a sequence of commits; a commit is one message
+with one or more of these events. A tag is the event's name on the wire, with its version: it is
+never changed and never reused. Fields may be added with a default, and a default never changes. A
+changed meaning is a new tag, with an upcast of the old one in `streams/wire/upcasts.py`
+(docs/adr/0001-wire-format.md).
 
-`msgspec.Raw` fields hold JSON the engine does not look into; JSON `null` is "nothing".
+`msgspec.Raw` fields have JSON that the engine does not read; JSON `null` means nothing.
 """
 
 from typing import TypeAlias

@@ -1,7 +1,7 @@
 """The life of a finding.
 
-Every event carries the whole finding: the last one is the state. Each names its cause: the intent
-of an episode, a timer that came due, or a person.
+Every event has the whole finding, so the last one is the state, and names its cause: an episode's
+intent, a due timer, or a person.
 """
 
 from __future__ import annotations

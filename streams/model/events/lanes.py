@@ -1,4 +1,4 @@
-"""The life of a lane: who waits for a turn, and whose turn it is."""
+"""The life of a lane: which episodes wait in it, and which were admitted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streams.model.struct import Event
 
 
 class LaneMoved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="lane.moved@1"):
-    """What the dispatcher of an actor decided at one moment, and how far it has read."""
+    """One decision of an actor's scheduler, and how far it has read."""
 
     cursors: dict[str, int] = msgspec.field(default_factory=dict)
     """Name of an event, or `<stream>/<subject>` of a feed → sequence up to which all such events

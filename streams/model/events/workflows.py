@@ -1,8 +1,8 @@
-"""The life of an instance of a workflow.
+"""The life of a workflow instance.
 
-Of each step: (approval asked → approved →) prepared → begun → ended, and again if it failed and is
-to be tried again. `prepared` says what it runs with, once for all attempts; a step that fans out is
-prepared with one input for each item. A step that does not fan out has one item, number 0.
+Each step: (approval asked → approved →) prepared → begun → ended, repeated for each attempt.
+`prepared` has the inputs of all attempts, one for each item of a step that fans out. A step that
+does not fan out has one item, number 0.
 """
 
 from __future__ import annotations
