@@ -1320,7 +1320,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a lane without limits is drained while its actor is paused",
-        "engine/lanes/services.py",
+        "engine/lanes/scheduler.py",
         "Service(LaneCloser(context).run, context.permits.runs)",
         "Service(LaneCloser(context).run, context.permits.wakes)",
         "tests/engine/lanes/test_stint.py",
@@ -4677,14 +4677,14 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a node is called no later than it was to be",
-        "engine/episodes/wake.py",
+        "engine/episodes/open.py",
         "if pending is not None and pending.due_at <= at:",
         "if False:",
         "tests/engine/episodes/test_attendance.py",
     ),
     Mutant(
         "of two who call a node at once the sooner stands",
-        "engine/episodes/wake.py",
+        "engine/episodes/open.py",
         "at=at, expecting=revision, trace",
         "at=at, trace",
         "tests/engine/episodes/test_attendance.py",
@@ -5200,14 +5200,14 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "definitions: what is open of an actor that opens nothing goes on",
-        "engine/execution/services.py",
+        "engine/execution/commands.py",
         "if context.is_fallback and workflow_of(actor_id) is not None:",
         "if context.is_fallback:",
         CLOSED_ACTORS,
     ),
     Mutant(
         "definitions: what waits in the lane of an actor that opens nothing gets its turn",
-        "engine/lanes/services.py",
+        "engine/lanes/scheduler.py",
         "        return [going_on]",
         "        return []",
         CLOSED_ACTORS,

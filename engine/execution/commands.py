@@ -18,6 +18,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from engine import telemetry
+from engine.app.workflow_plan import workflow_of
 from engine.episodes import open as placing
 from engine.episodes.episode import ENDED, Episode, Status, fold
 from engine.episodes.recovery import NO_SUCH_EPISODE, why_cannot_run
@@ -26,6 +27,7 @@ from engine.execution.run import EpisodeRunner
 from engine.outputs.handle import OutputHandler, is_about_outputs
 from engine.outputs.pool import OutputContext
 from engine.runtime.catalog import CannotRun, Hindrance
+from engine.runtime.consumer import Queue, Service, consumer_service
 from engine.runtime.slots import Slots
 from engine.validation import backoff_s
 from engine.waits.handle import WaitHandler, is_newest
@@ -370,3 +372,25 @@ def _is_first_try(ctx: CommandContext) -> bool:
 def _is_untouched(episode: Episode) -> bool:
     """Return whether no node has ever begun with the episode."""
     return episode.status is Status.QUEUED and episode.attempts == 0
+
+
+def services_for(context: OutputContext) -> list[Service]:
+    """Return what runs one actor's episodes, and what takes what is said to them.
+
+    What a workflow was to begin is for a node that has the workflow.
+    """
+    actor_id, commands = context.actor.id, context.ports.commands
+    if context.is_fallback and workflow_of(actor_id) is not None:
+        return []
+    runs, clock = context.permits.runs, context.clock
+    runner, answers = RunConsumer(context), AnswerConsumer(context)
+    calls = Queue(
+        open=lambda: commands.open(actor_id), labels={"actor": actor_id, "queue": "commands"}
+    )
+    said = Queue(
+        open=lambda: commands.open_attending(actor_id), labels={"actor": actor_id, "queue": "said"}
+    )
+    return [
+        consumer_service(calls, runner.handle, room=context.slots, permit=runs, clock=clock),
+        consumer_service(said, answers.handle, room=answers.room, permit=runs, clock=clock),
+    ]

@@ -23,7 +23,7 @@ from engine.episodes import open as opening
 from engine.episodes.breaker_store import EpisodeContext
 from engine.episodes.cancel import EpisodeRun
 from engine.episodes.episode import CancelEpisode, Episode, Status
-from engine.episodes.wake import ATTEND, call_by
+from engine.episodes.open import ATTEND, call_by
 from engine.findings import events as finding_events
 from engine.findings.apply import FindingApplier
 from engine.findings.store import AppliedIntent

@@ -25,6 +25,7 @@ from engine.episodes import open as opening
 from engine.episodes.breaker_store import EpisodeContext
 from engine.episodes.events import OVERFLOW
 from engine.lanes import lane as lane_rules
+from engine.lanes.close import LaneCloser
 from engine.lanes.effects import LaneEffects, no_place
 from engine.lanes.intake import (
     HAUL_MAX,
@@ -40,8 +41,8 @@ from engine.lanes.lane import EMPTY, Lane, LaneInputs, Limits, capacity_of
 from engine.lanes.place import RoundDecision, RoundPlanner
 from engine.lanes.store import LaneStore, feed_cursor
 from engine.outputs.pool import OutputContext
+from engine.runtime.consumer import Service
 from engine.runtime.permits import Permit
-from engine.runtime.service import Service
 from engine.runtime.tasks import wait_first, wait_set
 from engine.triggers.evaluate import TriggerEvaluator
 from engine.validation import backoff_s
@@ -495,3 +496,15 @@ class LaneScheduler:
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     first = group.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def services_for(context: OutputContext, members: Membership) -> list[Service]:
+    """Return what schedules one actor's lane; what closes it if its episodes take no turns."""
+    if not context.is_laned:
+        closer = Service(LaneCloser(context).run, context.permits.runs)
+        closer.is_open.set()  # Nothing depends on it.
+        return [] if context.is_fallback else [closer]
+    going_on = LaneScheduler(context, members, takes_causes=False).service()
+    if context.is_fallback:
+        return [going_on]
+    return [LaneScheduler(context, members, takes_causes=True).service(), going_on]

@@ -36,7 +36,7 @@ from engine.runtime.context import NodeContext
 from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.store import Turns
 from engine.runtime.tasks import NodeTasks
-from engine.waits import services as waits
+from engine.waits import signals as waits
 from engine.workflows.begin import StartTool
 from streams.clock import Clock, SystemClock
 from streams.errors import Incompatible, Unavailable

@@ -25,17 +25,17 @@ from engine.cluster.members import Membership
 from engine.cluster.mode_watch import ModeWatcher
 from engine.episodes.breaker_store import Breakers
 from engine.episodes.cancel import RunningEpisodes
-from engine.execution import services as execution
-from engine.lanes import services as lanes
+from engine.execution import commands as execution
+from engine.lanes import scheduler as lanes
 from engine.lanes.store import open_events, open_feed
 from engine.outputs.pool import AdapterPool, OutputContext
 from engine.runtime.catalog import Catalog, CatalogContents
+from engine.runtime.consumer import Service
 from engine.runtime.context import NodeContext
-from engine.runtime.service import Service
 from engine.runtime.slots import Slots
 from engine.runtime.tasks import wait_first
 from engine.triggers import services as triggers
-from engine.workflows import services as workflows
+from engine.workflows import worker as workflows
 
 
 def services_for(context: OutputContext, members: Membership) -> list[Service]:

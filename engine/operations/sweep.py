@@ -17,8 +17,8 @@ import msgspec
 
 from engine.app.workflow_plan import starter_id
 from engine.episodes.episode import ENDED, WAITING, Episode, Status, fold
+from engine.episodes.open import ATTEND
 from engine.episodes.recovery import SweepVerdict
-from engine.episodes.wake import ATTEND
 from engine.errors import Rejected
 from engine.waits.wait import block_in, next_wake
 from engine.workflows.effects import wake_at

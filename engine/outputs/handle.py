@@ -22,7 +22,7 @@ from engine.app.outputs import Retries
 from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes import events as episode_events
 from engine.episodes.episode import ENDED, Episode, Status
-from engine.episodes.wake import call_by
+from engine.episodes.open import call_by
 from engine.errors import Refused
 from engine.outputs.dead_letters import note_retried, write_failed
 from engine.outputs.decide import (

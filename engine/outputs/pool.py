@@ -15,7 +15,7 @@ import structlog
 from engine.app.outputs import DeliveryFailed, OutputView, Route
 from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes.breaker_store import EpisodeContext
-from engine.episodes.wake import call_by
+from engine.episodes.open import call_by
 from engine.outputs.rate_limit import Throttle, WaitingEpisode
 from engine.runtime.usercode import BAD_ADAPTER, delivery, in_text
 from streams.clock import Clock

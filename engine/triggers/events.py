@@ -16,9 +16,8 @@ from typing import Final, Protocol, TypeAlias
 import structlog
 
 from engine.episodes.breaker_store import EpisodeContext
-from engine.runtime.consumer import Queue, consumer_service
+from engine.runtime.consumer import Queue, Service, consumer_service
 from engine.runtime.context import ActorContext
-from engine.runtime.service import Service
 from engine.runtime.tasks import wait_first
 from engine.triggers.admit import Admission
 from engine.validation import backoff_s

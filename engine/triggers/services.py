@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeAlias
 
 from engine.outputs.pool import OutputContext
-from engine.runtime.service import Service
+from engine.runtime.consumer import Service
 from engine.triggers.admit import Admission
 from engine.triggers.evaluate import TriggerEvaluator
 from engine.triggers.events import ForeignStreamGate, Gate, OpenForeignStream

@@ -17,15 +17,15 @@ import structlog
 from msgspec.structs import replace
 
 from engine.app import findings
-from engine.episodes import fire, wake
+from engine.episodes import fire
 from engine.episodes import open as placing
+from engine.episodes import open as wake
 from engine.episodes.dry_run import merged
 from engine.episodes.fire import FireRequest, fire_dedupe_key, manual_trigger, parse_fire
 from engine.errors import BadRequest
 from engine.findings.expire import PURPOSES, FindingExpiry
-from engine.runtime.consumer import Queue, consumer_service
+from engine.runtime.consumer import Queue, Service, consumer_service
 from engine.runtime.permits import Permit
-from engine.runtime.service import Service
 from engine.triggers import debounce, evaluate, schedule
 from engine.triggers.admit import HAND_BACK_S, Admission
 from engine.triggers.debounce import calming_in

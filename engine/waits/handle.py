@@ -24,7 +24,7 @@ import structlog
 from engine.episodes import events as episode_events
 from engine.episodes import open as opening
 from engine.episodes.episode import Episode, Status, fold
-from engine.episodes.wake import ATTEND, call_by
+from engine.episodes.open import ATTEND, call_by
 from engine.runtime import publish
 from engine.runtime.context import ActorContext
 from engine.runtime.publish import EventPublisher

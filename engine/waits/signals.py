@@ -19,6 +19,9 @@ import structlog
 
 from engine.dead_letters.write import DeadLetterWriter
 from engine.errors import BadRequest
+from engine.runtime.consumer import Queue, Service, consumer_service
+from engine.runtime.context import NodeContext
+from engine.runtime.permits import Permit
 from engine.runtime.slots import Slots
 from engine.runtime.tasks import NodeTasks
 from engine.validation import backoff_s
@@ -343,3 +346,23 @@ async def _again(delivery: Incoming) -> None:
     """Let word come again, later each time."""
     delay_s = backoff_s(delivery.deliveries, first_s=AGAIN_S, most_s=AGAIN_MAX_S)
     await delivery.nak(delay_s=delay_s)
+
+
+def services_for(context: NodeContext, runs: Permit) -> list[Service]:
+    """Return what takes the events that bring word, and the timers that have it looked at again.
+
+    Args:
+        context: of the node.
+        runs: whether the node may run anything.
+    """
+    ports, clock = context.ports, context.clock
+    means = (ports, DeadLetterWriter(ports, clock), context.tasks)
+    consumer, retries = SignalConsumer(*means), SignalRetries(*means)
+    events = Queue(
+        open=lambda: ports.domain_events.open(QUEUE, [RESOLVED]), labels={"queue": "waits"}
+    )
+    due = Queue(open=lambda: ports.timers.open(QUEUE), labels={"queue": "waits_due"})
+    return [
+        consumer_service(events, consumer.handle, room=consumer.room, permit=runs, clock=clock),
+        consumer_service(due, retries.handle, room=retries.room, permit=runs, clock=clock),
+    ]

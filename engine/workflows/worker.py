@@ -24,10 +24,9 @@ from engine.app.workflow import Workflow
 from engine.app.workflow_plan import problem_of_code, starter_id
 from engine.dead_letters.write import DeadLetterWriter
 from engine.runtime.catalog import CannotRun, Catalog, Hindrance, Revisions
-from engine.runtime.consumer import Queue, consumer_service
-from engine.runtime.context import NodeContext
+from engine.runtime.consumer import Queue, Service, consumer_service
+from engine.runtime.context import ActorContext, NodeContext
 from engine.runtime.permits import Permit
-from engine.runtime.service import Service
 from engine.runtime.slots import Slots
 from engine.validation import backoff_s
 from engine.workflows.decide import DecidedBatch, abort_at, decide_all, decided_at
@@ -455,3 +454,15 @@ async def _hand_back(delivery: Incoming) -> None:
 def _is_early(command: WorkflowCommand, hindrance: Hindrance) -> bool:
     """Return whether a command calls to what may be about to begin."""
     return hindrance.reason == NO_SUCH_INSTANCE and isinstance(command, Advance)
+
+
+def services_for(context: ActorContext) -> list[Service]:
+    """Return what takes the commands to a workflow's instances, if the actor begins a workflow."""
+    workflow = context.starts_workflow
+    if workflow is None:
+        return []
+    catalog, ports, clock = context.catalog, context.ports, context.clock
+    effector = Effector(catalog, ports, clock, context.node)
+    store = InstanceStore(ports, context.writer_ids)
+    handler = InstanceHandler(workflow, catalog, context.revisions, clock, store, effector)
+    return [WorkflowWorker(context, handler, context.permits.runs).service()]

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from engine.app.actions import wait
 from engine.app.outputs import propose_output
-from engine.episodes import wake
-from engine.episodes.wake import ATTEND, attend_timer, call_by
+from engine.episodes import open as wake
+from engine.episodes.open import ATTEND, attend_timer, call_by
 from engine.waits.handle import WaitRegistry
 from engine.waits.requests import resolve
 from streams.errors import Unavailable

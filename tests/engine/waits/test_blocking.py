@@ -16,8 +16,8 @@ from engine.app.strategy import Strategy
 from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes.cancel import cancel
 from engine.episodes.episode import Status
+from engine.episodes.open import ATTEND
 from engine.episodes.recovery import SweepVerdict as Swept
-from engine.episodes.wake import ATTEND
 from engine.errors import BadRequest, Refused
 from engine.operations.census import cancel_related
 from engine.operations.dead_letters import DeadLetterRequests
