@@ -40,14 +40,9 @@ from engine.runtime.consumer import WAIT_S, Queue, consume_batches
 from engine.runtime.context import ActorContext
 from engine.runtime.slots import Slots
 from engine.triggers import debounce, schedule
+from engine.triggers.admit import STRANGE_DELIVERIES_MAX, leave
 from engine.triggers.evaluate import TriggerEvaluator
-from engine.triggers.events import (
-    STRANGE_DELIVERIES_MAX,
-    find_position,
-    leave,
-    position_unseen,
-    wait_position,
-)
+from engine.triggers.events import find_position, position_unseen, wait_position
 from engine.triggers.rules import Gated, Part
 from engine.triggers.timers import GOES_ON, RESTING_S, TimerRouter
 from engine.waits.wait import is_answered, step_answered

@@ -25,6 +25,7 @@ from engine.outputs.pool import OutputContext
 from engine.runtime.slots import Slots
 from engine.triggers.evaluate import TriggerEvaluator
 from engine.triggers.rules import Part
+from engine.validation import backoff_s
 from streams.clock import Clock
 from streams.errors import TooLarge, Unavailable, Unwritable
 from streams.model.events import EpisodeOpened
@@ -204,3 +205,20 @@ def _is_own(opened: EpisodeOpened) -> bool:
     return isinstance(trigger, EventTrigger) and opened.dedupe_key == dedupe.event_key(
         trigger.event_id
     )
+
+
+STRANGE_S: Final = 0.25
+"""First wait before an event comes again that no expectation here watches; doubles each time."""
+
+STRANGE_MAX_S: Final = 5.0
+"""Longest such wait."""
+
+STRANGE_DELIVERIES_MAX: Final = 123
+"""Deliveries of such an event before it is refused: about 10 minutes, which is longer than a
+deploy takes to bring a node that watches it."""
+
+
+async def leave(delivery: Delivery[object]) -> None:
+    """Let a message come again, to any node, later each time."""
+    delay_s = backoff_s(delivery.deliveries, first_s=STRANGE_S, most_s=STRANGE_MAX_S)
+    await delivery.nak(delay_s=delay_s)

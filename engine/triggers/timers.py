@@ -27,11 +27,10 @@ from engine.findings.expire import PURPOSES, FindingExpiry
 from engine.runtime.consumer import Queue, Service, consumer_service
 from engine.runtime.permits import Permit
 from engine.triggers import debounce, evaluate, schedule
-from engine.triggers.admit import HAND_BACK_S, Admission
+from engine.triggers.admit import HAND_BACK_S, STRANGE_DELIVERIES_MAX, Admission, leave
 from engine.triggers.debounce import calming_in
 from engine.triggers.debounce_store import fired_of
 from engine.triggers.evaluate import TriggerEvaluator
-from engine.triggers.events import STRANGE_DELIVERIES_MAX, leave
 from engine.triggers.rules import Part
 from engine.triggers.schedule import Ticker
 from engine.validation import backoff_s
