@@ -1838,7 +1838,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "an episode leaves a node whose mode withdraws it",
         "engine/execution/driver.py",
-        "if not self.runs.is_given:",
+        "if not self.context.may_go_on.is_given:",
         "if False:",
         "tests/engine/cluster/test_modes_of_nodes.py",
     ),
@@ -5041,8 +5041,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "definitions: who is replaced finishes what runs",
         "engine/execution/driver.py",
-        "runs=context.may_go_on,",
-        "runs=context.permits.runs,",
+        "self.context.may_go_on.is_given",
+        "self.context.permits.runs.is_given",
         LINEUP,
     ),
     Mutant(

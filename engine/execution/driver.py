@@ -40,7 +40,6 @@ from engine.execution.steps import OutputSteps, StepExecutor
 from engine.execution.strategy import StrategyRunner, ended_early
 from engine.findings.store import FindingReader
 from engine.runtime.context import ActorContext
-from engine.runtime.permits import Permit
 from engine.runtime.usercode import call, in_text
 from engine.waits import answer as answers
 from engine.waits import wait as blocking
@@ -105,20 +104,25 @@ class Leaving(Exception):
     """The node is stopping; the episode stands at a barrier and is for another node."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Driver:
     """Runs one episode on one node under one claim."""
 
+    context: ActorContext
+    opened: EpisodeOpened
     journal: JournalWriter
-    strategy_runner: StrategyRunner
-    executor: StepExecutor
     output_steps: OutputSteps
-    clock: Clock
     run: EpisodeRun
-    runs: Permit
-    """Withdrawn when the node stops and the episode is for another one."""
     check_claim: Callable[[], None]
     """Raises `LeaseLost` once the claim cannot be trusted any more."""
+
+    def __post_init__(self) -> None:
+        context, opened, ports = self.context, self.opened, self.context.ports
+        expectation = context.actor.expectations[opened.expectation_id]
+        prefix = dry_run.prefix_of(opened)
+        findings = FindingReader(ports.log, ports.stack, context.clock, prefix)
+        self.strategy_runner = StrategyRunner(expectation, opened, ports.stack.name, findings)
+        self.executor = StepExecutor(context.app, context.actor, expectation, opened, context.clock)
 
     async def drive(self, records: Sequence[Recorded]) -> None:
         """Run the strategy until it ends or must wait, and record that. Findings are not applied.
@@ -154,7 +158,7 @@ class Driver:
 
     async def _within_wall_time(self, records: Sequence[Recorded]) -> None:
         wall_s, used_s = self.strategy_runner.opened.budget.wall_s, self.journal.episode.wall_used_s
-        wall = WallTime(self.clock, limit_s=wall_s, used_s=used_s)
+        wall = WallTime(self.context.clock, limit_s=wall_s, used_s=used_s)
         try:
             async with wall.limit:
                 with self.run.interrupting(wall.cut_off):
@@ -192,7 +196,7 @@ class Driver:
             raise EpisodeFailed(self.run.canceled.error_class, self.run.canceled.error_detail)
 
     def _check_leaving(self) -> None:
-        if not self.runs.is_given:
+        if not self.context.may_go_on.is_given:
             self.journal.record(Leave(node=self.journal.episode.node))
             raise Leaving
 
@@ -219,7 +223,7 @@ class Driver:
         mark, announced = await call(fingerprint, action), self.journal.episode.announced
         if announced is not None:
             await self._repeat(announced, action, mark, None)
-        block = await call(blocking.block_for, action, at=self.clock.now())
+        block = await call(blocking.block_for, action, at=self.context.clock.now())
         self.journal.record(await self.strategy_runner.keep(current, phase=blocking.PHASE), block)
 
     async def _take(self, current: Any, action: Step, wall: WallTime) -> Any:
@@ -339,29 +343,3 @@ def admitting(canceled: CancelEpisode, announced: StepAnnounced | None) -> Cance
     begun = f"step {announced.step_no}, {announced.tool_name}, had been announced"
     detail = f"{canceled.error_detail}; {begun}, and nobody knows whether it happened"
     return replace(canceled, error_detail=detail)
-
-
-def driver_of(
-    context: ActorContext,
-    opened: EpisodeOpened,
-    *,
-    journal: JournalWriter,
-    output_steps: OutputSteps,
-    run: EpisodeRun,
-    check_claim: Callable[[], None],
-) -> Driver:
-    """Return the driver of an episode; `check_claim` raises `LeaseLost`."""
-    expectation, clock = context.actor.expectations[opened.expectation_id], context.clock
-    findings = FindingReader(
-        context.ports.log, context.ports.stack, clock, dry_run.prefix_of(opened)
-    )
-    return Driver(
-        journal=journal,
-        strategy_runner=StrategyRunner(expectation, opened, context.ports.stack.name, findings),
-        executor=StepExecutor(context.app, context.actor, expectation, opened, clock),
-        output_steps=output_steps,
-        clock=clock,
-        run=run,
-        runs=context.may_go_on,
-        check_claim=check_claim,
-    )

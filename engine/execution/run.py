@@ -39,7 +39,7 @@ from engine.episodes.episode import (
 from engine.episodes.recovery import Takeover, expiry
 from engine.episodes.writer import JournalWriter
 from engine.execution.conclude import AfterEnd, Conclusion
-from engine.execution.driver import Leaving, admitting, driver_of
+from engine.execution.driver import Driver, Leaving, admitting
 from engine.execution.steps import OutputSteps
 from engine.execution.takeover import decide_takeover
 from engine.findings.apply import FindingApplier
@@ -284,13 +284,13 @@ class Attempt:
             await self._give_up()
         elif self.episode.status is Status.RUNNING:
             records = () if self._takeover.fresh else self._records
-            driver = driver_of(
+            driver = Driver(
                 self._context,
                 self.opened,
-                journal=self._journal,
-                output_steps=self._output_steps,
-                run=self._run,
-                check_claim=self._check_claim,
+                self._journal,
+                self._output_steps,
+                self._run,
+                self._check_claim,
             )
             await driver.drive(records)
         if self.episode.status is not Status.CONVERGING:

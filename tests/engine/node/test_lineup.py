@@ -364,6 +364,7 @@ async def test_who_waits_for_room_leaves_when_they_are_replaced(ports):
 
 def _named(name: str) -> int:
     """Return how many coroutines of a name run now."""
+    gc.collect()  # What earlier tests have left is not of this one.
     found = (each for each in gc.get_objects() if isinstance(each, CoroutineType))
     return sum(each.__qualname__ == name and each.cr_frame is not None for each in found)
 
