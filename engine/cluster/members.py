@@ -112,11 +112,7 @@ class Heartbeat:
         )
 
     async def serve(self) -> None:
-        """Say it for ever, and at once when something changes.
-
-        Raises:
-            Unavailable: the gates are away.
-        """
+        """Say it for ever, and at once when something changes."""
         await self.mode_watcher.has_looked.wait()
         while True:
             self.mode_watcher.changed.clear()
@@ -205,11 +201,7 @@ class Membership:
         await self._changed.wait()
 
     async def serve(self) -> None:
-        """Follow who comes and goes, for ever.
-
-        Raises:
-            Unavailable: the gates are away. What was known stays so.
-        """
+        """Follow who comes and goes, for ever."""
         async with self.gates.watch(under=NODES) as watch:
             await self._look()
             self.has_looked.set()
@@ -238,9 +230,6 @@ async def live_nodes(gates: Bucket, *, from_leader: bool = False) -> Sequence[No
 
     Any replica may answer, which may lack those that have just come: who must know them asks the
     leader, which costs more.
-
-    Raises:
-        Unavailable: no answer from the server.
     """
     found = _said((await gates.entries(under=NODES, from_leader=from_leader)).values())
     return [info for _, info in sorted(found.items()) if info is not None]

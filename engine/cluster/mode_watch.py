@@ -114,11 +114,7 @@ class ModeWatcher:
         self.changed.set()
 
     async def serve(self) -> None:
-        """Do for ever what the registry says.
-
-        Raises:
-            Unavailable: the registry is away. What was in force stays so.
-        """
+        """Do for ever what the registry says."""
         async with (
             # Only these: the registry also says what every episode waits for.
             self._registry.watch(under=MODES) as of_modes,

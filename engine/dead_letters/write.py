@@ -98,11 +98,7 @@ class DeadLetterWriter:
         await self.write(stack.dead(letter.stream, str(seq)), letter)
 
     async def write(self, subject: str, letter: DeadLettered) -> None:
-        """Keep `letter` at `subject`, unless somebody has kept one there.
-
-        Raises:
-            Unavailable: it could not be written.
-        """
+        """Keep `letter` at `subject`, unless somebody has kept one there."""
         commit = Commit(id=f"bury.{subject}", at=self.clock.now(), events=(letter,))
         try:
             await self.ports.log.append(subject, commit, after=START)
@@ -130,7 +126,6 @@ async def settle(
 
     Raises:
         Rejected: it is settled in another way.
-        Unavailable: the log is away. It may have been settled.
     """
     event = dead_letter.decide(letter, command)
     now = clock.now()

@@ -134,11 +134,7 @@ class DefinitionLoader:
         """Held while what is new is made, so that it is noted in the order in which it came."""
 
     async def serve(self) -> None:
-        """Follow for ever what is defined.
-
-        Raises:
-            Unavailable: the registry is away. What was loaded stays so.
-        """
+        """Follow for ever what is defined."""
         async with self._registry.watch(under=DEFINITIONS) as watch:
             await self._look()
             self.has_looked.set()

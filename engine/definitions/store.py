@@ -90,8 +90,6 @@ async def apply_definition(
         BadRequest: a value is impossible; the error names the field.
         BadName: the id can name nothing of this kind.
         Refused: others have changed it since `seen`.
-        UnreadableEvent: a newer version of the engine has written it.
-        Unavailable: the log is away. It may hold, and nodes may not know; apply it again.
     """
     if len(bytes(body)) > BODY_BYTES_MAX:
         problem = f"{len(bytes(body)):,} bytes, the limit is {BODY_BYTES_MAX:,}"
@@ -121,22 +119,14 @@ async def disable_definition(
 
 
 async def read_definition(ports: Ports, kind: DefinitionKind, id_: str) -> Definition:
-    """Return a definition as its journal stands; of one that never was, the revision is 0.
-
-    Raises:
-        BadName, UnreadableEvent, Unavailable: as `apply_definition`.
-    """
+    """Return a definition as its journal stands; of one that never was, the revision is 0."""
     return fold(each.event for each in await definition_history(ports, kind, id_))
 
 
 async def definition_history(
     ports: Ports, kind: DefinitionKind, id_: str
 ) -> Sequence[DefinitionCommit]:
-    """Return all changes of a definition, oldest first.
-
-    Raises:
-        BadName, UnreadableEvent, Unavailable: as `apply_definition`.
-    """
+    """Return all changes of a definition, oldest first."""
     records = await ports.log.read(ports.stack.definition(definition_id(kind, id_)))
     return [
         DefinitionCommit(event=event, record=record)
@@ -149,11 +139,7 @@ async def definition_history(
 async def body_of(
     ports: Ports, kind: DefinitionKind, id_: str, revision: int
 ) -> msgspec.Raw | None:
-    """Return a definition as it was applied as `revision`; None: it never was.
-
-    Raises:
-        BadName, UnreadableEvent, Unavailable: as `apply_definition`.
-    """
+    """Return a definition as it was applied as `revision`; None: it never was."""
     for chapter in await definition_history(ports, kind, id_):
         match chapter.event:
             case DefinitionApplied(revision=number, body=body) if number == revision:

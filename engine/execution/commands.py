@@ -139,12 +139,7 @@ class CommandLoader:
         await delivery.term(why.reason)
 
     async def _ctx(self, delivery: Incoming, command: Command) -> CommandContext:
-        """Return what a command is about.
-
-        Raises:
-            Hindered: this node cannot have the episode.
-            Unavailable: the log is away.
-        """
+        """Return what a command is about."""
         subject = self.context.ports.stack.episode(command.episode_id)
         try:
             records = await self.context.ports.log.read(subject)
@@ -235,11 +230,7 @@ class AnswerConsumer:
         self._loader = CommandLoader(self.context, self.dead_letters, is_of_said=True)
 
     async def serve(self) -> None:
-        """Rule on what is said for as long as the node may run the actor.
-
-        Raises:
-            Unavailable: the queue could not be opened.
-        """
+        """Rule on what is said for as long as the node may run the actor."""
         labels = {"actor": self.context.actor.id, "queue": "said"}
         opening = self.context.ports.commands.open_attending(self.context.actor.id)
         room, withdrawn = self._room, self.context.permits.runs.withdrawn
@@ -301,11 +292,7 @@ class RunConsumer:
         self._loader = CommandLoader(self.context, self.dead_letters, is_of_said=False)
 
     async def serve(self) -> None:
-        """Take the actor's commands for as long as the node may run it. What runs goes on.
-
-        Raises:
-            Unavailable: the actor's queue could not be opened.
-        """
+        """Take the actor's commands for as long as the node may run it. What runs goes on."""
         labels = {"actor": self.context.actor.id, "queue": "commands"}
         opening = self.context.ports.commands.open(self.context.actor.id)
         slots, withdrawn = self.context.slots, self.context.permits.runs.withdrawn

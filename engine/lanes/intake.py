@@ -293,9 +293,6 @@ async def missing_cursors(context: ActorContext, cursors: Mapping[str, int]) -> 
 
     That is where its gates left off if it had any, else at what comes from now on, or where a feed
     says. Of a stream that does not exist that may not be known yet.
-
-    Raises:
-        Unavailable: the log is away.
     """
     missing: dict[str, int] = {}
     names = context.actor.event_names() - cursors.keys()
@@ -473,8 +470,6 @@ class LaneInput:
         """Bring the events of `track`, for ever.
 
         Raises:
-            Unavailable: the log is away, or the stream is another one by now. Follow it anew from
-                what is committed.
             Incompatible: the stream cannot be followed.
         """
         labels = {"actor": self._context.actor.id, "queue": cursor.queue}
@@ -493,9 +488,6 @@ class LaneInput:
         Args:
             feed: of the actor.
             after: how far the lane has come with it; None: it has not begun.
-
-        Raises:
-            Unavailable: as `follow`.
         """
         context, position = self._context, await wait_position(self._context, foreign)
         labels = {"actor": context.actor.id, "stream": foreign.stream}
@@ -512,11 +504,7 @@ class LaneInput:
             log.warning("the stream cannot be followed", **labels, why=str(error))
 
     async def take_due(self) -> None:
-        """Bring what comes due, until the stint is over.
-
-        Raises:
-            Unavailable: the queue could not be opened, or the log is away.
-        """
+        """Bring what comes due, until the stint is over."""
         context, room = self._context, self.mailbox.due_room
         labels = {"actor": context.actor.id, "queue": "due"}
         async with taking(

@@ -95,12 +95,7 @@ class OutputStore:
         return ((event, at) for event, _, at in self._happened)
 
     async def read(self) -> None:
-        """Learn what the log says by now, up to what its leader holds.
-
-        Raises:
-            UnreadableEvent: a newer version has written it.
-            Unavailable: no answer from the server.
-        """
+        """Learn what the log says by now, up to what its leader holds."""
         last = await self._ports.log.last(self._subject)
         records = await self._up_to(last.seq) if last else ()
         self.output = fold(records)
@@ -117,7 +112,6 @@ class OutputStore:
             Rejected: they do not fit what we know.
             VersionConflict: someone else has added to it since it was read. Read it again.
             TooLarge, Unwritable: the log cannot keep them.
-            Unavailable: the log is away.
         """
         now, after = self._clock.now(), self.output
         for event in events:
@@ -148,9 +142,6 @@ class OutputStore:
 
         Args:
             ruled: the rule; it is asked again if others were faster.
-
-        Raises:
-            Unavailable: the log is away, or others add to it again and again.
         """
         for _ in range(AMENDS_MAX):
             await self.read()

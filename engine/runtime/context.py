@@ -33,8 +33,7 @@ class ActorContext:
     clock: Clock
     node: str
     permits: Permits
-    """Whether its consumers may wake the actor and take its episodes; neither once it is replaced.
-    """
+    """Whether its consumers may wake the actor and take its episodes; not once it is replaced."""
     may_go_on: Permit
     """Whether the node may run what they took beyond the next barrier; not once it stops."""
     turns: Turns

@@ -48,9 +48,6 @@ class Turns:
             attempt: reads it, decides and writes; None: a rival was faster.
             clock: for pauses.
             seed: the writer's own, so that rivals do not try again together.
-
-        Raises:
-            Contended: we lost `CONFLICTS_MAX` races.
         """
         # Who loses keeps the turn while it waits: the others here would only lose as well.
         async with self._of(subject):

@@ -53,11 +53,7 @@ def position_unseen(foreign: ForeignStream) -> int | None:
 
 
 async def find_position(context: ActorContext, foreign: ForeignStream) -> int | None:
-    """Return the sequence past which the actor begins with `feed`; None: there is no such stream.
-
-    Raises:
-        Unavailable: the log is away.
-    """
+    """Return the sequence past which the actor reads `feed`; None: there is no such stream."""
     try:
         return await context.ports.domain_events.feed_position(context.actor.id, foreign)
     except NoSuchStream:
@@ -65,11 +61,7 @@ async def find_position(context: ActorContext, foreign: ForeignStream) -> int | 
 
 
 async def wait_position(context: ActorContext, foreign: ForeignStream) -> int:
-    """Return the sequence past which the actor begins with `feed`, as soon as its stream is there.
-
-    Raises:
-        Unavailable: the log is away.
-    """
+    """Return the sequence past which the actor reads `feed`, once its stream exists."""
     position = await find_position(context, foreign)
     if position is not None:
         return position
@@ -165,11 +157,7 @@ class Gate:
         self._watch_list = WatchList(context.ports.domain_events, context.clock, context.actor.id)
 
     async def serve(self) -> None:
-        """Rule on the actor's events for as long as the node may. What they opened here goes on.
-
-        Raises:
-            Unavailable: the actor's queue could not be opened.
-        """
+        """Rule on the actor's events for as long as the node may. What they opened here goes on."""
         context = self.admission.context
         labels = {"actor": context.actor.id, "queue": self.queue}
         withdrawn = context.permits.wakes.withdrawn
@@ -253,7 +241,6 @@ class ForeignStreamGate:
         """Rule on the events of the stream for as long as the node may, once it is there.
 
         Raises:
-            Unavailable: the actor's queue could not be opened.
             Incompatible: the server refuses us this stream.
         """
         withdrawn = self._context.permits.wakes.withdrawn

@@ -80,9 +80,6 @@ class TimerRouter:
         Args:
             due: a timer that has fired.
             delivery: the message it came in.
-
-        Raises:
-            Unavailable: the log is away. Ask again when it comes again.
         """
         is_repeat = delivery.deliveries > 1
         match due.purpose:
@@ -236,11 +233,7 @@ class TimerConsumer:
     """Set once the queue is open and every schedule ticks."""
 
     async def serve(self) -> None:
-        """Answer for what comes due for as long as the node may. What it opened goes on.
-
-        Raises:
-            Unavailable: the actor's queue could not be opened, or its schedules not be armed.
-        """
+        """Answer for what comes due for as long as the node may. What it opened goes on."""
         context = self.admission.context
         labels = {"actor": context.actor.id, "queue": "due"}
         opening = context.ports.timers.open(context.actor.id)
