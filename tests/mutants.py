@@ -3699,8 +3699,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "who waits for people frees the place",
         "engine/waits/handle.py",
-        '        """\n        if self.context.is_laned:',
-        '        """\n        if False:',
+        'it waits."""\n        if self.context.is_laned:',
+        'it waits."""\n        if False:',
         BLOCKING_IN_TURN,
     ),
     Mutant(

@@ -235,9 +235,6 @@ async def live_nodes(gates: Bucket, *, from_leader: bool = False) -> Sequence[No
 
     Any replica may answer, which may lack those that have just come: who must know them asks the
     leader, which costs more.
-
-    Raises:
-        Unavailable: no answer from the server.
     """
     found = _said((await gates.entries(under=NODES, from_leader=from_leader)).values())
     return [info for _, info in sorted(found.items()) if info is not None]

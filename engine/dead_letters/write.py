@@ -103,11 +103,7 @@ class DeadLetterWriter:
         await self.write(stack.dead(letter.stream, str(seq)), letter)
 
     async def write(self, subject: str, letter: DeadLettered) -> None:
-        """Keep `letter` at `subject`, unless somebody has kept one there.
-
-        Raises:
-            Unavailable: it could not be written.
-        """
+        """Keep `letter` at `subject`, unless somebody has kept one there."""
         commit = Commit(id=f"bury.{subject}", at=self.clock.now(), events=(letter,))
         if not await append_first(self.ports.log, subject, commit):
             return  # Another actor, an earlier delivery or an earlier owner has buried it.
@@ -134,7 +130,6 @@ async def settle(
 
     Raises:
         Rejected: it is settled in another way.
-        Unavailable: the log is away. It may have been settled.
     """
 
     def rule(letter: DeadLetter, _: datetime) -> Sequence[DeadEvent]:

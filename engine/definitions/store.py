@@ -120,22 +120,14 @@ async def disable_definition(
 
 
 async def read_definition(ports: Ports, kind: DefinitionKind, id_: str) -> Definition:
-    """Return a definition as its journal stands; of one that never was, the revision is 0.
-
-    Raises:
-        BadName, UnreadableEvent, Unavailable: as `apply_definition`.
-    """
+    """Return a definition as its journal stands; of one that never was, the revision is 0."""
     return fold(each.event for each in await definition_history(ports, kind, id_))
 
 
 async def definition_history(
     ports: Ports, kind: DefinitionKind, id_: str
 ) -> Sequence[DefinitionCommit]:
-    """Return all changes of a definition, oldest first.
-
-    Raises:
-        BadName, UnreadableEvent, Unavailable: as `apply_definition`.
-    """
+    """Return all changes of a definition, oldest first."""
     records = await ports.log.read(ports.stack.definition(definition_id(kind, id_)))
     return list(_commits(records))
 
@@ -143,11 +135,7 @@ async def definition_history(
 async def body_of(
     ports: Ports, kind: DefinitionKind, id_: str, revision: int
 ) -> msgspec.Raw | None:
-    """Return a definition as it was applied as `revision`; None: it never was.
-
-    Raises:
-        BadName, UnreadableEvent, Unavailable: as `apply_definition`.
-    """
+    """Return a definition as it was applied as `revision`; None: it never was."""
     for chapter in await definition_history(ports, kind, id_):
         match chapter.event:
             case DefinitionApplied(revision=number, body=body) if number == revision:

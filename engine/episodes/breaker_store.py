@@ -101,11 +101,7 @@ class Breakers:
         return any(each and each.cancel_in_flight and each.scope == "cluster" for each in every)
 
     async def look(self, expectation: Expectation) -> SeenBreaker:
-        """Return the state of an expectation's breaker: closed if there is none, or none to read.
-
-        Raises:
-            Unavailable: the gates are away.
-        """
+        """Return the state of an expectation's breaker: closed if none is readable."""
         if expectation.breaker is None:
             return UNSEEN
         if expectation.breaker.scope == "node":
@@ -114,11 +110,7 @@ class Breakers:
         return UNSEEN if entry is None else SeenBreaker(self._state_in(entry), entry.revision)
 
     async def keep(self, expectation: Expectation, state: BreakerState, *, after: int) -> bool:
-        """Let `state`, which has a probe, be the breaker's; False if it is not at `after` any more.
-
-        Raises:
-            Unavailable: the gates are away. It may have been kept; look again.
-        """
+        """Store `state`, which has a probe; False if the breaker is not at `after` any more."""
         is_kept = await self._put(expectation, state, after=after)
         if is_kept and state.probe:
             self._report("half_opened", expectation, state)
@@ -134,9 +126,6 @@ class Breakers:
             opened: the episode.
             finished: its end.
             seq: what the journal has the end at; `START` if the episode was never opened.
-
-        Raises:
-            Unavailable: the gates are away, or fought over. Do it again.
         """
         expectation = self._actor.expectations.get(opened.expectation_id)
         if expectation is None or expectation.breaker is None:
@@ -159,9 +148,6 @@ class Breakers:
         """Cancel `run`, which is about to begin, if the breaker wants none to run.
 
         It must be known to run before: what opens the breaker after this finds it there.
-
-        Raises:
-            Unavailable: the gates are away.
         """
         expectation = self._actor.expectations.get(run.opened.expectation_id)
         if expectation is None or not _may_cancel(expectation):
@@ -193,9 +179,6 @@ class Breakers:
 
         What has changed it may be old news, so the breaker is looked at as it is now. A probe that
         runs by then is in it.
-
-        Raises:
-            Unavailable: the gates are away.
         """
         expectation = self._actor.expectations.get(expectation_id)
         if expectation is None or not _may_cancel(expectation):

@@ -91,7 +91,6 @@ class JournalWriter:
             VersionConflict: someone else has taken the episode over. Stop; write nothing more.
             Busy, LeaseLost: before the fence, there was no claim to be had or to rely on.
             TooLarge: an event does not fit in one message.
-            Unavailable: the log could not be written for as long as it is patient.
         """
         if self._writing is None:
             self._not_soon()

@@ -135,12 +135,7 @@ class CommandLoader:
         await delivery.term(why.reason)
 
     async def _ctx(self, delivery: Incoming, command: Command) -> CommandContext:
-        """Return what a command is about.
-
-        Raises:
-            Hindered: this node cannot have the episode.
-            Unavailable: the log is away.
-        """
+        """Return what a command is about."""
         subject = self.context.ports.stack.episode(command.episode_id)
         try:
             records = await self.context.ports.log.read(subject)

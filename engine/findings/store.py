@@ -63,11 +63,8 @@ class FindingStore:
             id: of the commit, unique for ever.
 
         Raises:
-            Contended: others are faster, again and again.
             BadName: no finding can have this key.
-            UnreadableEvent: a newer version of the engine has written the finding.
             UnknownOutcome: no answer. It may be changed.
-            Unavailable: the log is away. It is not changed.
         """
 
         def decide(newest: FindingEvent | None, at: datetime) -> Sequence[FindingEvent]:

@@ -68,9 +68,6 @@ class LaneEffects:
             lane: as it is after that.
             version: of the commit.
             openings: those of the episodes that were placed, as far as they are known.
-
-        Raises:
-            Unavailable: some of it may not be done. Do it again.
         """
         resumes = {each.episode_id: each for each in lane.admitted if each.resumes}
         called = (self._called(each, resumes.get(each)) for each in moved.admitted)
@@ -94,9 +91,6 @@ class LaneEffects:
             dropped: episode → why.
             openings: those of the episodes.
             version: that the lane was at when it was decided.
-
-        Raises:
-            Unavailable: tell it again.
         """
         news = [
             episode_events.dropped(opened, detail=why, seq=version)
@@ -106,11 +100,7 @@ class LaneEffects:
         await EventPublisher(self.context.ports.domain_events).tell(news)
 
     async def expire(self, episodes: Iterable[str]) -> list[str]:
-        """Cancel those of `episodes` that are not worth beginning any more; return who is gone.
-
-        Raises:
-            Unavailable: as `cancel`.
-        """
+        """Cancel those of `episodes` that are not worth beginning any more; return who is gone."""
         ids, now = list(episodes), self.context.clock.now()
         newest = await _all([partial(self.newest, each) for each in ids])
         cancels = (expiry(fold((last,)), at=now) if last else None for last in newest)
@@ -119,11 +109,7 @@ class LaneEffects:
         return await self.gone(ids)
 
     async def complete(self, newest: Recorded, lane: Lane) -> None:
-        """Do what the newest commit of a lane asks for, whoever made it.
-
-        Raises:
-            Unavailable: as `carry_out`.
-        """
+        """Do what the newest commit of a lane asks for, whoever made it."""
         for event in newest.commit.events:
             if isinstance(event, LaneMoved):
                 await self._complete(event, lane, version=newest.seq)
@@ -136,9 +122,6 @@ class LaneEffects:
             again: why it is called once more; empty: it is called for the first time.
             answered_step: the step that it goes on with, if it had a turn before. A call for an
                 earlier turn may come again; it says nothing about this one.
-
-        Raises:
-            Unavailable: call again.
         """
         start = Start(
             actor_id=self.context.actor.id,
@@ -181,11 +164,7 @@ class LaneEffects:
         return await self._tell(opened, changed.events[0], seq=changed.after.version)
 
     async def newest(self, episode_id: str) -> Recorded | None:
-        """Return an episode's newest commit; None if there is none that this version can read.
-
-        Raises:
-            Unavailable: the log is away.
-        """
+        """Return an episode's newest commit; None if there is none that this version can read."""
         try:
             return await self.context.ports.log.last(self.context.ports.stack.episode(episode_id))
         except UnreadableEvent:
@@ -206,11 +185,7 @@ class LaneEffects:
         return fold(records).opened
 
     async def gone(self, episodes: Iterable[str]) -> list[str]:
-        """Return those of `episodes` that need no turn: they have ended, or wait for something.
-
-        Raises:
-            Unavailable: the log is away.
-        """
+        """Return those of `episodes` that need no turn: they have ended, or wait for something."""
         ids = list(episodes)
         newest = await _all([partial(self.newest, each) for each in ids])
         return [

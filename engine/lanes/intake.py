@@ -271,9 +271,6 @@ async def missing_cursors(context: ActorContext, cursors: Mapping[str, int]) -> 
 
     That is where its gates left off if it had any, else at what comes from now on, or where a feed
     says. Of a stream that does not exist that may not be known yet.
-
-    Raises:
-        Unavailable: the log is away.
     """
     missing: dict[str, int] = {}
     names = context.actor.event_names() - cursors.keys()
@@ -448,8 +445,6 @@ class LaneInput:
         """Bring the events of `track`, for ever.
 
         Raises:
-            Unavailable: the log is away, or the stream is another one by now. Follow it anew from
-                what is committed.
             Incompatible: the stream cannot be followed.
         """
         labels = {"actor": self._context.actor.id, "queue": cursor.queue}
@@ -468,9 +463,6 @@ class LaneInput:
         Args:
             feed: of the actor.
             after: how far the lane has come with it; None: it has not begun.
-
-        Raises:
-            Unavailable: as `follow`.
         """
         context, position = self._context, await wait_position(self._context, foreign)
         labels = {"actor": context.actor.id, "stream": foreign.stream}

@@ -61,7 +61,6 @@ class LaneStore:
 
         Raises:
             VersionConflict: someone else dispatches. Read again, decide again.
-            Unavailable: the log is away.
         """
         subject = self.ports.stack.lane(self.actor)
         last = await self.ports.log.last(subject)
@@ -73,7 +72,6 @@ class LaneStore:
 
         Raises:
             VersionConflict: someone else dispatches. Read again, decide again.
-            Unavailable: the log is away. It may be written.
         """
         commit = commit_of(events, id=f"lane.{next(self.writer_ids)}", at=self.clock.now())
         subject = self.ports.stack.lane(self.actor)
@@ -88,23 +86,14 @@ def feed_cursor(foreign: ForeignStream) -> str:
 
 
 async def read_lane(context: EpisodeContext) -> LaneStore:
-    """Return the lane of an actor as the journal has it.
-
-    Raises:
-        UnreadableEvent: a newer version of the engine writes it.
-        Unavailable: the log is away.
-    """
+    """Return the lane of an actor as the journal has it."""
     store = LaneStore(context.ports, context.clock, context.actor.id, context.writer_ids)
     await store.read()
     return store
 
 
 async def open_events(context: EpisodeContext) -> Source[DomainEvent | Unreadable]:
-    """Return the actor's own events, from where its lane left off if it had one.
-
-    Raises:
-        UnreadableEvent, Unavailable: as `read_lane`.
-    """
+    """Return the actor's own events, from where its lane left off if it had one."""
     lane, names = (await read_lane(context)).lane, context.actor.event_names()
     return await context.ports.domain_events.open(
         context.actor.id, names, after=_left_off(lane, names)
@@ -120,7 +109,6 @@ async def open_feed(
 
     Raises:
         NoSuchStream: there is none of that name.
-        UnreadableEvent, Unavailable: as `read_lane`.
         Incompatible: the server refuses us this stream.
     """
     lane = (await read_lane(context)).lane

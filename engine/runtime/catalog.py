@@ -53,7 +53,6 @@ class Revisions(Protocol):
 
         Raises:
             Hindered: this node cannot have it.
-            Unavailable: the log is away.
         """
 
     async def workflow(self, name: str, revision: int) -> Workflow:

@@ -52,8 +52,7 @@ class ActorContext(NodeContext):
     is_fallback: bool = False
     """Whether nothing wakes the actor here, and only what is open of it goes on."""
     permits: Permits
-    """Whether its consumers may wake the actor and take its episodes; neither once it is replaced.
-    """
+    """Whether its consumers may wake the actor and take its episodes; not once it is replaced."""
     may_go_on: Permit
     """Whether the node may run what they took beyond the next barrier; not once it stops."""
     slots: Slots

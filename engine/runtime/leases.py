@@ -64,9 +64,6 @@ class Keeper:
             key: what is to be worked on.
             attempt: which go at it this is, from 1.
             on_lost: called once, as soon as the lease cannot be relied on any more.
-
-        Raises:
-            Unavailable: no answer from the server.
         """
         asked_s = self._clock.monotonic_s()
         lease = await self._leases.acquire(key, holder=self._holder, attempt=attempt)
@@ -211,7 +208,6 @@ class EpisodeLease:
 
         Raises:
             Busy: someone else has it.
-            Unavailable: no answer from the server.
         """
         if self._held is None:
             self._held = await self._keeper.acquire(

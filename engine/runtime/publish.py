@@ -34,11 +34,7 @@ class EventPublisher:
     domain_events: DomainEvents
 
     async def tell(self, events: Sequence[PublicEvent]) -> None:
-        """Publish `events`. Telling the same ones again within two minutes is no news.
-
-        Raises:
-            Unavailable: some may not be published; tell all of them again later.
-        """
+        """Publish `events`. Telling the same ones again within two minutes is no news."""
         room = asyncio.Semaphore(EVENTS_IN_FLIGHT_MAX)
         trace = traceparent()
 

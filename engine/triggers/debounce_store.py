@@ -65,7 +65,6 @@ class DebounceStore:
         burst costs as many as the server has time for, and each of its events is counted.
 
         Raises:
-            Unavailable: the log is away, or other nodes were faster every time.
             TooLarge: the event does not fit in a timer.
         """
         expectation, subject = part.expectation, self._subject(part)
@@ -128,11 +127,7 @@ class DebounceStore:
         return True
 
     async def note_fired(self, part: Gated) -> None:
-        """Take note that the part's event has fired, after its subject calmed down.
-
-        Raises:
-            Unavailable: the gates are away. Noting it again is safe.
-        """
+        """Take note that the part's event has fired, after its subject calmed down."""
         key = self._fired_key(part, self._subject(part))
         await self.context.ports.gates.put(key, part.event.at.isoformat().encode(), ttl_s=FIRED_S)
 
@@ -140,9 +135,6 @@ class DebounceStore:
         """Return whether a newer event has fired for the subject than the one that calmed down.
 
         It may have been held by a node that came late to it, or while the newer one was on its way.
-
-        Raises:
-            Unavailable: the gates are away.
         """
         fired_at = await self._fired_at(part, self._subject(part))
         return fired_at is not None and part.event.at < fired_at

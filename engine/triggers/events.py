@@ -50,11 +50,7 @@ def position_unseen(foreign: ForeignStream) -> int | None:
 
 
 async def find_position(context: ActorContext, foreign: ForeignStream) -> int | None:
-    """Return the sequence past which the actor begins with `feed`; None: there is no such stream.
-
-    Raises:
-        Unavailable: the log is away.
-    """
+    """Return the sequence past which the actor reads `feed`; None: there is no such stream."""
     try:
         return await context.ports.domain_events.feed_position(context.actor.id, foreign)
     except NoSuchStream:
@@ -62,11 +58,7 @@ async def find_position(context: ActorContext, foreign: ForeignStream) -> int | 
 
 
 async def wait_position(context: ActorContext, foreign: ForeignStream) -> int:
-    """Return the sequence past which the actor begins with `feed`, as soon as its stream is there.
-
-    Raises:
-        Unavailable: the log is away.
-    """
+    """Return the sequence past which the actor reads `feed`, once its stream exists."""
     position = await find_position(context, foreign)
     if position is not None:
         return position

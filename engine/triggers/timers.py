@@ -78,9 +78,6 @@ class TimerRouter:
         Args:
             due: a timer that has fired.
             delivery: the message it came in.
-
-        Raises:
-            Unavailable: the log is away. Ask again when it comes again.
         """
         is_repeat = delivery.deliveries > 1
         match due.purpose:

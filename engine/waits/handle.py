@@ -66,11 +66,7 @@ class WaitRegistry:
     context: ActorContext
 
     async def settle(self, opened: EpisodeOpened) -> None:
-        """Do all that follows a block, if the episode still waits.
-
-        Raises:
-            Unavailable: the log is away. Some of it may not be done; do it again.
-        """
+        """Do all that follows a block, if the episode still waits."""
         newest = await self.context.ports.log.last(self._subject(opened))
         block = block_in(newest)
         if block is None or newest is None:
@@ -85,9 +81,6 @@ class WaitRegistry:
         Args:
             opened: the episode's.
             after: what was due by then has been done.
-
-        Raises:
-            Unavailable: the log is away, or the episode moves again and again. Do it again.
         """
         subject, done = self._subject(opened), None
         for _ in range(LOOKS_MAX):
@@ -106,41 +99,25 @@ class WaitRegistry:
     async def remind(
         self, opened: EpisodeOpened, block: Blocked, *, at: datetime, seq: int
     ) -> None:
-        """Remind people of what the episode waits for, if that is due at `at`.
-
-        Raises:
-            Unavailable: remind them again later.
-        """
+        """Remind people of what the episode waits for, if that is due at `at`."""
         number = reminder_due(block, at=at)
         if number:
             await self._tell(opened, waits.reminder(opened, block, number=number, seq=seq))
 
     async def leave_lane(self, opened: EpisodeOpened, block: Blocked) -> None:
-        """Let others have the episode's turn, where turns are taken, for as long as it waits.
-
-        Raises:
-            Unavailable: say it again.
-        """
+        """Let others have the episode's turn, where turns are taken, for as long as it waits."""
         if self.context.is_laned:
             left = opening.left_for_now(opened.actor_id, opened.episode_id)
             id_ = f"left.{opened.episode_id}.{block.step_no}"
             await self.context.ports.timers.send(left, id=id_)
 
     async def forget(self, opened: EpisodeOpened, block: EpisodeBlocked) -> None:
-        """Have nobody look after what the episode has waited for: it ended instead.
-
-        Raises:
-            Unavailable: forget it again.
-        """
+        """Have nobody look after what the episode has waited for: it ended instead."""
         await self.forget_wait(opened, block)
         await self.context.ports.timers.cancel(opened.actor_id, ATTEND, opened.episode_id)
 
     async def forget_wait(self, opened: EpisodeOpened, block: EpisodeBlocked) -> None:
-        """Have word from outside find the episode no more, by what it has waited for.
-
-        Raises:
-            Unavailable: forget it again.
-        """
+        """Have word from outside find the episode no more, by what it has waited for."""
         if block.wait is not None:
             key = wait_key(block.wait.ref, opened.episode_id, block.step_no)
             await self.context.ports.registry.delete(key)
@@ -151,9 +128,6 @@ class WaitRegistry:
         Args:
             opened: the episode's.
             records: its journal, of which the answer is the newest.
-
-        Raises:
-            Unavailable: tell it again.
         """
         wait, seq = waits_of(records)[-1], records[-1].seq
         assert isinstance(wait.end, EpisodeResolved), "a wait that was answered"
@@ -201,9 +175,6 @@ async def is_newest(log: EventLog, records: Sequence[Recorded]) -> bool:
 
     A command that has no effect is never seen again. A replica may not know of the wait yet: to
     conclude it from what that holds would lose the answer.
-
-    Raises:
-        Unavailable: the log is away.
     """
     newest = await log.last(records[-1].subject)
     return newest is not None and newest.seq == records[-1].seq
@@ -235,9 +206,6 @@ class WaitHandler:
             command: what it says.
             episode: the fold of `records`; it has been opened.
             records: its journal, whole: see `is_newest`.
-
-        Raises:
-            Unavailable: the log is away. Let the command come again.
         """
         before = records
         match command:
@@ -259,9 +227,6 @@ class WaitHandler:
         Args:
             episode: the fold of `records`; it can go on.
             records: its journal.
-
-        Raises:
-            Unavailable: tell it again.
         """
         assert episode.opened is not None, "an answer to what was never opened"
         if not await is_newest(self.context.ports.log, records):

@@ -60,7 +60,6 @@ async def find_waiters(ports: Ports, ref: str) -> Sequence[WaitEntry]:
 
     Raises:
         BadName: the reference is not valid Unicode text.
-        Unavailable: the registry or the log is away.
     """
     entries = await ports.registry.entries(under=waits_for(ref))
     said = {key: entry_in(each.value) for key, each in entries.items() if each.value is not None}
@@ -92,11 +91,7 @@ async def _is_waiting(ports: Ports, key: str, entry: WaitEntry) -> bool:
 
 
 async def keep(ports: Ports, said: Signal, *, at: datetime) -> None:
-    """Have those hear of `said`, given at `at`, who wait for it already and cannot be found yet.
-
-    Raises:
-        Unavailable: it may not be kept. Keep it again.
-    """
+    """Have those hear of `said`, given at `at`, who wait for it already and cannot be found yet."""
     key, kept = word_key(said.ref), msgspec.json.encode(KeptSignal(signal=said, at=at))
     before = await ports.gates.get(key)
     if before is not None and before.value is not None and is_newer(before.value, than=at):
@@ -112,9 +107,6 @@ async def missed(ports: Ports, ref: str, *, since: datetime) -> Signal | None:
     """Return the word for somebody who waits for `ref`, given before they could be found.
 
     What was given before they waited, too, is for them if nobody has had it.
-
-    Raises:
-        Unavailable: the gates are away.
     """
     entry = await ports.gates.get(word_key(ref))
     if entry is None or entry.value is None:
@@ -127,11 +119,7 @@ async def missed(ports: Ports, ref: str, *, since: datetime) -> Signal | None:
 
 
 async def is_brought(ports: Ports, said: Signal) -> bool:
-    """Return whether somebody was found before whom `said` is for.
-
-    Raises:
-        Unavailable: the gates are away.
-    """
+    """Return whether somebody was found before whom `said` is for."""
     entry = await ports.gates.get(brought_key(said.id))
     return entry is not None and entry.value is not None
 
@@ -140,9 +128,6 @@ async def bring(ports: Ports, said: Signal, waiters: Iterable[WaitEntry]) -> Non
     """Have each of `waiters` told what was said. Bringing the same word again changes nothing.
 
     It is noted first, for those who have been told do not wait any more.
-
-    Raises:
-        Unavailable: some may not be told. Bring it again.
     """
     await ports.gates.put(brought_key(said.id), b"", ttl_s=KEPT_S)
     for each in waiters:
@@ -230,9 +215,6 @@ async def put_by(ports: Ports, signal: PutBy, *, after: datetime) -> None:
         ports: of the stack.
         word: what was said.
         after: when it was looked at last.
-
-    Raises:
-        Unavailable: put it by again.
     """
     payload = unraw(raw(signal))
     timer = Timer(actor=QUEUE, purpose=WORD, key=signal.kept.signal.id, payload=payload)

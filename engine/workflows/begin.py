@@ -65,7 +65,6 @@ async def begin_instance(ports: Ports, started: WorkflowStarted, *, at: datetime
 
     Raises:
         TooLarge, Unwritable: the journal cannot keep it. Nothing was begun.
-        Unavailable: the log is away. It may have begun; do it again.
     """
     id_, trace = started.instance_id, traceparent()
     commit = Commit(id=f"begin.{id_}", at=at, events=(started,), trace=trace)
@@ -77,7 +76,6 @@ async def call_off_instance(ports: Ports, sub: SubStart, *, at: datetime) -> boo
 
     Raises:
         BadRequest, TooLarge, Unwritable: the journal cannot keep that. Nothing can begin, either.
-        Unavailable: the log is away. It may have been called off; do it again.
     """
     id_ = sub.instance_id
     commit = Commit(id=f"call_off.{id_}", at=at, events=called_off(sub), trace=traceparent())
@@ -95,11 +93,7 @@ async def _be_first(ports: Ports, commit: Commit, workflow: str, id_: str, *, mo
 
 
 async def tell_instance(ports: Ports, opened: EpisodeOpened) -> None:
-    """Tell an instance that the episode of one of its steps has ended; of any other do nothing.
-
-    Raises:
-        Unavailable: tell it again.
-    """
+    """Tell an instance that the episode of one of its steps has ended; of any other do nothing."""
     done = told_of(opened)
     if done is not None:
         await ports.commands.send(done, id=f"done.{opened.episode_id}", trace=traceparent())
@@ -114,11 +108,7 @@ TRIES_MAX: Final = 16
 
 
 async def take_subject(ports: Ports, workflow: str, subject: str, instance_id: str) -> str:
-    """Keep `subject` for an instance, which is about to begin; return who has it then.
-
-    Raises:
-        Unavailable: the gates or the log are away, or many want it at the same time. Ask again.
-    """
+    """Keep `subject` for an instance, which is about to begin; return who has it then."""
     key, own = workflow_lock_key(workflow, subject), instance_id.encode()
     for _ in range(TRIES_MAX):
         entry = await ports.gates.get(key)
@@ -141,9 +131,6 @@ async def keep_subject(ports: Ports, workflow: str, subject: str, instance_id: s
 
     A key that is gone stays so, and that of another instance stays as it is: whoever acts on an old
     commit changes nothing.
-
-    Raises:
-        Unavailable: the gates are away. Do it again.
     """
     key = workflow_lock_key(workflow, subject)
     entry = await ports.gates.get(key)
@@ -156,11 +143,7 @@ async def keep_subject(ports: Ports, workflow: str, subject: str, instance_id: s
 
 
 async def free_subject(ports: Ports, workflow: str, subject: str, instance_id: str) -> None:
-    """Have nothing keep `subject` for an instance that is over. The key of another one stays.
-
-    Raises:
-        Unavailable: the gates are away, or many want it at the same time. Do it again.
-    """
+    """Have nothing keep `subject` for an instance that is over. The key of another one stays."""
     key = workflow_lock_key(workflow, subject)
     for _ in range(TRIES_MAX):
         entry = await ports.gates.get(key)
@@ -179,11 +162,7 @@ def _instance_in(entry: BucketEntry | None) -> str:
 
 
 async def is_over(ports: Ports, instance_id: str) -> bool:
-    """Return whether an instance has ended; one that has not begun has not.
-
-    Raises:
-        Unavailable: the log is away. Ask again.
-    """
+    """Return whether an instance has ended; one that has not begun has not."""
     try:
         newest = await ports.log.last(ports.stack.workflow(instance_id))
     except UnreadableEvent:  # Of a newer version: it knows better.
@@ -235,12 +214,7 @@ class StartTool(EngineTool):
             raise ToolFailed(UNAVAILABLE, str(error)) from error
 
     async def _spec(self, name: str, opened: EpisodeOpened) -> WorkflowSpec:
-        """Return what to begin: the workflow as it was when the cause came, or else as it is now.
-
-        Raises:
-            Unavailable: it begins nothing here any more. Whoever tries again leaves the episode to
-                a node that has it: who took it here has lost the leave to go on.
-        """
+        """Return the workflow to start: as it was when the cause came, or else as it is now."""
         then = await self._as_opened(name, opened)
         actors, workflows = self.catalog.actors, self.catalog.workflows
         now = workflows.get(name)

@@ -51,22 +51,13 @@ class InstanceStore:
     _pages: OrderedDict[str, StoredInstance] = field(default_factory=OrderedDict)
 
     async def read(self, instance_id: str) -> StoredInstance:
-        """Return an instance with all that was written since it was last read here.
-
-        Raises:
-            UnreadableEvent: a newer version has written to it.
-            Unavailable: the log is away.
-        """
+        """Return an instance with all that was written since it was last read here."""
         stored = self._pages.pop(instance_id, None) or StoredInstance()
         await self.catch_up(stored, instance_id)
         return stored
 
     async def catch_up(self, stored: StoredInstance, instance_id: str) -> None:
-        """Add to a page what was written since.
-
-        Raises:
-            UnreadableEvent, Unavailable: as `read`.
-        """
+        """Add to a page what was written since."""
         subject = self.ports.stack.workflow(instance_id)
         records = await self.ports.log.read(subject, after=stored.instance.version)
         if records:
@@ -75,12 +66,7 @@ class InstanceStore:
         stored.is_newest = False
 
     async def is_newest(self, stored: StoredInstance, instance_id: str) -> bool:
-        """Return whether nothing newer was written to an instance: a replica may lag.
-
-        Raises:
-            UnreadableEvent: a newer version has written to it.
-            Unavailable: the log is away.
-        """
+        """Return whether nothing newer was written to an instance: a replica may lag."""
         if not stored.is_newest:
             newest = await self.ports.log.last(self.ports.stack.workflow(instance_id))
             stored.is_newest = newest is None or newest.seq == stored.instance.version
@@ -93,7 +79,6 @@ class InstanceStore:
 
         Raises:
             VersionConflict: it has moved meanwhile. Read it again.
-            Unavailable: the log is away. It may be written; read it again.
         """
         instance = stored.instance
         subject = self.ports.stack.workflow(instance.begun.instance_id)

@@ -85,7 +85,6 @@ class InstanceHandler:
 
         Raises:
             Hindered: nothing was done about any of them.
-            Unavailable: the log is away. Put all of them again.
         """
         try:
             stored = await self._read(instance_id, commands)
@@ -126,10 +125,6 @@ class InstanceHandler:
 
         What stops an instance needs no function of its steps: the first event holds all that is
         left to do. So it can be stopped by a node that could not go on with it.
-
-        Raises:
-            Hindered: the instance is not there, or this node lacks what it needs.
-            Unavailable: the log is away.
         """
         if stored.instance.started is None:
             detail = f"the journal holds no instance {instance_id}"
@@ -150,12 +145,7 @@ class InstanceHandler:
         return over_at is not None and over_at <= decided_at(instance, self.clock.now())
 
     async def _as_begun(self, stored: StoredInstance) -> Workflow:
-        """Return the workflow as an instance has it.
-
-        Raises:
-            Hindered: this node lacks what it needs.
-            Unavailable: the log is away.
-        """
+        """Return the workflow as an instance has it."""
         spec, workflow = stored.instance.begun.spec, self.catalog.workflows.get(self.workflow)
         if spec.revision not in (0, workflow.revision if workflow else 0):
             workflow = await self.revisions.workflow(self.workflow, spec.revision)
@@ -341,11 +331,7 @@ class WorkflowWorker:
             self._make_room(len(pulled))
 
     async def _put(self, instance_id: str, pulled: Sequence[Pulled]) -> None:
-        """Put commands to their instance, and answer for each.
-
-        Raises:
-            Unavailable: the log is away. Not all of them are answered for.
-        """
+        """Put commands to their instance, and answer for each."""
         commands = [command for command, _ in pulled]
         workflow, trace = self.handler.workflow, pulled[0][1].trace
         try:

@@ -1,4 +1,4 @@
-"""Changing what is defined as data: applied, disabled. What nodes make of it is `receiving`."""
+"""Changes of definitions: apply, disable, and wait until the nodes have them."""
 
 from __future__ import annotations
 
