@@ -13,8 +13,126 @@ from opentelemetry import metrics, trace
 from opentelemetry.context import Context
 
 _tracer: Final = trace.get_tracer("vigil.engine")
+
 _NO_SPAN: Final[AbstractContextManager[object]] = nullcontext()
+
 _meter: Final = metrics.get_meter("vigil.engine")
+
+
+gate_rulings: Final = _meter.create_counter(
+    "vigil.gate.rulings", unit="{ruling}", description="Rulings of the gate, by actor and reason"
+)
+
+episodes_ended: Final = _meter.create_counter(
+    "vigil.episodes", unit="{episode}", description="Episodes that ended, by actor, mode and status"
+)
+
+episodes_running: Final = _meter.create_up_down_counter(
+    "vigil.episodes.running",
+    unit="{episode}",
+    description="Episodes running on this node, by actor and mode",
+)
+
+episode_duration: Final = _meter.create_histogram(
+    "vigil.episode.duration",
+    unit="s",
+    description="Time from start to end on one node, by actor and mode",
+)
+
+step_duration: Final = _meter.create_histogram(
+    "vigil.step.duration",
+    unit="s",
+    description="Time that one action took, by actor, mode and kind",
+)
+
+step_tokens: Final = _meter.create_counter(
+    "vigil.step.tokens", unit="{token}", description="Model tokens used, by actor, mode and model"
+)
+
+backlog: Final = _meter.create_gauge(
+    "vigil.backlog", unit="{message}", description="Messages waiting, by actor and queue"
+)
+
+lane: Final = _meter.create_gauge(
+    "vigil.lane",
+    unit="{episode}",
+    description="Episodes that take turns, where this node dispatches: waiting, admitted",
+)
+
+leases: Final = _meter.create_counter(
+    "vigil.leases", unit="{lease}", description="Lease operations, by what came of them"
+)
+
+lease_acquire_duration: Final = _meter.create_histogram(
+    "vigil.lease.acquire.duration",
+    unit="s",
+    description="Time until the server answered an acquire, by what came of it",
+)
+
+dead_letters: Final = _meter.create_counter(
+    "vigil.dead_letters", unit="{message}", description="Messages given up on, by reason"
+)
+
+breaker_changes: Final = _meter.create_counter(
+    "vigil.breaker.changes",
+    unit="{change}",
+    description="Changes of circuit breakers: opened, half_opened (a probe), closed",
+)
+
+finding_ages: Final = _meter.create_counter(
+    "vigil.finding.ages",
+    unit="{finding}",
+    description="Findings that their age has ended or made worse: expired, escalated",
+)
+
+enrichments: Final = _meter.create_counter(
+    "vigil.finding.enrichments",
+    unit="{finding}",
+    description="Enrichments of findings, by actor and what came of them: added, nothing, failed",
+)
+
+instances_started: Final = _meter.create_counter(
+    "vigil.instances.started",
+    unit="{instance}",
+    description="Instances that began, by workflow and mode",
+)
+
+instances_ended: Final = _meter.create_counter(
+    "vigil.instances.ended",
+    unit="{instance}",
+    description="Instances that ended, by workflow, mode and status",
+)
+
+instances_skipped: Final = _meter.create_counter(
+    "vigil.instances.skipped",
+    unit="{instance}",
+    description="Instances that did not begin, for another one was busy with the subject, by"
+    " workflow and mode",
+)
+
+workflow_steps: Final = _meter.create_counter(
+    "vigil.workflow.steps",
+    unit="{item}",
+    description="Items of steps, by workflow, mode and what came of them: done, failed, canceled,"
+    " reused, skipped, paused; retried: another attempt began",
+)
+
+output_attempts: Final = _meter.create_counter(
+    "vigil.output.attempts",
+    unit="{attempt}",
+    description="Attempts at deliveries, by adapter and what came of them: delivered, postponed,"
+    " failed",
+)
+
+output_duration: Final = _meter.create_histogram(
+    "vigil.output.duration",
+    unit="s",
+    description="Time that one attempt at a delivery took, by adapter and what came of it",
+)
+
+outputs: Final = _meter.create_counter(
+    "vigil.outputs", unit="{output}", description="Outputs that were settled, by adapter, outcome"
+)
 
 
 class _Tracing:
@@ -33,99 +151,3 @@ def span(name: str, parent: Context | None = None) -> AbstractContextManager[obj
     if parent is None and not _Tracing.is_on:
         return _NO_SPAN
     return _tracer.start_as_current_span(name, parent)
-
-
-gate_rulings: Final = _meter.create_counter(
-    "vigil.gate.rulings", unit="{ruling}", description="Rulings of the gate, by actor and reason"
-)
-episodes_ended: Final = _meter.create_counter(
-    "vigil.episodes", unit="{episode}", description="Episodes that ended, by actor, mode and status"
-)
-episodes_running: Final = _meter.create_up_down_counter(
-    "vigil.episodes.running",
-    unit="{episode}",
-    description="Episodes running on this node, by actor and mode",
-)
-episode_duration: Final = _meter.create_histogram(
-    "vigil.episode.duration",
-    unit="s",
-    description="Time from start to end on one node, by actor and mode",
-)
-step_duration: Final = _meter.create_histogram(
-    "vigil.step.duration",
-    unit="s",
-    description="Time that one action took, by actor, mode and kind",
-)
-step_tokens: Final = _meter.create_counter(
-    "vigil.step.tokens", unit="{token}", description="Model tokens used, by actor, mode and model"
-)
-backlog: Final = _meter.create_gauge(
-    "vigil.backlog", unit="{message}", description="Messages waiting, by actor and queue"
-)
-lane: Final = _meter.create_gauge(
-    "vigil.lane",
-    unit="{episode}",
-    description="Episodes that take turns, where this node dispatches: waiting, admitted",
-)
-leases: Final = _meter.create_counter(
-    "vigil.leases", unit="{lease}", description="Lease operations, by what came of them"
-)
-lease_acquire_duration: Final = _meter.create_histogram(
-    "vigil.lease.acquire.duration",
-    unit="s",
-    description="Time until the server answered an acquire, by what came of it",
-)
-dead_letters: Final = _meter.create_counter(
-    "vigil.dead_letters", unit="{message}", description="Messages given up on, by reason"
-)
-breaker_changes: Final = _meter.create_counter(
-    "vigil.breaker.changes",
-    unit="{change}",
-    description="Changes of circuit breakers: opened, half_opened (a probe), closed",
-)
-finding_ages: Final = _meter.create_counter(
-    "vigil.finding.ages",
-    unit="{finding}",
-    description="Findings that their age has ended or made worse: expired, escalated",
-)
-enrichments: Final = _meter.create_counter(
-    "vigil.finding.enrichments",
-    unit="{finding}",
-    description="Enrichments of findings, by actor and what came of them: added, nothing, failed",
-)
-instances_started: Final = _meter.create_counter(
-    "vigil.instances.started",
-    unit="{instance}",
-    description="Instances that began, by workflow and mode",
-)
-instances_ended: Final = _meter.create_counter(
-    "vigil.instances.ended",
-    unit="{instance}",
-    description="Instances that ended, by workflow, mode and status",
-)
-instances_skipped: Final = _meter.create_counter(
-    "vigil.instances.skipped",
-    unit="{instance}",
-    description="Instances that did not begin, for another one was busy with the subject, by"
-    " workflow and mode",
-)
-workflow_steps: Final = _meter.create_counter(
-    "vigil.workflow.steps",
-    unit="{item}",
-    description="Items of steps, by workflow, mode and what came of them: done, failed, canceled,"
-    " reused, skipped, paused; retried: another attempt began",
-)
-output_attempts: Final = _meter.create_counter(
-    "vigil.output.attempts",
-    unit="{attempt}",
-    description="Attempts at deliveries, by adapter and what came of them: delivered, postponed,"
-    " failed",
-)
-output_duration: Final = _meter.create_histogram(
-    "vigil.output.duration",
-    unit="s",
-    description="Time that one attempt at a delivery took, by adapter and what came of it",
-)
-outputs: Final = _meter.create_counter(
-    "vigil.outputs", unit="{output}", description="Outputs that were settled, by adapter, outcome"
-)

@@ -36,6 +36,76 @@ KEPT_BYTES_MAX: Final = 256 * 1024
 """Largest state, argument, result or evidence that the journal keeps."""
 
 
+DOUBLINGS_MAX: Final = 32
+"""More doublings than this would only overflow: every pause has reached its longest by then."""
+
+_DIGEST_BYTES: Final = 8
+
+
+Duration: TypeAlias = float | str | timedelta
+"""How a duration may be written."""
+
+_UNITS_MS: Final[Mapping[str, int]] = {
+    "w": 604_800_000,
+    "d": 86_400_000,
+    "h": 3_600_000,
+    "m": 60_000,
+    "s": 1_000,
+    "ms": 1,
+}
+
+_TEXT: Final = re.compile("".join(rf"(?:([0-9]{{1,12}}){unit})?" for unit in _UNITS_MS))
+
+
+BY_CHARS_MAX: Final = 200
+"""Longest name of who asks, in characters; every episode keeps it."""
+
+REASON_CHARS_MAX: Final = 4_000
+"""Longest reason, in characters."""
+
+
+ABSENT: Final = msgspec.UNSET
+"""What stands where there is nothing; JSON's `null` is something."""
+
+PATH_CHARS_MAX: Final = 512
+"""Longest path, in characters. As long as a subject key, which is one."""
+
+
+SHOWN_CHARS_MAX: Final = 80
+"""Most of a value that an error shows."""
+
+_TAG: Final = re.compile(r"\(\w+\)")
+
+_UNKNOWN: Final = "unknown_field"
+
+_WRONG: Final = "wrong_field"
+
+_WANTED: Final[Mapping[str, str]] = {
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "too_short": "at least one",
+    "string_too_short": "a text that is not empty",
+}
+"""What pydantic calls an error → what to write."""
+
+M = TypeVar("M", bound="Strict")
+
+T = TypeVar("T")
+
+# JSON has neither: a list and a text stand for them. What is in a list is as strict as ever.
+Listed: TypeAlias = Annotated[tuple[T, ...], Field(strict=False)]
+"""Any number of values."""
+
+Graded: TypeAlias = Annotated[Severity, Field(strict=False)]
+"""A severity."""
+
+
 def encode(value: object, *, what: str) -> msgspec.Raw:
     """Return `value` as JSON for the journal.
 
@@ -74,12 +144,6 @@ def decode(encoded: msgspec.Raw, *, type_: type, what: str) -> Any:  # noqa: ANN
         raise Unencodable(f"{what} does not fit {type_.__name__}: {error}") from error
 
 
-DOUBLINGS_MAX: Final = 32
-"""More doublings than this would only overflow: every pause has reached its longest by then."""
-
-_DIGEST_BYTES: Final = 8
-
-
 def backoff_s(tries: int, *, first_s: float, most_s: float) -> float:
     """Return the pause after the `tries`-th failure, from 1: it doubles, up to `most_s`."""
     return min(first_s * 2.0 ** min(tries - 1, DOUBLINGS_MAX), most_s)
@@ -98,21 +162,6 @@ def jittered_s(pause_s: float, *, seed: str) -> float:
 def is_whole(value: object) -> bool:
     """Return whether `value` is a whole number; in Python `True` is one, and here it is not."""
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-Duration: TypeAlias = float | str | timedelta
-"""How a duration may be written."""
-
-_UNITS_MS: Final[Mapping[str, int]] = {
-    "w": 604_800_000,
-    "d": 86_400_000,
-    "h": 3_600_000,
-    "m": 60_000,
-    "s": 1_000,
-    "ms": 1,
-}
-
-_TEXT: Final = re.compile("".join(rf"(?:([0-9]{{1,12}}){unit})?" for unit in _UNITS_MS))
 
 
 def seconds_of(value: object, *, least_s: float, most_s: float) -> float:
@@ -150,13 +199,6 @@ def _spelled(seconds: float) -> str:
     ms = round(seconds * 1000)
     unit = next(unit for unit, unit_ms in _UNITS_MS.items() if ms % unit_ms == 0)
     return f"{ms // _UNITS_MS[unit]:,}{unit}"
-
-
-BY_CHARS_MAX: Final = 200
-"""Longest name of who asks, in characters; every episode keeps it."""
-
-REASON_CHARS_MAX: Final = 4_000
-"""Longest reason, in characters."""
 
 
 def check_name(field: str, value: str) -> None:
@@ -198,13 +240,6 @@ def check_text(field: str, value: object, *, least: int, most: int) -> None:
         raise BadRequest(field=field, problem=f"{value!r} is not valid Unicode text") from error
 
 
-ABSENT: Final = msgspec.UNSET
-"""What stands where there is nothing; JSON's `null` is something."""
-
-PATH_CHARS_MAX: Final = 512
-"""Longest path, in characters. As long as a subject key, which is one."""
-
-
 def value_at(payload: JsonObject, path: str) -> object:
     """Return the value at `path`, or `ABSENT`."""
     level: object = payload
@@ -226,38 +261,6 @@ def problem_of_path(path: object) -> str | None:
     if not all(path.split(".")):
         return f"{path!r} is not a path; use words joined by dots, such as 'disk.used'"
     return None
-
-
-SHOWN_CHARS_MAX: Final = 80
-"""Most of a value that an error shows."""
-
-_TAG: Final = re.compile(r"\(\w+\)")
-
-_UNKNOWN: Final = "unknown_field"
-_WRONG: Final = "wrong_field"
-
-_WANTED: Final[Mapping[str, str]] = {
-    "string_type": "a text",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "tuple_type": "a list",
-    "dict_type": "an object",
-    "model_type": "an object",
-    "too_short": "at least one",
-    "string_too_short": "a text that is not empty",
-}
-"""What pydantic calls an error → what to write."""
-
-M = TypeVar("M", bound="Strict")
-T = TypeVar("T")
-
-# JSON has neither: a list and a text stand for them. What is in a list is as strict as ever.
-Listed: TypeAlias = Annotated[tuple[T, ...], Field(strict=False)]
-"""Any number of values."""
-Graded: TypeAlias = Annotated[Severity, Field(strict=False)]
-"""A severity."""
 
 
 class Strict(BaseModel):

@@ -14,6 +14,12 @@ from typing import Final
 from projections.rows import Row, RowChange, Statement, key
 from streams.ports.leases import Claim, ClaimChange
 
+FORGET: Final = Statement(name="forget_claims", table="work_claims", keys=())
+
+TAKE: Final = Statement(name="take_claims", table="work_claims", keys=("dedupe_key",))
+
+END: Final = Statement(name="end_claims", table="work_claims", keys=("dedupe_key",))
+
 
 class Ended(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/end_claims.sql`: of the claim that it ended, the row may know more."""
@@ -40,11 +46,6 @@ class Forgotten(Row, omit_defaults=True, kw_only=True):
     """The one row of `sql/forget_claims.sql`; it changes every claim that shows as held."""
 
     finished_at: datetime
-
-
-FORGET: Final = Statement(name="forget_claims", table="work_claims", keys=())
-TAKE: Final = Statement(name="take_claims", table="work_claims", keys=("dedupe_key",))
-END: Final = Statement(name="end_claims", table="work_claims", keys=("dedupe_key",))
 
 
 def forget(now: datetime) -> RowChange:

@@ -13,6 +13,15 @@ from streams.model.events import DeadDiscarded, DeadEvent, DeadLettered, DeadReq
 from streams.ports.log import Recorded
 from streams.tokens import decode_token
 
+SAVE: Final = Statement(name="save_dead_letters", table="dead_letters", keys=("letter_key",))
+
+SETTLE: Final = Statement(name="settle_dead_letters", table="dead_letters", keys=("letter_key",))
+
+_OF_OUTPUTS: Final = f"{Kind.OUTPUT}."
+"""Prefix of the keys of outputs' letters."""
+
+_EVENTS: Final[frozenset[type[DeadEvent]]] = frozenset(get_args(DeadEvent))
+
 
 class Settlement(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/settle_dead_letters.sql`."""
@@ -40,15 +49,6 @@ class LetterState(Settlement, omit_defaults=True, kw_only=True):
     payload_size_bytes: int
     lettered_at: datetime
     output_key: str | None = None
-
-
-SAVE: Final = Statement(name="save_dead_letters", table="dead_letters", keys=("letter_key",))
-SETTLE: Final = Statement(name="settle_dead_letters", table="dead_letters", keys=("letter_key",))
-
-_OF_OUTPUTS: Final = f"{Kind.OUTPUT}."
-"""Prefix of the keys of outputs' letters."""
-
-_EVENTS: Final[frozenset[type[DeadEvent]]] = frozenset(get_args(DeadEvent))
 
 
 class DeadLetterFold:

@@ -27,6 +27,48 @@ from streams.ports.log import Recorded
 T = TypeVar("T", "AgentContents", "WorkflowContents")
 
 
+_AGENTS: Final = "agent_definitions"
+
+_WORKFLOWS: Final = "workflow_definitions"
+
+APPLY_AGENT: Final = Statement(name="apply_agent_definitions", table=_AGENTS, keys=("actor_id",))
+
+DISABLE_AGENT: Final = Statement(
+    name="disable_agent_definitions", table=_AGENTS, keys=("actor_id",)
+)
+
+APPLY_WORKFLOW: Final = Statement(
+    name="apply_workflow_definitions", table=_WORKFLOWS, keys=("workflow_id",)
+)
+
+DISABLE_WORKFLOW: Final = Statement(
+    name="disable_workflow_definitions", table=_WORKFLOWS, keys=("workflow_id",)
+)
+
+RECORD: Final = Statement(
+    name="record_definition_history",
+    table="definition_history",
+    keys=("kind", "definition_id", "journal_seq", "event_no"),
+)
+
+_APPLY: Final[Mapping[DefinitionKind, Statement]] = {
+    DefinitionKind.AGENT: APPLY_AGENT,
+    DefinitionKind.WORKFLOW: APPLY_WORKFLOW,
+}
+
+_DISABLE: Final[Mapping[DefinitionKind, Statement]] = {
+    DefinitionKind.AGENT: DISABLE_AGENT,
+    DefinitionKind.WORKFLOW: DISABLE_WORKFLOW,
+}
+
+_CHANGES: Final[Mapping[type[DefinitionEvent], str]] = {
+    DefinitionApplied: "applied",
+    DefinitionDisabled: "disabled",
+}
+
+_EVENTS: Final[frozenset[type[DefinitionEvent]]] = frozenset(get_args(DefinitionEvent))
+
+
 class AgentContents(msgspec.Struct, frozen=True, kw_only=True):
     """The shown parts of an agent's definition, without defaults."""
 
@@ -75,6 +117,7 @@ def _read(body: msgspec.Raw, decoder: msgspec.json.Decoder[T], *, otherwise: T) 
 
 
 _agent_decoder: Final = msgspec.json.Decoder(AgentContents)
+
 _workflow_decoder: Final = msgspec.json.Decoder(WorkflowContents)
 
 
@@ -125,42 +168,6 @@ class DefinitionHappened(Row, omit_defaults=True, kw_only=True):
     at: datetime
     person: str
     reason: str | None
-
-
-_AGENTS: Final = "agent_definitions"
-_WORKFLOWS: Final = "workflow_definitions"
-
-APPLY_AGENT: Final = Statement(name="apply_agent_definitions", table=_AGENTS, keys=("actor_id",))
-DISABLE_AGENT: Final = Statement(
-    name="disable_agent_definitions", table=_AGENTS, keys=("actor_id",)
-)
-APPLY_WORKFLOW: Final = Statement(
-    name="apply_workflow_definitions", table=_WORKFLOWS, keys=("workflow_id",)
-)
-DISABLE_WORKFLOW: Final = Statement(
-    name="disable_workflow_definitions", table=_WORKFLOWS, keys=("workflow_id",)
-)
-RECORD: Final = Statement(
-    name="record_definition_history",
-    table="definition_history",
-    keys=("kind", "definition_id", "journal_seq", "event_no"),
-)
-
-_APPLY: Final[Mapping[DefinitionKind, Statement]] = {
-    DefinitionKind.AGENT: APPLY_AGENT,
-    DefinitionKind.WORKFLOW: APPLY_WORKFLOW,
-}
-_DISABLE: Final[Mapping[DefinitionKind, Statement]] = {
-    DefinitionKind.AGENT: DISABLE_AGENT,
-    DefinitionKind.WORKFLOW: DISABLE_WORKFLOW,
-}
-
-_CHANGES: Final[Mapping[type[DefinitionEvent], str]] = {
-    DefinitionApplied: "applied",
-    DefinitionDisabled: "disabled",
-}
-
-_EVENTS: Final[frozenset[type[DefinitionEvent]]] = frozenset(get_args(DefinitionEvent))
 
 
 class DefinitionFold:

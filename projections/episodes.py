@@ -42,6 +42,38 @@ from streams.model.triggers import (
 from streams.model.waits import Approval
 from streams.ports.log import Recorded
 
+_KEYS: Final = ("episode_id", "step_no")
+
+SAVE_BLOCKS: Final = Statement(name="save_episode_blocks", table="episode_blocks", keys=_KEYS)
+
+ANSWER: Final = Statement(name="answer_episode_blocks", table="episode_blocks", keys=_KEYS)
+
+
+RECORD: Final = Statement(
+    name="record_steps", table="episode_steps", keys=("episode_id", "step_no")
+)
+
+SAVE: Final = Statement(
+    name="save_checkpoints", table="episode_checkpoints", keys=("episode_id", "checkpoint_no")
+)
+
+
+OPEN: Final = Statement(name="open_episodes", table="episodes", keys=("episode_id",))
+
+ADVANCE: Final = Statement(name="advance_episodes", table="episodes", keys=("episode_id",))
+
+_TRIGGERS: Final[Mapping[type[Trigger], str]] = {
+    EventTrigger: "event",
+    ScheduleTrigger: "schedule",
+    ManualTrigger: "manual",
+    WorkflowTrigger: "workflow",
+}
+
+_EVENTS: Final[frozenset[type[EpisodeEvent]]] = frozenset(get_args(EpisodeEvent))
+
+OUTPUTS: Final = "outputs"
+"""`blocked_by` of an episode that waits for its own outputs."""
+
 
 class AnswerGiven(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/answer_episode_blocks.sql`."""
@@ -72,12 +104,6 @@ class BlockBegun(AnswerGiven, omit_defaults=True, kw_only=True):
     expires_at: datetime | None = None
     on_expiry: str | None = None
     remind_every_s: float | None = None
-
-
-_KEYS: Final = ("episode_id", "step_no")
-
-SAVE_BLOCKS: Final = Statement(name="save_episode_blocks", table="episode_blocks", keys=_KEYS)
-ANSWER: Final = Statement(name="answer_episode_blocks", table="episode_blocks", keys=_KEYS)
 
 
 def blocked(event: EpisodeBlocked, *, episode_id: str, seq: int, at: datetime) -> BlockBegun:
@@ -162,14 +188,6 @@ class CheckpointChange(Row, omit_defaults=True, kw_only=True):
     schema_version: int
     state_size_bytes: int
     created_at: datetime
-
-
-RECORD: Final = Statement(
-    name="record_steps", table="episode_steps", keys=("episode_id", "step_no")
-)
-SAVE: Final = Statement(
-    name="save_checkpoints", table="episode_checkpoints", keys=("episode_id", "checkpoint_no")
-)
 
 
 def announced(event: StepAnnounced, *, episode_id: str, seq: int, at: datetime) -> StepChange:
@@ -281,22 +299,6 @@ class Opened(EpisodeProgress, omit_defaults=True, kw_only=True):
     start_by: datetime | None = None
     definition_revision: int | None = None
     """None: its actor is declared in code."""
-
-
-OPEN: Final = Statement(name="open_episodes", table="episodes", keys=("episode_id",))
-ADVANCE: Final = Statement(name="advance_episodes", table="episodes", keys=("episode_id",))
-
-_TRIGGERS: Final[Mapping[type[Trigger], str]] = {
-    EventTrigger: "event",
-    ScheduleTrigger: "schedule",
-    ManualTrigger: "manual",
-    WorkflowTrigger: "workflow",
-}
-
-_EVENTS: Final[frozenset[type[EpisodeEvent]]] = frozenset(get_args(EpisodeEvent))
-
-OUTPUTS: Final = "outputs"
-"""`blocked_by` of an episode that waits for its own outputs."""
 
 
 class _Place(TypedDict):

@@ -28,6 +28,34 @@ from streams.model.events import (
 from streams.model.findings import Cause, Person
 from streams.ports.log import Recorded
 
+SUPERSEDED: Final = "superseded"
+"""Status of a raise that was followed by another one of the same key."""
+
+SAVE: Final = Statement(name="save_findings", table="findings", keys=("finding_key", "raise_no"))
+
+SUPERSEDE: Final = Statement(
+    name="supersede_findings", table="findings", keys=("finding_key", "raise_no")
+)
+
+RECORD: Final = Statement(
+    name="record_finding_events",
+    table="finding_events",
+    keys=("finding_key", "journal_seq", "event_no"),
+)
+
+_EVENTS: Final[frozenset[type[FindingEvent]]] = frozenset(get_args(FindingEvent))
+
+_KINDS: Final[dict[type[FindingEvent], str]] = {
+    FindingRaised: "finding_raised",
+    FindingUpdated: "finding_updated",
+    FindingCleared: "finding_cleared",
+    FindingClearedByHand: "finding_cleared",
+    FindingExpired: "finding_expired",
+    FindingEscalated: "finding_escalated",
+    FindingAcknowledged: "finding_acknowledged",
+    FindingNoted: "finding_noted",
+}
+
 
 class Saved(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/save_findings.sql`."""
@@ -89,33 +117,6 @@ class FindingHappened(Row, omit_defaults=True, kw_only=True):
     person: str | None
     reason: str | None
     expires_at: datetime | None
-
-
-SUPERSEDED: Final = "superseded"
-"""Status of a raise that was followed by another one of the same key."""
-
-SAVE: Final = Statement(name="save_findings", table="findings", keys=("finding_key", "raise_no"))
-SUPERSEDE: Final = Statement(
-    name="supersede_findings", table="findings", keys=("finding_key", "raise_no")
-)
-RECORD: Final = Statement(
-    name="record_finding_events",
-    table="finding_events",
-    keys=("finding_key", "journal_seq", "event_no"),
-)
-
-_EVENTS: Final[frozenset[type[FindingEvent]]] = frozenset(get_args(FindingEvent))
-
-_KINDS: Final[dict[type[FindingEvent], str]] = {
-    FindingRaised: "finding_raised",
-    FindingUpdated: "finding_updated",
-    FindingCleared: "finding_cleared",
-    FindingClearedByHand: "finding_cleared",
-    FindingExpired: "finding_expired",
-    FindingEscalated: "finding_escalated",
-    FindingAcknowledged: "finding_acknowledged",
-    FindingNoted: "finding_noted",
-}
 
 
 class FindingFold:

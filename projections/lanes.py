@@ -15,6 +15,18 @@ from streams.model.events import LaneEvent, LaneKept, LaneMoved
 from streams.model.lanes import Ticket
 from streams.ports.log import Recorded
 
+_KEYS: Final = ("actor_id", "episode_id")
+
+EMPTY: Final = Statement(name="empty_lanes", table="lane_tickets", keys=())
+
+PLACE: Final = Statement(name="place_lane_tickets", table="lane_tickets", keys=_KEYS)
+
+ADMIT: Final = Statement(name="admit_lane_tickets", table="lane_tickets", keys=_KEYS)
+
+REMOVE: Final = Statement(name="remove_lane_tickets", table="lane_tickets", keys=_KEYS)
+
+_EVENTS: Final[frozenset[type[LaneEvent]]] = frozenset(get_args(LaneEvent))
+
 
 class Emptied(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/empty_lanes.sql`: it takes what an older commit put in the lane."""
@@ -44,16 +56,6 @@ class Placed(Admitted, omit_defaults=True, kw_only=True):
     priority: int
     lane_key: str | None
     state: Literal["waiting", "admitted"]
-
-
-_KEYS: Final = ("actor_id", "episode_id")
-
-EMPTY: Final = Statement(name="empty_lanes", table="lane_tickets", keys=())
-PLACE: Final = Statement(name="place_lane_tickets", table="lane_tickets", keys=_KEYS)
-ADMIT: Final = Statement(name="admit_lane_tickets", table="lane_tickets", keys=_KEYS)
-REMOVE: Final = Statement(name="remove_lane_tickets", table="lane_tickets", keys=_KEYS)
-
-_EVENTS: Final[frozenset[type[LaneEvent]]] = frozenset(get_args(LaneEvent))
 
 
 class LaneFold:

@@ -31,27 +31,6 @@ from streams.model.outputs import OutputStatus
 from streams.model.waits import Approval
 from streams.ports.log import Recorded
 
-
-class OutputHappened(Row, omit_defaults=True, kw_only=True):
-    """One row of `sql/record_output_events.sql`."""
-
-    output_key: str
-    journal_seq: int
-    event_no: int
-    kind: str
-    at: datetime
-    proposal_no: int | None = None
-    episode_id: str | None = None
-    attempt: int | None = None
-    node: str | None = None
-    person: str | None = None
-    reason: str | None = None
-    error_class: str | None = None
-    error_detail: str | None = None
-    next_attempt_at: datetime | None = None
-    delivered_ref: str | None = None
-
-
 RECORD: Final = Statement(
     name="record_output_events",
     table="output_events",
@@ -82,6 +61,62 @@ _KINDS: Final[Mapping[type[Told], str]] = {
     OutputRetried: "output_retried",
     OutputCanceled: "output_canceled",
 }
+
+
+PROPOSE: Final = Statement(name="propose_outputs", table="outputs", keys=("output_key",))
+
+ADVANCE: Final = Statement(name="advance_outputs", table="outputs", keys=("output_key",))
+
+APPROVAL_EXPIRED: Final = "approval_expired"
+"""Error class of an output that was not approved in time. Adapters may use it too, but only for an
+attempt.
+"""
+
+_EVENTS: Final[frozenset[type[OutputEvent]]] = frozenset(get_args(OutputEvent))
+
+_Later: TypeAlias = (
+    OutputApproved
+    | OutputRejected
+    | OutputAttempted
+    | OutputPostponed
+    | OutputDelivered
+    | OutputFailed
+    | OutputRetried
+    | OutputCanceled
+)
+"""The events that may follow a proposal."""
+
+_STATUSES: Final[Mapping[type[_Later], OutputStatus]] = {
+    OutputApproved: OutputStatus.PROPOSED,
+    OutputRejected: OutputStatus.REJECTED,
+    OutputAttempted: OutputStatus.PROPOSED,
+    OutputPostponed: OutputStatus.PROPOSED,
+    OutputDelivered: OutputStatus.DELIVERED,
+    OutputFailed: OutputStatus.FAILED,
+    OutputRetried: OutputStatus.PROPOSED,
+    OutputCanceled: OutputStatus.CANCELED,
+}
+"""Event → the output's status after it."""
+
+
+class OutputHappened(Row, omit_defaults=True, kw_only=True):
+    """One row of `sql/record_output_events.sql`."""
+
+    output_key: str
+    journal_seq: int
+    event_no: int
+    kind: str
+    at: datetime
+    proposal_no: int | None = None
+    episode_id: str | None = None
+    attempt: int | None = None
+    node: str | None = None
+    person: str | None = None
+    reason: str | None = None
+    error_class: str | None = None
+    error_detail: str | None = None
+    next_attempt_at: datetime | None = None
+    delivered_ref: str | None = None
 
 
 def happened(
@@ -163,41 +198,6 @@ class Proposed(Progress, omit_defaults=True, kw_only=True):
     approvers: tuple[str, ...] = ()
     on_expiry: str | None = None
     remind_every_s: float | None = None
-
-
-PROPOSE: Final = Statement(name="propose_outputs", table="outputs", keys=("output_key",))
-ADVANCE: Final = Statement(name="advance_outputs", table="outputs", keys=("output_key",))
-
-APPROVAL_EXPIRED: Final = "approval_expired"
-"""Error class of an output that was not approved in time. Adapters may use it too, but only for an
-attempt.
-"""
-
-_EVENTS: Final[frozenset[type[OutputEvent]]] = frozenset(get_args(OutputEvent))
-
-_Later: TypeAlias = (
-    OutputApproved
-    | OutputRejected
-    | OutputAttempted
-    | OutputPostponed
-    | OutputDelivered
-    | OutputFailed
-    | OutputRetried
-    | OutputCanceled
-)
-"""The events that may follow a proposal."""
-
-_STATUSES: Final[Mapping[type[_Later], OutputStatus]] = {
-    OutputApproved: OutputStatus.PROPOSED,
-    OutputRejected: OutputStatus.REJECTED,
-    OutputAttempted: OutputStatus.PROPOSED,
-    OutputPostponed: OutputStatus.PROPOSED,
-    OutputDelivered: OutputStatus.DELIVERED,
-    OutputFailed: OutputStatus.FAILED,
-    OutputRetried: OutputStatus.PROPOSED,
-    OutputCanceled: OutputStatus.CANCELED,
-}
-"""Event → the output's status after it."""
 
 
 class OutputFold:

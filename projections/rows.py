@@ -27,6 +27,21 @@ from streams.ports.log import Recorded
 T = TypeVar("T", bound=LogEvent)
 
 
+REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+
+_ESCAPE: Final = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a whole surrogate pair
+    r"|(\\u0000|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"  # NUL, or half a pair
+    r"|\\."  # any other escape, consumed so that an escaped backslash is not read as one
+)
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+_ESCAPED_REPLACEMENT: Final = "\\ufffd"
+
+_encoder: Final = msgspec.json.Encoder()
+
+
 def events_of(record: Recorded, known: frozenset[type[T]], *, whose: str) -> tuple[T, ...]:
     """Return the events of a commit in the life of `whose` kind of aggregate."""
     events = record.commit.events
@@ -37,19 +52,6 @@ def events_of(record: Recorded, known: frozenset[type[T]], *, whose: str) -> tup
         raise UnreadableEvent(record.subject, seq=record.seq, detail=detail)
     # Checked above.
     return cast("tuple[T, ...]", events)
-
-
-REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
-
-_ESCAPE: Final = re.compile(
-    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a whole surrogate pair
-    r"|(\\u0000|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"  # NUL, or half a pair
-    r"|\\."  # any other escape, consumed so that an escaped backslash is not read as one
-)
-_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_ESCAPED_REPLACEMENT: Final = "\\ufffd"
-
-_encoder: Final = msgspec.json.Encoder()
 
 
 def document(rows: Sequence[msgspec.Struct]) -> str:

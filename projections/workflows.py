@@ -40,6 +40,56 @@ from streams.model.triggers import Trigger
 from streams.model.workflows import ResumeHow, StepOutcome, StepStatus, WorkflowSpec, WorkflowStatus
 from streams.ports.log import Recorded
 
+_STEPS_TABLE: Final = "workflow_steps"
+
+_KEYS: Final = ("instance_id", "step_id", "item")
+
+PLACE: Final = Statement(name="place_workflow_steps", table=_STEPS_TABLE, keys=_KEYS)
+
+ADVANCE: Final = Statement(name="advance_workflow_steps", table=_STEPS_TABLE, keys=_KEYS)
+
+RESUME: Final = Statement(name="resume_workflow_steps", table=_STEPS_TABLE, keys=())
+
+STOP: Final = Statement(name="stop_workflow_steps", table=_STEPS_TABLE, keys=())
+
+UNBEGUN: Final = frozenset(
+    {
+        StepStatus.PENDING.value,
+        StepStatus.AWAITING_APPROVAL.value,
+        StepStatus.RETRYING.value,
+        StepStatus.PAUSED.value,
+    }
+)
+"""Statuses of items that a stop ends."""
+
+ItemEvent: TypeAlias = (
+    StepApprovalAsked
+    | StepApproved
+    | StepDenied
+    | StepBegun
+    | StepEnded
+    | StepReused
+    | StepPostponed
+    | StepSkipped
+    | StepPaused
+    | CompensationBegun
+    | CompensationEnded
+)
+"""What happens to one item."""
+
+
+_TABLE: Final = "workflow_instances"
+
+BEGIN_INSTANCE: Final = Statement(
+    name="begin_workflow_instances", table=_TABLE, keys=("instance_id",)
+)
+
+ADVANCE_INSTANCE: Final = Statement(
+    name="advance_workflow_instances", table=_TABLE, keys=("instance_id",)
+)
+
+_EVENTS: Final[frozenset[type[WorkflowEvent]]] = frozenset(get_args(WorkflowEvent))
+
 
 class ItemProgress(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/advance_workflow_steps.sql`; None leaves a column as it is, but for four."""
@@ -94,40 +144,6 @@ class StoppedItems(Row, omit_defaults=True, kw_only=True):
 
     instance_id: str
     journal_seq: int
-
-
-_STEPS_TABLE: Final = "workflow_steps"
-_KEYS: Final = ("instance_id", "step_id", "item")
-
-PLACE: Final = Statement(name="place_workflow_steps", table=_STEPS_TABLE, keys=_KEYS)
-ADVANCE: Final = Statement(name="advance_workflow_steps", table=_STEPS_TABLE, keys=_KEYS)
-RESUME: Final = Statement(name="resume_workflow_steps", table=_STEPS_TABLE, keys=())
-STOP: Final = Statement(name="stop_workflow_steps", table=_STEPS_TABLE, keys=())
-
-UNBEGUN: Final = frozenset(
-    {
-        StepStatus.PENDING.value,
-        StepStatus.AWAITING_APPROVAL.value,
-        StepStatus.RETRYING.value,
-        StepStatus.PAUSED.value,
-    }
-)
-"""Statuses of items that a stop ends."""
-
-ItemEvent: TypeAlias = (
-    StepApprovalAsked
-    | StepApproved
-    | StepDenied
-    | StepBegun
-    | StepEnded
-    | StepReused
-    | StepPostponed
-    | StepSkipped
-    | StepPaused
-    | CompensationBegun
-    | CompensationEnded
-)
-"""What happens to one item."""
 
 
 def item_of(event: ItemEvent) -> int:
@@ -228,18 +244,6 @@ class BegunInstance(InstanceProgress, omit_defaults=True, kw_only=True):
     started_at: datetime
     definition_revision: int | None
     """None: it is declared in code."""
-
-
-_TABLE: Final = "workflow_instances"
-
-BEGIN_INSTANCE: Final = Statement(
-    name="begin_workflow_instances", table=_TABLE, keys=("instance_id",)
-)
-ADVANCE_INSTANCE: Final = Statement(
-    name="advance_workflow_instances", table=_TABLE, keys=("instance_id",)
-)
-
-_EVENTS: Final[frozenset[type[WorkflowEvent]]] = frozenset(get_args(WorkflowEvent))
 
 
 class WorkflowFold:

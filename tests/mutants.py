@@ -40,18 +40,18 @@ class Mutant(NamedTuple):
 
 SIMULATION: Final = "tests/simulation/test_survival.py"
 TABLE_OF_GATES: Final = "tests/gates/test_simulated.py"
-BLOCKING: Final = "tests/engine/waits/test_blocking.py"
-LISTENING: Final = "tests/engine/execution/test_listener.py"
+BLOCKING: Final = "tests/engine/waits/test_wait.py"
+LISTENING: Final = "tests/engine/execution/test_answer_commands.py"
 OVERTAKEN: Final = "tests/engine/waits/test_overtaken.py"
-BLOCKING_IN_TURN: Final = "tests/engine/waits/test_blocking_in_turn.py"
-ANSWERING: Final = "tests/engine/waits/test_answering.py"
-BELATED: Final = "tests/engine/triggers/test_belated.py"
+BLOCKING_IN_TURN: Final = "tests/engine/waits/test_wait_in_lane.py"
+ANSWERING: Final = "tests/engine/waits/test_answer.py"
+BELATED: Final = "tests/engine/triggers/test_late_starts.py"
 CRASHES_OF_GATES: Final = "tests/gates/test_crashes.py"
 
-RECONCILING: Final = "tests/engine/operations/test_reconciling.py"
-RECONCILER: Final = "tests/engine/operations/test_reconciler.py"
+RECONCILING: Final = "tests/engine/operations/test_drift.py"
+RECONCILER: Final = "tests/engine/operations/test_reconcile.py"
 
-CONDUCTING: Final = "tests/engine/workflows/test_conductor.py"
+CONDUCTING: Final = "tests/engine/workflows/test_worker.py"
 CLOSED_STEPS: Final = "tests/engine/workflows/test_closed_steps.py"
 SUB_STARTS: Final = "tests/engine/workflows/test_sub_starts.py"
 STARTING: Final = "tests/engine/workflows/test_begin.py"
@@ -59,23 +59,23 @@ EFFECTS: Final = "tests/engine/workflows/test_instance_effects.py"
 BEGINNING: Final = "tests/engine/workflows/test_beginnings.py"
 OUTPUTS: Final = "tests/engine/outputs/test_outputs.py"
 APPROVING: Final = "tests/vigil/test_approving.py"
-HEARING: Final = "tests/engine/operations/test_hearing.py"
-LETTERS_OF_OUTPUTS: Final = "tests/engine/outputs/test_letters_of_outputs.py"
+HEARING: Final = "tests/engine/operations/test_hears.py"
+LETTERS_OF_OUTPUTS: Final = "tests/engine/outputs/test_dead_letters.py"
 OUTPUTS_LEFT: Final = "tests/engine/outputs/test_outputs_left.py"
 AT_A_RATE: Final = "tests/engine/outputs/test_outputs_at_a_rate.py"
 IN_LINE: Final = "tests/engine/outputs/test_outputs_in_line.py"
 CALLED_OFF: Final = "tests/engine/outputs/test_outputs_called_off.py"
-LOOKING_OUT: Final = "tests/engine/waits/test_lookout.py"
+LOOKING_OUT: Final = "tests/engine/waits/test_signal_retries.py"
 PAUSED: Final = "tests/engine/cluster/test_paused.py"
-LINEUP: Final = "tests/engine/node/test_lineup.py"
-EDITIONS: Final = "tests/engine/definitions/test_editions.py"
+LINEUP: Final = "tests/engine/node/test_supervisor.py"
+EDITIONS: Final = "tests/engine/definitions/test_resolver.py"
 CLOSED: Final = "tests/engine/workflows/test_closed_workflows.py"
 LACKING_CODE: Final = "tests/engine/workflows/test_lacking_code.py"
-UNDERSTUDIES: Final = "tests/engine/node/test_understudies.py"
+UNDERSTUDIES: Final = "tests/engine/node/test_fallbacks.py"
 CLOSED_ACTORS: Final = "tests/engine/definitions/test_closed_actors.py"
 LOADING: Final = "tests/engine/definitions/test_loader.py"
 LIFE_OF_OUTPUTS: Final = "tests/engine/outputs/test_output.py"
-DEFINITION_BOOK: Final = "tests/engine/definitions/test_definition_book.py"
+DEFINITION_BOOK: Final = "tests/engine/definitions/test_store.py"
 
 PROPOSING: Final = "tests/engine/templates/test_proposing.py"
 FILLING: Final = "tests/engine/templates/test_filling.py"
@@ -272,14 +272,14 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/execution/run.py",
         "        if careful:\n            await self._journal.barrier()",
         "",
-        "tests/engine/execution/test_shift.py",
+        "tests/engine/execution/test_run.py",
     ),
     Mutant(
         "the trust in a claim at its fence",
         "engine/episodes/writer.py",
         "                self._sign(await self._before_fence(self._pending[:most]))\n",
         "                self._sign(1)\n",
-        "tests/engine/execution/test_runner.py",
+        "tests/engine/execution/test_run_commands.py",
     ),
     Mutant(
         "the command is acknowledged only after the fence",
@@ -293,7 +293,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/runtime/leases.py",
         "if held.lease.trusted_until_s <= next_beat_s:",
         "if False:",
-        "tests/engine/runtime/test_keeper.py",
+        "tests/engine/runtime/test_leases.py",
     ),
     Mutant(
         "the claim is released last",
@@ -454,7 +454,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/app/tools.py",
         "if min(counts) < 0 or sum(counts) > SYNTHESIS_TOKENS_MAX:",
         "if False:",
-        "tests/engine/execution/test_performer.py",
+        "tests/engine/execution/test_steps.py",
     ),
     Mutant(
         "as many findings as an end can name",
@@ -475,7 +475,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/runtime/leases.py",
         "if late_s > self._leases.ttl_s * LATE_MAX:",
         "if False:",
-        "tests/engine/runtime/test_keeper.py",
+        "tests/engine/runtime/test_leases.py",
     ),
     Mutant(
         "loop detection",
@@ -503,7 +503,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/triggers/rules.py",
         "if happened.hops > HOPS_MAX:",
         "if False:",
-        "tests/engine/triggers/test_gating.py",
+        "tests/engine/triggers/test_rules.py",
     ),
     Mutant(
         "gates: what is refused when it comes again may arrive yet, and is looked for",
@@ -569,7 +569,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/lanes/intake.py",
         "name = self.cursor.name_of(followed)",
         'name = ""',
-        "tests/engine/lanes/test_predecessor.py",
+        "tests/engine/lanes/test_replay_window.py",
     ),
     Mutant(
         "gates: who stood still before they looked at a cause knows that they are late",
@@ -607,14 +607,14 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/triggers/evaluate.py",
         "is_late=is_begun is None and is_late()",
         "is_late=False",
-        "tests/engine/triggers/test_entrance.py",
+        "tests/engine/triggers/test_admit.py",
     ),
     Mutant(
         "only a sample fires",
         "engine/triggers/rules.py",
         "if share_of(happened.id, stack, actor, expectation.name) >= expectation.sample:",
         "if False:",
-        "tests/engine/triggers/test_gating.py",
+        "tests/engine/triggers/test_rules.py",
     ),
     Mutant(
         "true is not 1",
@@ -712,14 +712,14 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/operations/dead_letters.py",
         'id=f"requeue.{letter_key}"',
         'id=f"requeue.{letter_key}.{self.clock.monotonic_s()}"',
-        "tests/engine/operations/test_settler.py",
+        "tests/engine/operations/test_dead_letter_requests.py",
     ),
     Mutant(
         "whoever requeues an output is not refused because a node was faster",
         "engine/dead_letters/write.py",
         "if letter is not known.state and letter.settled == command:",
         "if False:",
-        "tests/engine/outputs/test_output_desk.py",
+        "tests/engine/outputs/test_handle.py",
     ),
     Mutant(
         "an event published again is the same event",
@@ -733,21 +733,21 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/operations/sweep.py",
         "if await self._is_held(candidate):",
         "if False:",
-        "tests/engine/operations/test_sweeper.py",
+        "tests/engine/operations/test_sweep_episodes.py",
     ),
     Mutant(
         "a sweep calls nobody twice",
         "engine/operations/sweep.py",
         "if await self.ports.commands.is_waiting(candidate.actor_id, candidate.episode_id):",
         "if False:",
-        "tests/engine/operations/test_sweeper.py",
+        "tests/engine/operations/test_sweep_episodes.py",
     ),
     Mutant(
         "a history is replayed from its beginning",
         "engine/operations/replay.py",
         "if not (is_kept and isinstance(event, CheckpointSaved)):",
         "if True:",
-        "tests/engine/operations/test_histories.py",
+        "tests/engine/operations/test_replay.py",
     ),
     Mutant(
         "what people may not see stays hidden in a replay",
@@ -803,14 +803,14 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/runtime/leases.py",
         "            async with held.turn:",
         "            if True:",
-        "tests/engine/runtime/test_keeper.py",
+        "tests/engine/runtime/test_leases.py",
     ),
     Mutant(
         "a claim is for the attempt that the journal counts to",
         "engine/execution/run.py",
         "attempt=episode.attempts + 1",
         "attempt=1",
-        "tests/engine/runtime/test_keeper.py",
+        "tests/engine/runtime/test_leases.py",
     ),
     Mutant(
         "the writers of a finding take turns",
@@ -824,14 +824,14 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/runtime/store.py",
         "        if records and records[-1].seq >= newest.seq:",
         "        if True:",
-        "tests/engine/findings/test_applier.py",
+        "tests/engine/findings/test_apply.py",
     ),
     Mutant(
         "nothing older than the episode is read",
         "engine/findings/apply.py",
         "return job.since if may_be_done",
         "return START if may_be_done",
-        "tests/engine/findings/test_applier.py",
+        "tests/engine/findings/test_apply.py",
     ),
     Mutant(
         "an episode that lost every race is handed over",
@@ -845,7 +845,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/execution/run.py",
         "return not hold.is_stolen or await",
         "return True or await",
-        "tests/engine/execution/test_shift.py",
+        "tests/engine/execution/test_run.py",
     ),
     Mutant(
         "an event that only others watch is left to them",
@@ -873,35 +873,35 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/execution/commands.py",
         "if self._is_hopeless(delivery, hindrance):",
         "if False:",
-        "tests/engine/execution/test_runner.py",
+        "tests/engine/execution/test_run_commands.py",
     ),
     Mutant(
         "an episode that goes on is claimed",
         "engine/execution/run.py",
         "if not any(isinstance(event, EpisodeFinished) for event in first):",
         "if self.episode.status not in ENDED:",
-        "tests/engine/execution/test_shift.py",
+        "tests/engine/execution/test_run.py",
     ),
     Mutant(
         "without a claim, what woke an episode waits until all is told",
         "engine/execution/run.py",
         "if self._hold.revision != NO_CLAIM:",
         "if True:",
-        "tests/engine/execution/test_shift.py",
+        "tests/engine/execution/test_run.py",
     ),
     Mutant(
         "a node that takes over from itself stops what it did",
         "engine/runtime/leases.py",
         "if before is not None:  # It lapsed",
         "if False:  # It lapsed",
-        "tests/engine/runtime/test_keeper.py",
+        "tests/engine/runtime/test_leases.py",
     ),
     Mutant(
         "no step of the outside before the fence",
         "engine/execution/driver.py",
         "and not self.journal.is_fenced:",
         "and False:",
-        "tests/engine/execution/test_shift.py",
+        "tests/engine/execution/test_run.py",
     ),
     Mutant(
         "an event that comes again opens its episode alone",
@@ -915,35 +915,35 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/execution/commands.py",
         "careful = not _is_first_try(ctx)",
         "careful = False",
-        "tests/engine/execution/test_shift.py",
+        "tests/engine/execution/test_run.py",
     ),
     Mutant(
         "a full node asks for nothing",
         "engine/runtime/consumer.py",
         "if queue.pauses:",
         "if False:",
-        "tests/engine/execution/test_runner.py",
+        "tests/engine/execution/test_run_commands.py",
     ),
     Mutant(
         "a stopping node waits for no slot",
         "engine/execution/commands.py",
         "unless=runs.withdrawn)",
         "unless=asyncio.Event())",
-        "tests/engine/execution/test_runner.py",
+        "tests/engine/execution/test_run_commands.py",
     ),
     Mutant(
         "a stopping node begins nothing",
         "engine/execution/commands.py",
         "if runs.withdrawn.is_set():",
         "if False:",
-        "tests/engine/execution/test_runner.py",
+        "tests/engine/execution/test_run_commands.py",
     ),
     Mutant(
         "deliveries that ended for want of a slot prove nothing",
         "engine/execution/commands.py",
         "and age_s >= least_s",
         "and True",
-        "tests/engine/execution/test_runner.py",
+        "tests/engine/execution/test_run_commands.py",
     ),
     Mutant(
         "a pause takes back what was asked for",
@@ -1111,14 +1111,14 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/app/actor.py",
         "return not self.stacks or stack in self.stacks",
         "return True",
-        "tests/engine/node/test_stacking.py",
+        "tests/engine/node/test_stacks.py",
     ),
     Mutant(
         "stacks: a workflow goes with those within it",
         "engine/app/app.py",
         "{name, *ancestors(within, name)} & lacking",
         "{name} & lacking",
-        "tests/engine/node/test_stacking.py",
+        "tests/engine/node/test_stacks.py",
     ),
     Mutant(
         "rights: a node that lacks one is refused",
@@ -1323,7 +1323,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/lanes/scheduler.py",
         "Service(LaneCloser(context).run, context.permits.runs)",
         "Service(LaneCloser(context).run, context.permits.wakes)",
-        "tests/engine/lanes/test_stint.py",
+        "tests/engine/lanes/test_term.py",
     ),
     Mutant(
         "reconciling: only what is blocked counts as waiting",
@@ -1637,14 +1637,14 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/episodes/cancel.py",
         "            self._interrupt()",
         "            pass",
-        "tests/engine/episodes/test_running.py",
+        "tests/engine/episodes/test_running_episodes.py",
     ),
     Mutant(
         "canceling: no turn follows, whatever a callback does about it",
         "engine/execution/driver.py",
         "            self._check_canceled()\n            self._check_leaving()",
         "            self._check_leaving()",
-        "tests/engine/episodes/test_canceling.py",
+        "tests/engine/episodes/test_cancel.py",
     ),
     Mutant(
         "canceling: a barrier is not cut off",
@@ -1665,7 +1665,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/execution/driver.py",
         "    if announced is None or announced.output_key:\n        return canceled",
         "    if True:\n        return canceled",
-        "tests/engine/episodes/test_canceling.py",
+        "tests/engine/episodes/test_cancel.py",
     ),
     Mutant(
         "a dry run calls no tool with a side effect",
@@ -1700,7 +1700,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/findings/apply.py",
         "            return left_out(intents)\n        found",
         "            pass\n        found",
-        "tests/engine/findings/test_applier.py",
+        "tests/engine/findings/test_apply.py",
     ),
     Mutant(
         "a dry run sees what its like have kept before what is meant",
@@ -1728,7 +1728,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/episodes/dry_run.py",
         "(opened.overrides or NO_OVERRIDES) if opened.mode is Mode.DRY_RUN else NO_OVERRIDES",
         "opened.overrides or NO_OVERRIDES",
-        "tests/engine/episodes/test_dryrun.py",
+        "tests/engine/episodes/test_dry_run.py",
     ),
     Mutant(
         "declared in vain: a choice of no values",
@@ -1784,14 +1784,14 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/episodes/cancel.py",
         'check_id("episode_id", episode_id)',
         'check_name("episode_id", episode_id)',
-        "tests/engine/execution/test_cancellation.py",
+        "tests/engine/execution/test_cancel.py",
     ),
     Mutant(
         "asked in vain: a dry run that is said by another word",
         "engine/episodes/fire.py",
         'check_switch("dry_run", value=dry_run)',
         "pass",
-        "tests/engine/episodes/test_requester.py",
+        "tests/engine/episodes/test_fire_requests.py",
     ),
     Mutant(
         "a number that is not finite is not said as null",
@@ -1805,14 +1805,14 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/episodes/fire.py",
         "'manual' if mode is Mode.LIVE else mode.value",
         "'manual'",
-        "tests/engine/episodes/test_firing.py",
+        "tests/engine/episodes/test_fire.py",
     ),
     Mutant(
         "what has begun in time does not expire",
         "engine/episodes/recovery.py",
         "if episode.status is not Status.QUEUED or episode.attempts:",
         "if False:",
-        "tests/engine/episodes/test_expiry.py",
+        "tests/engine/episodes/test_episode_expiry.py",
     ),
     Mutant(
         "what expires was never started, and nobody says so",
@@ -1861,21 +1861,21 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/cluster/mode_watch.py",
         "on=may.wakes and not self._never_wakes",
         "on=may.wakes",
-        "tests/engine/cluster/test_switchboard.py",
+        "tests/engine/cluster/test_mode_watch.py",
     ),
     Mutant(
         "a mode whose deletion nobody told ends",
         "engine/cluster/mode_watch.py",
         "(was_deleted and known.value is not None)",
         "False",
-        "tests/engine/cluster/test_switchboard.py",
+        "tests/engine/cluster/test_mode_watch.py",
     ),
     Mutant(
         "the end of a mode is noticed though it comes again at once",
         "engine/runtime/permits.py",
         "self.withdrawn = asyncio.Event()\n            self._settled.set()",
         "self.withdrawn.clear()\n            self._settled.set()",
-        "tests/engine/cluster/test_switchboard.py",
+        "tests/engine/cluster/test_mode_watch.py",
     ),
     Mutant(
         "a node has no room in a mode that runs nothing",
@@ -1941,7 +1941,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/triggers/debounce.py",
         "if before is not None and not is_newer(happened, before.debounced.event):",
         "if False:",
-        "tests/engine/triggers/test_debouncer.py",
+        "tests/engine/triggers/test_debounce_store.py",
     ),
     Mutant(
         "gates: a wait for calm counts from the first event",
@@ -1955,21 +1955,21 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/triggers/debounce_store.py",
         "if part.is_repeat and await self._is_old(part, subject):",
         "if False:",
-        "tests/engine/triggers/test_debouncer.py",
+        "tests/engine/triggers/test_debounce_store.py",
     ),
     Mutant(
         "gates: a timer for calm is armed on what was read",
         "engine/triggers/debounce_store.py",
         "timer, at=rearm.due_at, expecting=revision, trace=traceparent()",
         "timer, at=rearm.due_at, expecting=None, trace=traceparent()",
-        "tests/engine/triggers/test_debouncer.py",
+        "tests/engine/triggers/test_debounce_store.py",
     ),
     Mutant(
         "gates: one of two events at a moment begins the cooldown",
         "engine/triggers/evaluate.py",
         "await self._cool(expectation, opened, after=0)",
         "await self._cool(expectation, opened, after=None)",
-        "tests/engine/triggers/test_turnstile.py",
+        "tests/engine/triggers/test_cooldown.py",
     ),
     Mutant(
         "gates: a fire by hand begins the cooldown anew",
@@ -1986,7 +1986,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/triggers/evaluate.py",
         "if part.is_repeat and await self.builder.is_open(opened):",
         "if False:",
-        "tests/engine/triggers/test_waker.py",
+        "tests/engine/triggers/test_timers.py",
     ),
     Mutant(
         "gates: every tick arms the next",
@@ -2000,28 +2000,28 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/triggers/schedule.py",
         "await self._arm(expectation, schedule, at, expecting=0)",
         "await self._arm(expectation, schedule, at, expecting=None)",
-        "tests/engine/triggers/test_ticker.py",
+        "tests/engine/triggers/test_schedule.py",
     ),
     Mutant(
         "gates: what no node knows is buried after long",
         "engine/triggers/timers.py",
         "if self.router.returns_of(due) < STRANGE_DELIVERIES_MAX:",
         "if True:",
-        "tests/engine/triggers/test_waker.py",
+        "tests/engine/triggers/test_timers.py",
     ),
     Mutant(
         "gates: what this node does not know is left to others",
         "engine/triggers/timers.py",
         "if self.router.returns_of(due) < STRANGE_DELIVERIES_MAX:",
         "if False:",
-        "tests/engine/triggers/test_waker.py",
+        "tests/engine/triggers/test_timers.py",
     ),
     Mutant(
         "gates: ticks that nobody knows just end",
         "engine/triggers/timers.py",
         "if due.purpose in {schedule.PURPOSE, placing.LEFT, *PURPOSES}:",
         "if due.purpose in {placing.LEFT, *PURPOSES}:",
-        "tests/engine/triggers/test_waker.py",
+        "tests/engine/triggers/test_timers.py",
     ),
     Mutant(
         "gates: what a timer carries is opened as it was asked",
@@ -2042,7 +2042,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/triggers/rules.py",
         "if expectation.debounce_s and trigger_state.is_superseded:",
         "if False:",
-        "tests/engine/triggers/test_waker.py",
+        "tests/engine/triggers/test_timers.py",
     ),
     Mutant(
         "gates: what fired may fire again after a crash",
@@ -2056,7 +2056,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/triggers/admit.py",
         "self.room.take_late()",
         "self.room.try_take()",
-        "tests/engine/triggers/test_entrance.py",
+        "tests/engine/triggers/test_admit.py",
     ),
     Mutant(
         "a place that was taken late is given back before anybody gets one",
@@ -2070,7 +2070,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/triggers/admit.py",
         "        if ack.is_overdue:\n",
         "        if False:\n",
-        "tests/engine/triggers/test_entrance.py",
+        "tests/engine/triggers/test_admit.py",
     ),
     Mutant(
         "gates: a duplicate changes nothing",
@@ -2108,49 +2108,49 @@ TABLE: Final[Sequence[Mutant]] = (
             "before.due_at)"
         ),
         "return None",
-        "tests/engine/triggers/test_debouncer.py",
+        "tests/engine/triggers/test_debounce_store.py",
     ),
     Mutant(
         "gates: an event that comes again is counted once",
         "engine/triggers/debounce.py",
         "return None if is_repeat or is_same else",
         "return None if is_same else",
-        "tests/engine/triggers/test_calm.py",
+        "tests/engine/triggers/test_debounce.py",
     ),
     Mutant(
         "gates: what comes while an event is being held is held with one arming",
         "engine/triggers/debounce_store.py",
         "[turn for turn in line.turns if turn.is_held is None]",
         "[own]",
-        "tests/engine/triggers/test_debouncer.py",
+        "tests/engine/triggers/test_debounce_store.py",
     ),
     Mutant(
         "gates: what is too large to be held harms none beside it",
         "engine/triggers/debounce_store.py",
         "        except TooLarge:\n            await self._hold(key, [own])\n",
         "        finally:\n            pass\n",
-        "tests/engine/triggers/test_debouncer.py",
+        "tests/engine/triggers/test_debounce_store.py",
     ),
     Mutant(
         "gates: the server is asked what time it is before a tick counts as missed",
         "engine/triggers/schedule.py",
         "if is_doubtful and not tick.asks:",
         "if False:",
-        "tests/engine/triggers/test_ticker.py",
+        "tests/engine/triggers/test_schedule.py",
     ),
     Mutant(
         "gates: no tick is caught up with that the server has not come to",
         "engine/triggers/schedule.py",
         "now = due.fired_at if is_doubtful else max(due.fired_at, self.context.clock.now())",
         "now = max(due.fired_at, self.context.clock.now())",
-        "tests/engine/triggers/test_ticker.py",
+        "tests/engine/triggers/test_schedule.py",
     ),
     Mutant(
         "gates: a clock that is behind misses nothing that the server has come to",
         "engine/triggers/schedule.py",
         "else max(due.fired_at, self.context.clock.now())",
         "else self.context.clock.now()",
-        "tests/engine/triggers/test_ticker.py",
+        "tests/engine/triggers/test_schedule.py",
     ),
     Mutant(
         "breakers: one of a node is refused where episodes take turns",
@@ -2178,119 +2178,119 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/episodes/cancel.py",
         "if episode_id in self._wishes:",
         "if False:",
-        "tests/engine/episodes/test_running.py",
+        "tests/engine/episodes/test_running_episodes.py",
     ),
     Mutant(
         "a node remembers only so many wishes to cancel",
         "engine/episodes/cancel.py",
         "if episode_id not in self._wishes and len(self._wishes) >= WISHES_MAX:",
         "if False:",
-        "tests/engine/episodes/test_running.py",
+        "tests/engine/episodes/test_running_episodes.py",
     ),
     Mutant(
         "an episode that nobody began is not told to have started",
         "engine/execution/run.py",
         "elif self._has_begun and not self._was_deferred:",
         "elif self.episode.attempts:",
-        "tests/engine/execution/test_cancellation.py",
+        "tests/engine/execution/test_cancel.py",
     ),
     Mutant(
         "what is true already is not canceled",
         "engine/execution/cancel.py",
         "return _is_too_late(episode) or (episode.status in ENDED and is_told)",
         "return episode.status in ENDED and is_told",
-        "tests/engine/execution/test_cancellation.py",
+        "tests/engine/execution/test_cancel.py",
     ),
     Mutant(
         "an end that could not be told is told when the command to cancel comes again",
         "engine/execution/cancel.py",
         "(episode.status in ENDED and is_told)",
         "episode.status in ENDED",
-        "tests/engine/execution/test_cancellation.py",
+        "tests/engine/execution/test_cancel.py",
     ),
     Mutant(
         "who stood still with a command to cancel tells of the end for whoever died of the second",
         "engine/execution/cancel.py",
         "is_first and not (is_unclaimed and was_there)",
         "is_first",
-        "tests/engine/execution/test_cancellation.py",
+        "tests/engine/execution/test_cancel.py",
     ),
     Mutant(
         "a command to cancel tells of no end that others told of long ago",
         "engine/execution/cancel.py",
         "(is_unclaimed and was_there)",
         "is_unclaimed",
-        "tests/engine/execution/test_cancellation.py",
+        "tests/engine/execution/test_cancel.py",
     ),
     Mutant(
         "a command to cancel tells of no end that was claimed",
         "engine/execution/cancel.py",
         "Status.CANCELED and not episode.attempts",
         "Status.CANCELED",
-        "tests/engine/execution/test_cancellation.py",
+        "tests/engine/execution/test_cancel.py",
     ),
     Mutant(
         "a command to cancel comes again until the episode has ended",
         "engine/execution/cancel.py",
         "if running.wish(command.episode_id, cancel.end_of(command)):\n            return False",
         "if running.wish(command.episode_id, cancel.end_of(command)):\n            return True",
-        "tests/engine/execution/test_cancellation.py",
+        "tests/engine/execution/test_cancel.py",
     ),
     Mutant(
         "who gets a command to cancel has the owner hear of it",
         "engine/execution/cancel.py",
         "            await self._tell_nodes()\n        return",
         "            pass\n        return",
-        "tests/engine/execution/test_cancellation.py",
+        "tests/engine/execution/test_cancel.py",
     ),
     Mutant(
         "the key of a wish to cancel goes once that is done",
         "engine/execution/cancel.py",
         "await self.context.ports.gates.delete(cancel_key(self.command.episode_id))",
         "pass",
-        "tests/engine/execution/test_cancellation.py",
+        "tests/engine/execution/test_cancel.py",
     ),
     Mutant(
         "a full node hears of what is to be canceled",
         "engine/episodes/cancel.py",
         "await ports.gates.put(key, said, ttl_s=KEY_TTL_S)",
         "pass",
-        "tests/engine/execution/test_cancellation.py",
+        "tests/engine/execution/test_cancel.py",
     ),
     Mutant(
         "the request to cancel outlives the node that heard of it",
         "engine/episodes/cancel.py",
         "    await ports.commands.send(command",
         "    return\n    await ports.commands.send(command",
-        "tests/engine/execution/test_cancellation.py",
+        "tests/engine/execution/test_cancel.py",
     ),
     Mutant(
         "a wish to cancel that nobody can read stops no node",
         "engine/execution/cancel.py",
         "except UNDECODABLE as error:",
         "except KeyError as error:",
-        "tests/engine/execution/test_cancellation.py",
+        "tests/engine/execution/test_cancel.py",
     ),
     Mutant(
         "a dead letter that was to cancel gives nobody's turn away",
         "engine/execution/commands.py",
         "if self.context.is_laned and not isinstance(command, Cancel):",
         "if self.context.is_laned:",
-        "tests/engine/execution/test_cancellation.py",
+        "tests/engine/execution/test_cancel.py",
     ),
     Mutant(
         "a letter that was to cancel an episode cancels it when it is tried again",
         "engine/operations/dead_letters.py",
         "command = recall.command or sweep.call_for(episode)",
         "command = sweep.call_for(episode)",
-        "tests/engine/execution/test_cancellation.py",
+        "tests/engine/execution/test_cancel.py",
     ),
     Mutant(
         "a start without a turn asks the dispatcher for one",
         "engine/execution/commands.py",
         "return _is_untouched(ctx.episode) and isinstance(command, Start) and not is_admitted",
         "return False",
-        "tests/engine/lanes/test_dispatcher.py",
+        "tests/engine/lanes/test_scheduler.py",
     ),
     Mutant(
         "the dispatcher hears of every end",
@@ -2300,196 +2300,196 @@ TABLE: Final[Sequence[Mutant]] = (
             "self.context.is_laned:"
         ),
         "        await tell_instance(self.context.ports, self.opened)\n        if False:",
-        "tests/engine/lanes/test_dispatcher.py",
+        "tests/engine/lanes/test_scheduler.py",
     ),
     Mutant(
         "the dispatcher hears of a turn that no node can use",
         "engine/execution/commands.py",
         "await self._give_place_back(command, seq=delivery.seq)",
         "pass",
-        "tests/engine/lanes/test_dispatcher.py",
+        "tests/engine/lanes/test_scheduler.py",
     ),
     Mutant(
         "the next dispatcher does what the newest commit asks for",
         "engine/lanes/scheduler.py",
         "if self._store.newest is not None:",
         "if False:",
-        "tests/engine/lanes/test_dispatcher.py",
+        "tests/engine/lanes/test_scheduler.py",
     ),
     Mutant(
         "a dispatcher places nothing that has been begun",
         "engine/lanes/place.py",
         "come as far as this.\n        return await self._look_up(asked) or None",
         "come as far as this.\n        return True",
-        "tests/engine/lanes/test_collector.py",
+        "tests/engine/lanes/test_intake.py",
     ),
     Mutant(
         "a dispatcher looks into what it would drop",
         "engine/lanes/place.py",
         "for id_ in dropped if id_ not in is_open",
         "for id_ in ()",
-        "tests/engine/lanes/test_dispatcher.py",
+        "tests/engine/lanes/test_scheduler.py",
     ),
     Mutant(
         "events about one subject are settled one after the other for a dispatcher",
         "engine/lanes/intake.py",
         "lines[_subject_of(part)].append(index)",
         "lines[(str(index), str(index))].append(index)",
-        "tests/engine/lanes/test_collector.py",
+        "tests/engine/lanes/test_intake.py",
     ),
     Mutant(
         "a dispatcher reads no more events than may wait",
         "engine/lanes/intake.py",
         "return min(self._most - self._unsettled, ITEMS_MAX - len(self._items))",
         "return ITEMS_MAX - len(self._items)",
-        "tests/engine/lanes/test_dispatcher.py",
+        "tests/engine/lanes/test_scheduler.py",
     ),
     Mutant(
         "a dispatcher that takes no causes takes none that are due",
         "engine/lanes/intake.py",
         "case Due() if not self.takes_causes and",
         "case Due() if not self.over and",
-        "tests/engine/lanes/test_dispatcher.py",
+        "tests/engine/lanes/test_scheduler.py",
     ),
     Mutant(
         "a dispatcher that takes no causes gives way",
         "engine/lanes/scheduler.py",
         "return self.takes_causes or not cluster_nodes.is_woken(\n",
         "return True or not cluster_nodes.is_woken(\n",
-        "tests/engine/lanes/test_dispatcher.py",
+        "tests/engine/lanes/test_scheduler.py",
     ),
     Mutant(
         "those who wait for the dispatcher's lease hear that it is free",
         "engine/execution/takeover.py",
         "self.lease_events.note(change)",
         "pass",
-        "tests/engine/lanes/test_dispatcher.py",
+        "tests/engine/lanes/test_scheduler.py",
     ),
     Mutant(
         "a dispatcher begins where the gates left off",
         "engine/lanes/intake.py",
         "await context.ports.domain_events.position(context.actor.id)",
         "10**9",
-        "tests/engine/lanes/test_dispatcher.py",
+        "tests/engine/lanes/test_scheduler.py",
     ),
     Mutant(
         "the gates go on where the dispatcher left off",
         "engine/lanes/store.py",
         (", after=_left_off(lane, names)\n"),
         ", after={}\n",
-        "tests/engine/lanes/test_dispatcher.py",
+        "tests/engine/lanes/test_scheduler.py",
     ),
     Mutant(
         "a lane that is closed lets all that wait run",
         "engine/lanes/lane.py",
         "moved = LaneMoved(admitted=waiting, left",
         "moved = LaneMoved(left",
-        "tests/engine/lanes/test_dispatcher.py",
+        "tests/engine/lanes/test_scheduler.py",
     ),
     Mutant(
         "what the past refused is written down at once for a dispatcher",
         "engine/lanes/intake.py",
         "return any(item.is_binding or item.anew for item in self.items)",
         "return False",
-        "tests/engine/lanes/test_stint.py",
+        "tests/engine/lanes/test_term.py",
     ),
     Mutant(
         "a dispatcher writes down before long how far it has come",
         "engine/lanes/scheduler.py",
         "self._is_late = bool(self._reached)",
         "self._is_late = False",
-        "tests/engine/lanes/test_stint.py",
+        "tests/engine/lanes/test_term.py",
     ),
     Mutant(
         "a dispatcher writes down after many events how far it has come",
         "engine/lanes/scheduler.py",
         "self._is_late or self._lag > LAG_MAX",
         "self._is_late",
-        "tests/engine/lanes/test_stint.py",
+        "tests/engine/lanes/test_term.py",
     ),
     Mutant(
         "who stops dispatching in order says how far it has come",
         "engine/lanes/scheduler.py",
         "        await self._commit_reached()\n",
         "        pass\n",
-        "tests/engine/lanes/test_stint.py",
+        "tests/engine/lanes/test_term.py",
     ),
     Mutant(
         "what a stream holds at a takeover may have been ruled on before",
         "engine/lanes/intake.py",
         "is_repeat = before.may_have_ruled_on(followed)",
         "is_repeat = False",
-        "tests/engine/lanes/test_stint.py",
+        "tests/engine/lanes/test_term.py",
     ),
     Mutant(
         "a new dispatcher looks for those who have ended",
         "engine/lanes/scheduler.py",
         "self._mailbox.put(InputItem(left=each) for each in gone)\n        self._make_room()",
         "self._make_room()",
-        "tests/engine/lanes/test_stint.py",
+        "tests/engine/lanes/test_term.py",
     ),
     Mutant(
         "a lane without events is drained",
         "engine/lanes/close.py",
         "if lane.cursors or lane.waiting or lane.admitted:",
         "if lane.cursors:",
-        "tests/engine/lanes/test_stint.py",
+        "tests/engine/lanes/test_term.py",
     ),
     Mutant(
         "what is due stays outside while the line is full",
         "engine/lanes/intake.py",
         "elif room > coming or not self._has_room_for(due.id):",
         "elif True:",
-        "tests/engine/lanes/test_stint.py",
+        "tests/engine/lanes/test_term.py",
     ),
     Mutant(
         "an end is let in though many are outside",
         "engine/lanes/intake.py",
         "len(self._outside) < OUTSIDE_MAX",
         "True",
-        "tests/engine/lanes/test_stint.py",
+        "tests/engine/lanes/test_term.py",
     ),
     Mutant(
         "what is outside comes in before newer events",
         "engine/lanes/intake.py",
         "self.mailbox.expect(len(self._outside) + coming)",
         "self.mailbox.expect(0)",
-        "tests/engine/lanes/test_stint.py",
+        "tests/engine/lanes/test_term.py",
     ),
     Mutant(
         "an event counts for all that it may open",
         "engine/lanes/intake.py",
         "min(room // (cursor.fan_out * readers), READ_MAX)",
         "min(room, READ_MAX)",
-        "tests/engine/lanes/test_stint.py",
+        "tests/engine/lanes/test_term.py",
     ),
     Mutant(
         "what is dropped leaves cooldown and breaker as they were",
         "engine/lanes/scheduler.py",
         "await asyncio.gather(*(self.evaluator.take_back(each) for each in dropped))",
         "pass",
-        "tests/engine/lanes/test_stint.py",
+        "tests/engine/lanes/test_term.py",
     ),
     Mutant(
         "a cooldown is ended only by the episode that began it",
         "engine/triggers/evaluate.py",
         "if entry is None or entry.value != opened.episode_id.encode():",
         "if entry is None:",
-        "tests/engine/lanes/test_stint.py",
+        "tests/engine/lanes/test_term.py",
     ),
     Mutant(
         "what waits in vain is canceled in time",
         "engine/lanes/scheduler.py",
         "gone = await self._effects.expire(overdue)",
         "gone: list[str] = []",
-        "tests/engine/lanes/test_stint.py",
+        "tests/engine/lanes/test_term.py",
     ),
     Mutant(
         "a dispatcher keeps nothing of those that have left",
         "engine/lanes/effects.py",
         "(*moved.shed, *moved.dropped, *moved.left)",
         "(*moved.shed, *moved.dropped)",
-        "tests/engine/lanes/test_stint.py",
+        "tests/engine/lanes/test_term.py",
     ),
     Mutant(
         "a wish for a place that nobody knows is buried",
@@ -2499,14 +2499,14 @@ TABLE: Final[Sequence[Mutant]] = (
             "detail=detail)"
         ),
         "pass",
-        "tests/engine/lanes/test_stint.py",
+        "tests/engine/lanes/test_term.py",
     ),
     Mutant(
         "a stream that was made anew is followed anew",
         "engine/lanes/intake.py",
         "after is not None and await context.ports.domain_events.newest(foreign) < after",
         "False",
-        "tests/engine/lanes/test_stint.py",
+        "tests/engine/lanes/test_term.py",
     ),
     Mutant(
         "a cursor may begin again",
@@ -2520,7 +2520,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/lanes/intake.py",
         "except Incompatible as error:",
         "except ZeroDivisionError as error:",
-        "tests/engine/lanes/test_stint.py",
+        "tests/engine/lanes/test_term.py",
     ),
     Mutant(
         "each of the dropped is told its own reason",
@@ -2534,7 +2534,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/lanes/lane.py",
         "if each not in cursors or seq > cursors[each]",
         "if seq > cursors.get(each, 0)",
-        "tests/engine/lanes/test_dispatcher.py",
+        "tests/engine/lanes/test_scheduler.py",
     ),
     Mutant(
         "simulated: the next tick is armed with the one that is due",
@@ -2548,14 +2548,14 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/triggers/schedule.py",
         "is_repeat = is_repeat or tick.asks",
         "pass",
-        "tests/engine/triggers/test_ticker.py",
+        "tests/engine/triggers/test_schedule.py",
     ),
     Mutant(
         "a tick that was missed since is completed if it is open",
         "engine/triggers/schedule.py",
         "if is_repeat and tick.at not in caught.opens else ()",
         "if False else ()",
-        "tests/engine/triggers/test_ticker.py",
+        "tests/engine/triggers/test_schedule.py",
     ),
     Mutant(
         "simulated: holding an event names the arming that it was decided on",
@@ -2630,14 +2630,14 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/cluster/members.py",
         "if stands is not None and not self._is_others(stands):",
         "if stands is not None:",
-        "tests/engine/cluster/test_presence.py",
+        "tests/engine/cluster/test_members.py",
     ),
     Mutant(
         "of two nodes of one name the earlier one gives way",
         "engine/cluster/members.py",
         "if self._has_arrived:\n                    return",
         "if False:\n                    return",
-        "tests/engine/cluster/test_presence.py",
+        "tests/engine/cluster/test_members.py",
     ),
     Mutant(
         "a delete at an older revision removes nothing",
@@ -2651,7 +2651,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/triggers/events.py",
         "except NoSuchStream:\n        return None",
         "except NoSuchStream:\n        raise",
-        "tests/engine/lanes/test_collector.py",
+        "tests/engine/lanes/test_intake.py",
     ),
     Mutant(
         "all that a missing stream holds when it is found is new",
@@ -2665,35 +2665,35 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/lanes/scheduler.py",
         "if is_missed and context.permits.runs.is_given\n",
         "if False\n",
-        "tests/engine/lanes/test_dispatcher.py",
+        "tests/engine/lanes/test_scheduler.py",
     ),
     Mutant(
         "a finding does not end before its time",
         "engine/app/findings.py",
         "is_over = finding.expires_at is not None and finding.expires_at <= at",
         "is_over = finding.expires_at is not None",
-        "tests/engine/app/test_aging.py",
+        "tests/engine/app/test_escalation.py",
     ),
     Mutant(
         "a time that was said is kept, whatever is raised",
         "engine/findings/finding.py",
         "        if not active.ttl_s:\n            return {}\n",
         "",
-        "tests/engine/app/test_aging.py",
+        "tests/engine/app/test_escalation.py",
     ),
     Mutant(
         "what age has made of a severity is the least from then on",
         "engine/findings/finding.py",
         "FindingUpdated(finding=_no_less(updated), cause=cause)",
         "FindingUpdated(finding=updated, cause=cause)",
-        "tests/engine/app/test_aging.py",
+        "tests/engine/app/test_escalation.py",
     ),
     Mutant(
         "a timer that is too early is armed anew, and the next step is armed",
         "engine/findings/expire.py",
         "await self._timers.arm(change.newest, version=change.version, before=change.before)",
         "pass",
-        "tests/engine/findings/test_aging.py",
+        "tests/engine/findings/test_expiry.py",
     ),
     Mutant(
         "a takeover arms what its dead node did not",
@@ -2703,56 +2703,56 @@ TABLE: Final[Sequence[Mutant]] = (
             "if job.attempt == 1:\n            await timers.arm(\n                "
             "carried.newest, version=carried.version, before=carried.before\n            )"
         ),
-        "tests/engine/findings/test_aging.py",
+        "tests/engine/findings/test_expiry.py",
     ),
     Mutant(
         "the slower of two writers arms for what the faster has written",
         "engine/findings/expire.py",
         "if last is None or last.seq == version:",
         "if True:",
-        "tests/engine/findings/test_aging.py",
+        "tests/engine/findings/test_expiry.py",
     ),
     Mutant(
         "a timer that comes to nothing tells what it led to before",
         "engine/findings/expire.py",
         "                await self._tell_again(aged)",
         "                pass",
-        "tests/engine/findings/test_aging.py",
+        "tests/engine/findings/test_expiry.py",
     ),
     Mutant(
         "the servers' clock says when it is time",
         "engine/findings/expire.py",
         "at = max(now, due.fired_at)",
         "at = now",
-        "tests/engine/findings/test_aging.py",
+        "tests/engine/findings/test_expiry.py",
     ),
     Mutant(
         "nobody tells the world of what a dry run keeps",
         "engine/findings/expire.py",
         "if dry_run.is_meant(event.finding):",
         "if True:",
-        "tests/engine/findings/test_aging.py",
+        "tests/engine/findings/test_expiry.py",
     ),
     Mutant(
         "what was enriched is not enriched again",
         "engine/findings/apply.py",
         "if callback is None or not is_raised or carried.is_enriched:",
         "if callback is None or not is_raised:",
-        "tests/engine/findings/test_enricher.py",
+        "tests/engine/findings/test_enrich.py",
     ),
     Mutant(
         "nothing is added to another raise",
         "engine/findings/apply.py",
         "if not is_there or finding.raise_no != raised.finding.raise_no:",
         "if not is_there:",
-        "tests/engine/app/test_enrichment.py",
+        "tests/engine/app/test_enriched.py",
     ),
     Mutant(
         "a person who is overtaken decides again",
         "engine/runtime/store.py",
         "                except Overtaken:\n",
         "                except Contended:\n",
-        "tests/engine/findings/test_steward.py",
+        "tests/engine/findings/test_requests.py",
     ),
     Mutant(
         "a raise that another one has followed is superseded",
@@ -3519,35 +3519,35 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/workflows/start.py",
         '    if end is None:\n        return ""\n',
         "    assert end is not None or episode.converged is not None\n",
-        "tests/engine/workflows/test_starter.py",
+        "tests/engine/workflows/test_start.py",
     ),
     Mutant(
         "only who begins instances skips any",
         "engine/workflows/start.py",
         'busy_instance(converged) if workflow is not None else ""',
         "busy_instance(converged)",
-        "tests/engine/workflows/test_starter.py",
+        "tests/engine/workflows/test_start.py",
     ),
     Mutant(
         "what is begun twice is counted once",
         "engine/workflows/begin.py",
         "    if is_first:\n        count_events(workflow, ",
         "    if True:\n        count_events(workflow, ",
-        "tests/engine/workflows/test_instance_meter.py",
+        "tests/engine/workflows/test_meters.py",
     ),
     Mutant(
         "workflows: a dry run is told from what is meant where instances are counted",
         "engine/workflows/events.py",
         'labels = {"workflow": workflow, "mode": mode.value}',
         'labels = {"workflow": workflow, "mode": "live"}',
-        "tests/engine/workflows/test_instance_meter.py",
+        "tests/engine/workflows/test_meters.py",
     ),
     Mutant(
         "a dry run is told from what is meant where episodes are counted",
         "engine/execution/conclude.py",
         "self.opened.mode.value",
         '"live"',
-        "tests/engine/workflows/test_instance_meter.py",
+        "tests/engine/workflows/test_meters.py",
     ),
     Mutant(
         "workflows: what has begun goes on, for somebody was called to it before",
@@ -3638,7 +3638,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "        count_events(instance.begun.spec.name, events, mode=instance.begun.mode)\n"
         "        version = await append_once("
         "self.ports.log, subject, commit, after=instance.version)\n",
-        "tests/engine/workflows/test_instance_meter.py",
+        "tests/engine/workflows/test_meters.py",
     ),
     Mutant(
         "an instance that waits for people is listed as blocked when it is silent",
@@ -3865,7 +3865,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/execution/cancel.py",
         "        if episode.opened is not None and is_answered(records[-1]):",
         "        if False:",
-        "tests/engine/waits/test_waiters.py",
+        "tests/engine/waits/test_signals.py",
     ),
     Mutant(
         "a node cancels nothing whose findings it cannot carry out",
@@ -4309,7 +4309,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/outputs/handle.py",
         "if newest is None or newest.seq != records[-1].seq:",
         "if newest is None:",
-        "tests/engine/execution/test_listener.py",
+        "tests/engine/execution/test_answer_commands.py",
     ),
     Mutant(
         "a start that was called off is not decided on again while its workflow is closed",
@@ -4323,7 +4323,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/execution/commands.py",
         "if isinstance(command, Attending) is not self.is_of_said:",
         "if False:",
-        "tests/engine/execution/test_listener.py",
+        "tests/engine/execution/test_answer_commands.py",
     ),
     Mutant(
         "an app has a synthesizer if its templates ask one",
@@ -4365,7 +4365,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/definitions/text.py",
         'if isinstance(event, AliasEvent) or getattr(event, "anchor", None):',
         "if False:",
-        "tests/engine/definitions/test_texts.py",
+        "tests/engine/definitions/test_text.py",
     ),
     Mutant(
         "a defined step is told only of steps that it depends on",
@@ -4421,7 +4421,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/definitions/definition.py",
         "if command.seen is not None and command.seen != definition.revision:",
         "if False:",
-        "tests/engine/definitions/test_revisions.py",
+        "tests/engine/definitions/test_definition.py",
     ),
     Mutant(
         "a decision is about the plan that somebody saw",
@@ -4680,28 +4680,28 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/episodes/open.py",
         "if pending is not None and pending.due_at <= at:",
         "if False:",
-        "tests/engine/episodes/test_attendance.py",
+        "tests/engine/episodes/test_wake.py",
     ),
     Mutant(
         "of two who call a node at once the sooner stands",
         "engine/episodes/open.py",
         "at=at, expecting=revision, trace",
         "at=at, trace",
-        "tests/engine/episodes/test_attendance.py",
+        "tests/engine/episodes/test_wake.py",
     ),
     Mutant(
         "what is said of one episode's output is of no other's",
         "engine/outputs/decide.py",
         "    if proposed.episode_id != command.episode_id:",
         "    if False:",
-        "tests/engine/outputs/test_output_desk.py",
+        "tests/engine/outputs/test_handle.py",
     ),
     Mutant(
         "what was said before an output failed is nothing to who is asked anew",
         "engine/outputs/decide.py",
         "    if revived is not None and at < revived",
         "    if revived is not None and False and at < revived",
-        "tests/engine/outputs/test_output_desk.py",
+        "tests/engine/outputs/test_handle.py",
     ),
     Mutant(
         "what is said once an output is tried again is not refused by the clock of a node",
@@ -4715,14 +4715,14 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/outputs/handle.py",
         "                check_is_said_since(output, at=at)\n                return",
         "                return",
-        "tests/engine/outputs/test_output_desk.py",
+        "tests/engine/outputs/test_handle.py",
     ),
     Mutant(
         "a cancel that was refused is not followed once the output is tried again",
         "engine/outputs/handle.py",
         "                check_is_said_since(output, at=at)\n                canceled",
         "                canceled",
-        "tests/engine/outputs/test_output_desk.py",
+        "tests/engine/outputs/test_handle.py",
     ),
     Mutant(
         "an output that is put off and tried at once can still be canceled",
@@ -4736,28 +4736,28 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/outputs/decide.py",
         "    if block_in(newest) is not None:",
         "    if False:",
-        "tests/engine/outputs/test_output_desk.py",
+        "tests/engine/outputs/test_handle.py",
     ),
     Mutant(
         "a retry while its episode waits is answered for",
         "engine/outputs/handle.py",
         "(Status.DELIVERING, Status.BLOCKED) or episode",
         "(Status.DELIVERING,) or episode",
-        "tests/engine/outputs/test_output_desk.py",
+        "tests/engine/outputs/test_handle.py",
     ),
     Mutant(
         "word finds only who waits",
         "engine/waits/signals.py",
         "    await ports.registry.delete(key)\n    return False",
         "    return True",
-        "tests/engine/waits/test_waiters.py",
+        "tests/engine/waits/test_signals.py",
     ),
     Mutant(
         "a node whose clock is behind does not defer over and over",
         "engine/outputs/deliver.py",
         "return now if self.called_at is None else max(now, self.called_at)",
         "return now",
-        "tests/engine/outputs/test_output_desk.py",
+        "tests/engine/outputs/test_handle.py",
     ),
     Mutant(
         "an adapter that is not async takes nothing down",
@@ -4806,7 +4806,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/app/actions.py",
         "if is_number and given <= 0:",
         "if False:",
-        "tests/engine/waits/test_answering.py",
+        "tests/engine/waits/test_answer.py",
     ),
     Mutant(
         "a dedupe key stands alone",
@@ -5022,7 +5022,7 @@ TABLE: Final[Sequence[Mutant]] = (
             "_Dumper.add_representer(str, _Dumper.represent_text)\nfor _kind, _pattern, _first "
             "in ():"
         ),
-        "tests/engine/definitions/test_writing.py",
+        "tests/engine/definitions/test_text_out.py",
     ),
     Mutant(
         "definitions: who is replaced takes no more work",
@@ -5297,7 +5297,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/runtime/permits.py",
         "is_given = self._is_on and not self._is_held",
         "is_given = self._is_on",
-        "tests/engine/runtime/test_permit.py",
+        "tests/engine/runtime/test_permits.py",
     ),
     Mutant(
         "definitions: a step waits whose workflow begins nothing",
@@ -5451,7 +5451,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/operations/replay.py",
         "{**{actor.id: actor for actor in defined}, **app.actors}",
         "{**app.actors, **{actor.id: actor for actor in defined}}",
-        "tests/engine/operations/test_histories.py",
+        "tests/engine/operations/test_replay.py",
     ),
     Mutant(
         "definitions: what waits for a disabled workflow is not given up",
@@ -5493,21 +5493,21 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/definitions/make.py",
         "if made.actor is not None and made.actor.id in app.actors:",
         "if False:",
-        "tests/engine/definitions/test_casting.py",
+        "tests/engine/definitions/test_make.py",
     ),
     Mutant(
         "definitions: an actor that comes is given nothing before it was asked about",
         "engine/cluster/mode_watch.py",
         "if id_ not in self._unasked)",
         "if True)",
-        "tests/engine/cluster/test_switchboard.py",
+        "tests/engine/cluster/test_mode_watch.py",
     ),
     Mutant(
         "definitions: lapses are looked at again when their actor comes",
         "engine/execution/takeover.py",
         "return any(actor in self.actors for actor in self._passed_over)",
         "return False",
-        "tests/engine/execution/test_rescuer.py",
+        "tests/engine/execution/test_lapses.py",
     ),
     Mutant(
         "the inbox names those who may decide on the request that waits, not on an earlier one",

@@ -25,6 +25,32 @@ RECIPIENTS_MAX: Final = 100
 """Most recipients of one mail: as many as every server must take (RFC 5321, 4.5.3.1.8)."""
 
 
+Tls: TypeAlias = Literal["starttls", "tls", "none"]
+
+Refusals: TypeAlias = Mapping[str, aiosmtplib.SMTPResponse]
+"""Refused recipient → the server's reply."""
+
+PORTS: Final[Mapping[Tls, int]] = {"starttls": 587, "tls": 465, "none": 25}
+"""Default port per `tls`."""
+
+TIMEOUT_S: Final = 20.0
+"""How long a server may take for a mail, from connecting to accepting it, in seconds."""
+
+QUIT_S_MAX: Final = 1.0
+"""Longest wait for the answer to QUIT, in seconds. By then the mail is accepted."""
+
+REF_CHARS_MAX: Final = 512
+"""Longest receiver's reference that is stored; the rest is cut."""
+
+PORT_MAX: Final = 65_535
+
+PERMANENT_FROM: Final = 500
+"""Replies from this code on are permanent (RFC 5321, 4.2.1)."""
+
+_LACKS: Final = frozenset({aiosmtplib.SMTPNotSupported, aiosmtplib.SMTPException})
+"""The library's exceptions for features that the server lacks: STARTTLS, or logging in."""
+
+
 class Mail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The payload of an output that is a mail."""
 
@@ -95,30 +121,6 @@ def _one_line(text: str) -> str:
     if len(text.splitlines()) > 1 or text.endswith(("\r", "\n")):
         raise ValueError("more than one line")
     return text
-
-
-Tls: TypeAlias = Literal["starttls", "tls", "none"]
-Refusals: TypeAlias = Mapping[str, aiosmtplib.SMTPResponse]
-"""Refused recipient → the server's reply."""
-
-PORTS: Final[Mapping[Tls, int]] = {"starttls": 587, "tls": 465, "none": 25}
-"""Default port per `tls`."""
-
-TIMEOUT_S: Final = 20.0
-"""How long a server may take for a mail, from connecting to accepting it, in seconds."""
-
-QUIT_S_MAX: Final = 1.0
-"""Longest wait for the answer to QUIT, in seconds. By then the mail is accepted."""
-
-REF_CHARS_MAX: Final = 512
-"""Longest receiver's reference that is stored; the rest is cut."""
-
-PORT_MAX: Final = 65_535
-PERMANENT_FROM: Final = 500
-"""Replies from this code on are permanent (RFC 5321, 4.2.1)."""
-
-_LACKS: Final = frozenset({aiosmtplib.SMTPNotSupported, aiosmtplib.SMTPException})
-"""The library's exceptions for features that the server lacks: STARTTLS, or logging in."""
 
 
 class Email(OutputAdapter):

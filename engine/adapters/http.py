@@ -40,6 +40,31 @@ REF_CHARS_MAX: Final = 512
 """Longest receiver's reference that is stored; the rest is cut."""
 
 
+_DEPTH_MAX: Final = 10
+"""How many causes of an error are searched."""
+
+
+TIMEOUT_S: Final = 15.0
+"""Default time for a receiver to answer with a status, in seconds: half of what a route gives an
+attempt by default.
+"""
+
+ANSWER_BYTES_MAX: Final = 64 * 1024
+"""How much of an answer is read: enough for a reference, or an error message."""
+
+ANSWER_S_MAX: Final = 1.0
+"""Longest wait for the body after the status, in seconds."""
+
+CONNECTIONS_MAX: Final = 100
+"""Connections of one adapter, on each node. Its route has fewer deliveries at a time, as a rule."""
+
+KEPT_MAX: Final = 10
+"""Idle connections that stay open."""
+
+KEPT_S: Final = 30.0
+"""How long they stay open, in seconds: shorter than the idle timeouts of servers and proxies."""
+
+
 class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """An answer to a request."""
 
@@ -105,10 +130,6 @@ def _words(answer: HttpAnswer) -> str:
     return " ".join(text.split())
 
 
-_DEPTH_MAX: Final = 10
-"""How many causes of an error are searched."""
-
-
 def is_about_tls(error: BaseException) -> bool:
     """Return whether `error` comes from a certificate or from encryption."""
     at: BaseException | None = error
@@ -117,27 +138,6 @@ def is_about_tls(error: BaseException) -> bool:
             return True
         at = at and (at.__cause__ or at.__context__)
     return False
-
-
-TIMEOUT_S: Final = 15.0
-"""Default time for a receiver to answer with a status, in seconds: half of what a route gives an
-attempt by default.
-"""
-
-ANSWER_BYTES_MAX: Final = 64 * 1024
-"""How much of an answer is read: enough for a reference, or an error message."""
-
-ANSWER_S_MAX: Final = 1.0
-"""Longest wait for the body after the status, in seconds."""
-
-CONNECTIONS_MAX: Final = 100
-"""Connections of one adapter, on each node. Its route has fewer deliveries at a time, as a rule."""
-
-KEPT_MAX: Final = 10
-"""Idle connections that stay open."""
-
-KEPT_S: Final = 30.0
-"""How long they stay open, in seconds: shorter than the idle timeouts of servers and proxies."""
 
 
 class HttpClient:

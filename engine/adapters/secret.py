@@ -37,6 +37,36 @@ BAD: Final = "bad_secret"
 """The error class of a delivery whose secret is invalid."""
 
 
+HIDDEN: Final = "***"
+
+CHARS_MIN: Final = 4
+"""Shortest text that is hidden. Shorter ones protect nothing and occur in ordinary words."""
+
+PART_CHARS_MIN: Final = 12
+"""Shortest part of a longer secret that is hidden on its own: a token, not a word."""
+
+SHOWN_CHARS_MAX: Final = 300
+"""How much of a refusal's text is stored."""
+
+
+TIMEOUT_S_MAX: Final = 600.0
+"""Longest timeout of a receiver, in seconds: the longest that a route gives an attempt."""
+
+
+PREFIX: Final = "whsec_"
+
+KEY_BYTES_MIN: Final = 24
+
+KEY_BYTES_MAX: Final = 64
+"""Shortest and longest key, by the convention."""
+
+ID: Final = "webhook-id"
+
+TIMESTAMP: Final = "webhook-timestamp"
+
+SIGNATURE: Final = "webhook-signature"
+
+
 def env(variable: str) -> Callable[[], str]:
     """Return the secret in an environment variable of the node, without surrounding space.
 
@@ -83,18 +113,6 @@ def told(secret: Secret, *, of: str) -> str:
         kind = type(value).__name__
         raise DeliveryFailed(BAD, f"{of}: not a text, but {kind}", permanent=True)
     return value
-
-
-HIDDEN: Final = "***"
-
-CHARS_MIN: Final = 4
-"""Shortest text that is hidden. Shorter ones protect nothing and occur in ordinary words."""
-
-PART_CHARS_MIN: Final = 12
-"""Shortest part of a longer secret that is hidden on its own: a token, not a word."""
-
-SHOWN_CHARS_MAX: Final = 300
-"""How much of a refusal's text is stored."""
 
 
 class Confidence:
@@ -181,10 +199,6 @@ def _spelled(secret: str) -> Iterator[str]:
         yield from (each, in_json, in_json.replace("/", r"\/"))
 
 
-TIMEOUT_S_MAX: Final = 600.0
-"""Longest timeout of a receiver, in seconds: the longest that a route gives an attempt."""
-
-
 def checked_timeout(timeout_s: object, *, of: str) -> float:
     """Return `timeout_s` if it is over 0 and at most `TIMEOUT_S_MAX`; else raise `BadAdapter`."""
     match timeout_s:
@@ -201,17 +215,6 @@ def checked_tls(tls: object, *, of: str, argument: str = "tls") -> ssl.SSLContex
     if tls is None or isinstance(tls, ssl.SSLContext):
         return tls
     raise BadAdapter(of, argument, f"{tls!r} is neither an ssl.SSLContext nor None")
-
-
-PREFIX: Final = "whsec_"
-
-KEY_BYTES_MIN: Final = 24
-KEY_BYTES_MAX: Final = 64
-"""Shortest and longest key, by the convention."""
-
-ID: Final = "webhook-id"
-TIMESTAMP: Final = "webhook-timestamp"
-SIGNATURE: Final = "webhook-signature"
 
 
 def keys_of(secret: str) -> Sequence[bytes]:

@@ -16,6 +16,14 @@ from streams.ports.all import Ports
 from streams.ports.domain_events import Sent
 from streams.wire.outgoing import problem_of_subject
 
+_PERMANENT: Final[Mapping[type[StreamError], str]] = {
+    Uncaptured: "no_stream",
+    BadName: "bad_subject",
+    TooLarge: "too_large",
+    Incompatible: "not_permitted",
+}
+"""Exception → error class, of failures that a retry cannot help."""
+
 
 class SubjectMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The payload of an output that names its own subject."""
@@ -24,15 +32,6 @@ class SubjectMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     data: msgspec.Raw = NOTHING
     """Any JSON value."""
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
-
-
-_PERMANENT: Final[Mapping[type[StreamError], str]] = {
-    Uncaptured: "no_stream",
-    BadName: "bad_subject",
-    TooLarge: "too_large",
-    Incompatible: "not_permitted",
-}
-"""Exception → error class, of failures that a retry cannot help."""
 
 
 class Subject(OutputAdapter):

@@ -52,7 +52,9 @@ Durability = Literal["pipelined", "strict"]
 """When a step must be on disk; see `ExpectationOptions.durability`."""
 
 DEFAULT_BUDGET: Final = Budget()
+
 DEFAULT_SCHEMA: Final = StateSchema()
+
 DEFAULT_DEDUPE: Final[Dedupe] = ByEvent()
 
 WAIT_S_MAX: Final = 31 * 86_400
@@ -63,6 +65,36 @@ KEY_EPISODES_MAX: Final = 1_000
 
 PRIORITY_MAX: Final = 1_000
 """Highest priority; the lowest is as far below 0."""
+
+
+CONCURRENT_EPISODES_MAX: Final = 10_000
+"""Most episodes of one actor that one node may run at a time."""
+
+CLUSTER_EPISODES_MAX: Final = 1_000
+"""Most episodes of one actor that all nodes together run at a time, where turns are taken, however
+many the nodes have room for: the tickets of all of them fit in one commit."""
+
+REVISION_MAX: Final = 1_000_000_000
+"""Highest revision of a definition: one a second for thirty years."""
+
+STACKS_MAX: Final = 100
+"""Most stacks that an actor names."""
+
+QUEUE_MAX: Final = 1_000
+"""Most episodes of one actor that wait for their turn at a time, unless it says less: what is
+beyond stays in the stream of events. All of them fit in one commit."""
+
+Overflow = Literal["queue", "drop", "shed_oldest"]
+"""What becomes of an episode that has no room: it waits; it is not opened; or it waits in the
+place of the one that has waited longest, which is canceled."""
+
+
+A = TypeVar("A")
+
+P = ParamSpec("P")
+
+StrategyLike: TypeAlias = type[Strategy[Any]] | Strategy[Any]
+"""What an expectation may be given as its strategy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,35 +273,6 @@ def unasked(expectation: Expectation) -> tuple[str, str] | None:
         return None
     option = next((name for name, is_set in of_ticks.items() if is_set), "")
     return (option, "events and ticks") if option else None
-
-
-CONCURRENT_EPISODES_MAX: Final = 10_000
-"""Most episodes of one actor that one node may run at a time."""
-
-CLUSTER_EPISODES_MAX: Final = 1_000
-"""Most episodes of one actor that all nodes together run at a time, where turns are taken, however
-many the nodes have room for: the tickets of all of them fit in one commit."""
-
-REVISION_MAX: Final = 1_000_000_000
-"""Highest revision of a definition: one a second for thirty years."""
-
-STACKS_MAX: Final = 100
-"""Most stacks that an actor names."""
-
-QUEUE_MAX: Final = 1_000
-"""Most episodes of one actor that wait for their turn at a time, unless it says less: what is
-beyond stays in the stream of events. All of them fit in one commit."""
-
-Overflow = Literal["queue", "drop", "shed_oldest"]
-"""What becomes of an episode that has no room: it waits; it is not opened; or it waits in the
-place of the one that has waited longest, which is canceled."""
-
-
-A = TypeVar("A")
-P = ParamSpec("P")
-
-StrategyLike: TypeAlias = type[Strategy[Any]] | Strategy[Any]
-"""What an expectation may be given as its strategy."""
 
 
 def _taking(

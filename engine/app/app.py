@@ -35,6 +35,13 @@ R = TypeVar("R")
 """What an app keeps under names."""
 
 
+ALL: Final = "(all)"
+"""The actor's name in an error that concerns every actor."""
+
+
+NodeName: TypeAlias = Callable[[], str]
+
+
 class Orphan(msgspec.Struct, frozen=True, kw_only=True):
     """An episode whose node crashed, for `resolve_policy`."""
 
@@ -48,13 +55,7 @@ class Orphan(msgspec.Struct, frozen=True, kw_only=True):
     steps_recorded: int
 
 
-ALL: Final = "(all)"
-"""The actor's name in an error that concerns every actor."""
-
 ResolvePolicy: TypeAlias = Callable[[Orphan], Policy | None]
-
-
-NodeName: TypeAlias = Callable[[], str]
 
 
 @dataclass(frozen=True, init=False)

@@ -34,6 +34,17 @@ HALF_OPEN_AFTER_S_MAX: Final = 7 * 86_400.0
 """Longest time that a breaker may stay open, in seconds: a week."""
 
 
+COUNT_MAX: Final = 2**31 - 1
+"""Largest count or number of seconds that may be declared: 68 years, if it is seconds."""
+
+
+F = TypeVar("F")
+"""The type of the declared value."""
+
+LABEL_BYTES_MAX: Final = 512
+"""Longest `domain`, `spec_rev` or `subject_key`, in bytes of UTF-8; every episode keeps them."""
+
+
 class Breaker(msgspec.Struct, frozen=True, kw_only=True):
     """When to stop opening episodes that keep failing, and when to try again."""
 
@@ -77,10 +88,6 @@ def _is_wait(seconds: object) -> bool:
     return 0 < seconds <= HALF_OPEN_AFTER_S_MAX
 
 
-COUNT_MAX: Final = 2**31 - 1
-"""Largest count or number of seconds that may be declared: 68 years, if it is seconds."""
-
-
 def problem_of_budget(budget: object) -> str | None:
     """Return why `budget` cannot work, or None. A limit of 0 or less is no limit."""
     if not isinstance(budget, Budget):
@@ -116,13 +123,6 @@ def overspent(budget: Budget, *, turns: int, tokens: int, wall_s: float) -> str 
     if 0 < budget.wall_s <= wall_s:
         return f"wall_s: {wall_s:.3f} used of {budget.wall_s:g}"
     return None
-
-
-F = TypeVar("F")
-"""The type of the declared value."""
-
-LABEL_BYTES_MAX: Final = 512
-"""Longest `domain`, `spec_rev` or `subject_key`, in bytes of UTF-8; every episode keeps them."""
 
 
 def checked_tools(tools: Mapping[str, ToolLike], *, actor: str) -> Mapping[str, Tool]:

@@ -36,6 +36,11 @@ _ORDERS: Final[Mapping[Order, Callable[[Any, Any], bool]]] = {
     "le": operator.le,
 }
 
+MisfitReason: TypeAlias = Literal["filter", "filter_key_missing", "filter_type"]
+
+
+_SCALARS: Final = "with a finite number or with text"
+
 
 class OneOf(msgspec.Struct, frozen=True):
     """The value is one of these. Equality is a `OneOf` with one value."""
@@ -79,8 +84,6 @@ Condition: TypeAlias = OneOf | Other | Compared | Between | Exists | AllOf
 
 Filter: TypeAlias = Mapping[str, Condition]
 """Path → the condition on its value."""
-
-MisfitReason: TypeAlias = Literal["filter", "filter_key_missing", "filter_type"]
 
 
 class Misfit(msgspec.Struct, frozen=True):
@@ -237,9 +240,6 @@ def _problem_of(condition: Condition) -> str | None:
             return "all_of() needs a condition"
         case AllOf(conditions=conditions):
             return next(filter(None, map(_problem_of, conditions)), None)
-
-
-_SCALARS: Final = "with a finite number or with text"
 
 
 def _problem_of_range(low: Scalar, high: Scalar) -> str | None:

@@ -25,6 +25,11 @@ from streams.model.events import EpisodeOpened
 from streams.model.findings import Finding
 from streams.model.triggers import Budget, Mode
 
+WHERE: Final = "findings can be read in init, converge, tools, synthesizers and enrichments only"
+
+
+Migration: TypeAlias = Callable[[JsonObject], JsonObject]
+
 
 class Findings(Protocol):
     """The findings of a stack by key, as the journal has them now."""
@@ -58,8 +63,6 @@ class _OutOfReach:
     def recent(self, key: str, within: Duration) -> NoReturn:
         raise RuntimeError(f"finding {key!r} within {within}: {WHERE}")
 
-
-WHERE: Final = "findings can be read in init, converge, tools, synthesizers and enrichments only"
 
 OUT_OF_REACH: Final[Findings] = _OutOfReach()
 """Given to user code that must not read findings."""
@@ -108,9 +111,6 @@ def view_of(opened: EpisodeOpened, stack: str, findings: Findings) -> EpisodeVie
         stack=stack,
         findings=findings,
     )
-
-
-Migration: TypeAlias = Callable[[JsonObject], JsonObject]
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,17 @@ AGE_S_MIN: Final = 0.1
 """Lowest age, in seconds: timers fire up to 0.25 s late."""
 
 
+SUMMARY_CHARS_MAX: Final = 4_000
+"""Longest summary of a finding or an episode; the rest is cut."""
+
+TTL_S_MAX: Final = 3_650 * 86_400.0
+"""Longest time to live of a finding, in seconds: ten years."""
+
+
+ENRICH_S_MAX: Final = 10.0
+"""Longest that an enrichment may take, in seconds. The end of its episode waits for it."""
+
+
 class Escalation(msgspec.Struct, frozen=True):
     """The severity of a finding from a certain age on."""
 
@@ -137,13 +148,6 @@ def _worse(finding: Finding, steps: Sequence[Escalation]) -> list[Escalation]:
 
 def _due_at(finding: Finding, step: Escalation) -> datetime:
     return finding.raised_at + timedelta(seconds=step.after_s)
-
-
-SUMMARY_CHARS_MAX: Final = 4_000
-"""Longest summary of a finding or an episode; the rest is cut."""
-
-TTL_S_MAX: Final = 3_650 * 86_400.0
-"""Longest time to live of a finding, in seconds: ten years."""
 
 
 def raise_finding(
@@ -302,10 +306,6 @@ def checked_evidence(evidence: object) -> msgspec.Raw:
 def cut_summary(summary: str | None) -> str | None:
     """Return `summary`, cut to `SUMMARY_CHARS_MAX`."""
     return None if summary is None else summary[:SUMMARY_CHARS_MAX]
-
-
-ENRICH_S_MAX: Final = 10.0
-"""Longest that an enrichment may take, in seconds. The end of its episode waits for it."""
 
 
 class Enriched(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,6 +33,38 @@ from streams.ports.all import Ports
 from streams.tokens import encode_token
 from streams.tokens import name as checked_name
 
+ERROR_CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (TimeoutError, "delivery_timeout"),
+    (PermissionError, "delivery_refused"),
+    (ConnectionError, "receiver_unavailable"),
+)
+"""Exception of an adapter → error class; any other is a `crash`."""
+
+
+KEY_CHARS_MAX: Final = 512
+"""Longest `key` of an output, in characters: it becomes part of a hash."""
+
+_KEY_BYTES: Final = 16
+
+
+NO_ADAPTER: Final = "no_adapter"
+"""Error class of an output whose adapter this app lacks."""
+
+ATTEMPTS_MAX: Final = 100
+"""Most attempts that a route may make at one output."""
+
+RETRY_S_MAX: Final = 86_400.0
+"""Longest wait between two attempts that a route may ask for, in seconds: a day."""
+
+TIMEOUT_S_MAX: Final = 600.0
+"""Longest that one attempt may take, in seconds."""
+
+CONCURRENT_MAX: Final = 1_000
+"""Most deliveries of one route at a time on a node."""
+
+RATE_MAX: Final = 10_000.0
+"""Highest rate that a route may keep to, per second."""
+
 
 class OutputView(msgspec.Struct, frozen=True, kw_only=True):
     """An output as adapters get it.
@@ -110,6 +142,7 @@ class OutputAdapter:
 
 
 DeliverFunction: TypeAlias = Callable[[OutputView], Awaitable[str | None]]
+
 AdapterLike: TypeAlias = OutputAdapter | DeliverFunction
 """An `OutputAdapter`, or an async function that delivers."""
 
@@ -148,26 +181,12 @@ def _problem_of(adapter: OutputAdapter) -> str | None:
     return f"{plain[0]} must be `async def`" if plain else None
 
 
-ERROR_CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (
-    (TimeoutError, "delivery_timeout"),
-    (PermissionError, "delivery_refused"),
-    (ConnectionError, "receiver_unavailable"),
-)
-"""Exception of an adapter → error class; any other is a `crash`."""
-
-
 def plan_hash(plan: msgspec.Raw) -> str:
     """Return the hash by which a decision names a plan: SHA-256 in hex.
 
     `plan` must be encoded by `streams.json.raw`, which sorts the keys.
     """
     return hashlib.sha256(bytes(plan)).hexdigest()
-
-
-KEY_CHARS_MAX: Final = 512
-"""Longest `key` of an output, in characters: it becomes part of a hash."""
-
-_KEY_BYTES: Final = 16
 
 
 def propose_output(
@@ -316,25 +335,6 @@ def _given(field: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         raise InvalidOutput(f"{field}: {value!r} is not text")
     return value
-
-
-NO_ADAPTER: Final = "no_adapter"
-"""Error class of an output whose adapter this app lacks."""
-
-ATTEMPTS_MAX: Final = 100
-"""Most attempts that a route may make at one output."""
-
-RETRY_S_MAX: Final = 86_400.0
-"""Longest wait between two attempts that a route may ask for, in seconds: a day."""
-
-TIMEOUT_S_MAX: Final = 600.0
-"""Longest that one attempt may take, in seconds."""
-
-CONCURRENT_MAX: Final = 1_000
-"""Most deliveries of one route at a time on a node."""
-
-RATE_MAX: Final = 10_000.0
-"""Highest rate that a route may keep to, per second."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,6 +41,15 @@ OUTPUTS_MAX: Final = 100
 """Most outputs of one convergence: its episode waits until each is settled, and names them."""
 
 
+S = TypeVar("S", default=Any)
+"""A strategy's state."""
+
+BUILT_IN_TEMPLATES: Final = frozenset(
+    {"observe_classify_converge", "observe_synthesize_converge", "dispatch"}
+)
+"""Names of the templates that every app has; see `engine.templates`."""
+
+
 class ConvergeResult(msgspec.Struct, frozen=True, kw_only=True):
     """The conclusion of a strategy."""
 
@@ -127,10 +136,6 @@ def _check_list(field: str, value: object, *, most: int) -> None:
 
 def _name(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
-
-
-S = TypeVar("S", default=Any)
-"""A strategy's state."""
 
 
 class StepTaken(msgspec.Struct, frozen=True, kw_only=True):
@@ -270,11 +275,6 @@ def missing(strategy: Strategy[Any]) -> list[str]:
 
 Template: TypeAlias = Callable[[JsonObject], Strategy[Any]]
 """Makes a strategy from a configuration; raises a `ValueError` if that cannot work."""
-
-BUILT_IN_TEMPLATES: Final = frozenset(
-    {"observe_classify_converge", "observe_synthesize_converge", "dispatch"}
-)
-"""Names of the templates that every app has; see `engine.templates`."""
 
 
 def checked_templates(templates: object) -> Mapping[str, Template]:

@@ -33,6 +33,46 @@ from streams.model.events import EpisodeOpened
 from streams.model.triggers import Overrides
 from streams.tokens import name as checked_name
 
+SYNTHESIS_TOKENS_MAX: Final = 2**31 - 1
+"""Most tokens that one synthesis may report: more is a mistake."""
+
+
+ERROR_CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (TimeoutError, "tool_timeout"),
+    (PermissionError, "tool_auth_failed"),
+    (ConnectionError, "tool_unavailable"),
+    (FileNotFoundError, "tool_not_found"),
+)
+"""Exception of a tool → error class; any other is a `crash`."""
+
+GATHER: Final = "gather"
+"""The capability of gatherers; the action is the gatherer's name."""
+
+
+OVERRIDES_BYTES_MAX: Final = 192 * 1024
+"""Largest overrides of one place, in bytes of JSON. Those of a fire and those of its expectation
+are stored with the payload (512 KiB) in one commit, of 1 MiB by the server's default.
+"""
+
+PREFIX: Final = "dry_run"
+"""Default prefix of the findings that a dry run stores."""
+
+FIELDS: Final = tuple(field.name for field in msgspec.structs.fields(Overrides))
+"""The fields of overrides."""
+
+
+ENGINE: Final = "vigil"
+"""The capability of the engine's own tools; no app may register it."""
+
+WORKFLOWS: Final = "vigil_workflows"
+"""The capability of the tool that starts workflow instances; no app may register it either."""
+
+PUBLISH: Final = "publish"
+"""The action that publishes."""
+
+_MARK_BYTES: Final = 16
+"""Length of the hash of an event's subject: long enough that two never collide."""
+
 
 class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     """The calling episode and step, for tools and synthesizers."""
@@ -113,6 +153,7 @@ class EngineTool(Tool):
 
 
 ToolFunction: TypeAlias = Callable[[JsonObject, CallContext], Awaitable[object]]
+
 ToolLike: TypeAlias = Tool | ToolFunction | Mapping[str, ToolFunction]
 """A `Tool`; an async function for every action; or a mapping of action → function."""
 
@@ -149,10 +190,6 @@ def as_tool(candidate: object) -> Tool:
             )
 
 
-SYNTHESIS_TOKENS_MAX: Final = 2**31 - 1
-"""Most tokens that one synthesis may report: more is a mistake."""
-
-
 class Synthesis(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a synthesizer."""
 
@@ -185,18 +222,6 @@ class Synthesizer(Protocol):
         Raises:
             ToolFailed: it failed; the strategy decides what to do.
         """
-
-
-ERROR_CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (
-    (TimeoutError, "tool_timeout"),
-    (PermissionError, "tool_auth_failed"),
-    (ConnectionError, "tool_unavailable"),
-    (FileNotFoundError, "tool_not_found"),
-)
-"""Exception of a tool → error class; any other is a `crash`."""
-
-GATHER: Final = "gather"
-"""The capability of gatherers; the action is the gatherer's name."""
 
 
 class Gatherer(Protocol):
@@ -258,18 +283,6 @@ def check_name(name: object, *, of: str) -> None:
     except BadName as error:
         problem = f"{name!r} is no name of {of}; use 1 to 64 of A-Z a-z 0-9 _ -"
         raise ValueError(problem) from error
-
-
-OVERRIDES_BYTES_MAX: Final = 192 * 1024
-"""Largest overrides of one place, in bytes of JSON. Those of a fire and those of its expectation
-are stored with the payload (512 KiB) in one commit, of 1 MiB by the server's default.
-"""
-
-PREFIX: Final = "dry_run"
-"""Default prefix of the findings that a dry run stores."""
-
-FIELDS: Final = tuple(field.name for field in msgspec.structs.fields(Overrides))
-"""The fields of overrides."""
 
 
 def overrides(
@@ -412,19 +425,6 @@ def _is_json(value: object) -> bool:
     except UNDECODABLE:
         return False
     return True
-
-
-ENGINE: Final = "vigil"
-"""The capability of the engine's own tools; no app may register it."""
-
-WORKFLOWS: Final = "vigil_workflows"
-"""The capability of the tool that starts workflow instances; no app may register it either."""
-
-PUBLISH: Final = "publish"
-"""The action that publishes."""
-
-_MARK_BYTES: Final = 16
-"""Length of the hash of an event's subject: long enough that two never collide."""
 
 
 class Announcement(msgspec.Struct, frozen=True):

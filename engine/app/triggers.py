@@ -76,6 +76,41 @@ _TURNED_BACK_MINUTES_MAX: Final = 24 * 60
 """Most minutes that a clock is set back by: a day, where the date line moves."""
 
 
+CatchUp: TypeAlias = Literal["skip", "one", "all"]
+"""What happens with ticks that came due while no node ran. `skip`: nothing. `one`: one episode, for
+the newest. `all`: one episode for each.
+"""
+
+CATCH_UPS: Final[tuple[str, ...]] = get_args(CatchUp)
+"""All of them."""
+
+TICKS_MAX: Final = 100
+"""Most missed ticks that are handled at once; the rest follow immediately."""
+
+TICK_LATE_S: Final = 60.0
+"""How late a tick may be without counting as missed, in seconds. A server takes 0.25 s to fire a
+timer; the rest is for nodes that are busy or being replaced.
+"""
+
+EVERY_S_MIN: Final = 1.0
+"""Shortest interval, in seconds."""
+
+EVERY_S_MAX: Final = 366 * 86_400.0
+"""Longest interval, in seconds: a leap year."""
+
+TICK: Final = "tick"
+"""Purpose of the timers of schedules."""
+
+_MINUTE: Final = timedelta(minutes=1)
+
+
+ENTITY_CHARS_MAX: Final = 512
+"""Longest subject of an episode; a longer value of the subject key is cut."""
+
+SOURCES_MAX: Final = 64
+"""Most triggers of one expectation."""
+
+
 def is_zone(tz: object) -> bool:
     """Return whether `tz` is the name of a time zone, such as `Europe/Berlin`."""
     return isinstance(tz, str) and tz in _zones()
@@ -127,34 +162,6 @@ def _in_fields(expression: object) -> str:
 def _zones() -> frozenset[str]:
     """Return all time zones of the `tzdata` package, so that all machines know the same."""
     return frozenset(resources.files("tzdata").joinpath("zones").read_text("utf-8").split())
-
-
-CatchUp: TypeAlias = Literal["skip", "one", "all"]
-"""What happens with ticks that came due while no node ran. `skip`: nothing. `one`: one episode, for
-the newest. `all`: one episode for each.
-"""
-
-CATCH_UPS: Final[tuple[str, ...]] = get_args(CatchUp)
-"""All of them."""
-
-TICKS_MAX: Final = 100
-"""Most missed ticks that are handled at once; the rest follow immediately."""
-
-TICK_LATE_S: Final = 60.0
-"""How late a tick may be without counting as missed, in seconds. A server takes 0.25 s to fire a
-timer; the rest is for nodes that are busy or being replaced.
-"""
-
-EVERY_S_MIN: Final = 1.0
-"""Shortest interval, in seconds."""
-
-EVERY_S_MAX: Final = 366 * 86_400.0
-"""Longest interval, in seconds: a leap year."""
-
-TICK: Final = "tick"
-"""Purpose of the timers of schedules."""
-
-_MINUTE: Final = timedelta(minutes=1)
 
 
 class Every(msgspec.Struct, frozen=True):
@@ -368,13 +375,6 @@ def _problem_of_options(catch_up: object, window: object) -> str | None:
 
 def _iso(at: datetime) -> str:
     return f"{at:%Y-%m-%dT%H:%M:%SZ}"
-
-
-ENTITY_CHARS_MAX: Final = 512
-"""Longest subject of an episode; a longer value of the subject key is cut."""
-
-SOURCES_MAX: Final = 64
-"""Most triggers of one expectation."""
 
 
 class EventSource(msgspec.Struct, frozen=True):

@@ -61,6 +61,7 @@ ABORTING: Final = OnFailure()
 """The default policy."""
 
 DENIED: Final = "denied"
+
 APPROVAL_EXPIRED: Final = "approval_expired"
 """Error classes of a step that people did not approve."""
 
@@ -69,6 +70,35 @@ STEP_TIMEOUT: Final = "step_timeout"
 
 DECIDED: Final = frozenset({DENIED, APPROVAL_EXPIRED})
 """Error classes that are never retried: the retry would ask the same people again."""
+
+
+Graph: TypeAlias = Mapping[str, Sequence[str]]
+"""Node → the nodes that it depends on."""
+
+
+APPROVERS_MAX: Final = 100
+"""Most names of those who may approve one step."""
+
+DEPENDENCIES_MAX: Final = 100
+"""Most steps in one `depends_on`."""
+
+Prior: TypeAlias = JsonObject
+"""Step → its result, decoded from JSON: a list in the order of its items if it fans out; None if it
+was skipped or failed and the workflow continued.
+"""
+
+InputOf: TypeAlias = Callable[[Trigger, Prior], JsonObject]
+
+When: TypeAlias = Callable[[Trigger, Prior], bool]
+
+ForEach: TypeAlias = Callable[[Trigger, Prior], Sequence[Any]]
+
+
+STEPS_MAX: Final = 100
+"""Most steps of one workflow."""
+
+Overlap = Literal["allow", "skip"]
+"""For a cause whose subject already has a running instance: start another one, or none."""
 
 
 def retrying(
@@ -152,10 +182,6 @@ def _problem_of(policy: OnFailure) -> str | None:
     return None
 
 
-Graph: TypeAlias = Mapping[str, Sequence[str]]
-"""Node → the nodes that it depends on."""
-
-
 def cycle(graph: Graph) -> str:
     """Return a cycle in `graph` as `a → b → a`, each node depending on the next; empty: none."""
     try:
@@ -184,22 +210,6 @@ def depths(graph: Graph) -> Mapping[str, int]:
     for node in TopologicalSorter(graph).static_order():
         found[node] = max((found[each] + 1 for each in graph.get(node, ())), default=0)
     return found
-
-
-APPROVERS_MAX: Final = 100
-"""Most names of those who may approve one step."""
-
-DEPENDENCIES_MAX: Final = 100
-"""Most steps in one `depends_on`."""
-
-Prior: TypeAlias = JsonObject
-"""Step → its result, decoded from JSON: a list in the order of its items if it fans out; None if it
-was skipped or failed and the workflow continued.
-"""
-
-InputOf: TypeAlias = Callable[[Trigger, Prior], JsonObject]
-When: TypeAlias = Callable[[Trigger, Prior], bool]
-ForEach: TypeAlias = Callable[[Trigger, Prior], Sequence[Any]]
 
 
 class StepOptions(TypedDict, total=False):
@@ -399,13 +409,6 @@ def _why_never_reused(runs: Mapping[str, str], compensate: object, *, asks: bool
     if compensate is not None:
         return "what can be undone stands for nothing else; leave compensate out"
     return None
-
-
-STEPS_MAX: Final = 100
-"""Most steps of one workflow."""
-
-Overlap = Literal["allow", "skip"]
-"""For a cause whose subject already has a running instance: start another one, or none."""
 
 
 @dataclass(frozen=True, init=False)

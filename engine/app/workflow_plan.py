@@ -33,6 +33,28 @@ WORKFLOWS_MAX: Final = 1_000
 _ALL: Final = "(all)"
 
 
+PREFIX: Final = "workflow-"
+"""Prefix of the ids of actors that start workflows; the workflow's name follows."""
+
+NAME_CHARS_MAX: Final = 64 - len(PREFIX)
+"""Longest name of an app's workflow: its actor's id contains it."""
+
+START_EXPECTATION: Final = "start"
+"""The actor's expectation, and the action of the tool that it calls."""
+
+UNAVAILABLE: Final = "tool_unavailable"
+"""Error class of an attempt that did not reach the log."""
+
+TRIES_MAX: Final = 10
+"""Most attempts of one episode to start an instance while the log is unavailable."""
+
+SKIPPED: Final = "skipped"
+"""The classification of an episode that started no instance because the subject had one."""
+
+STARTS_MAX: Final = 32
+"""Episodes of such an actor that one node runs at a time."""
+
+
 def checked_workflows(
     workflows: Sequence[Workflow], actors: Mapping[str, Actor]
 ) -> Mapping[str, Workflow]:
@@ -171,28 +193,6 @@ def _task(actor: str, expectation: str, actors: Mapping[str, Actor]) -> Task:
         priority=declared.priority,
         overrides=declared.dry_run,
     )
-
-
-PREFIX: Final = "workflow-"
-"""Prefix of the ids of actors that start workflows; the workflow's name follows."""
-
-NAME_CHARS_MAX: Final = 64 - len(PREFIX)
-"""Longest name of an app's workflow: its actor's id contains it."""
-
-START_EXPECTATION: Final = "start"
-"""The actor's expectation, and the action of the tool that it calls."""
-
-UNAVAILABLE: Final = "tool_unavailable"
-"""Error class of an attempt that did not reach the log."""
-
-TRIES_MAX: Final = 10
-"""Most attempts of one episode to start an instance while the log is unavailable."""
-
-SKIPPED: Final = "skipped"
-"""The classification of an episode that started no instance because the subject had one."""
-
-STARTS_MAX: Final = 32
-"""Episodes of such an actor that one node runs at a time."""
 
 
 class StartResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,6 +39,10 @@ PROBLEM_CHARS_MAX: Final = 300
 """Longest such line, in characters."""
 
 
+_EVENT: Final = "event "
+"""How a trigger begins that is one of the stack's own events."""
+
+
 class ExpectationInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One expectation, as a node's version of the app declares it."""
 
@@ -94,9 +98,6 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     problems_at: dict[str, int] = {}
     """By the same names, the revision that each of them is about, as far as the node knows."""
 
-
-_EVENT: Final = "event "
-"""How a trigger begins that is one of the stack's own events."""
 
 _decoder: Final = msgspec.json.Decoder(NodeInfo)
 

@@ -56,6 +56,23 @@ PATHS_MAX: Final = 64
 """Most paths of one filter."""
 
 
+EXPECTATIONS_MAX: Final = 100
+"""Most expectations of one definition."""
+
+CLASSES_MAX: Final = 100
+"""Most classes of findings that escalate in one expectation."""
+
+STEPS_MAX: Final = 3
+"""Most escalations of one class: each is worse, and there are four severities."""
+
+
+CODE_ONLY: Final = frozenset({"state_schema", "synthesizer", "enrich"})
+"""Options that take functions, and are no data."""
+
+_SPELLED: Final = frozenset({"on", "dedupe", "dry_run", "escalation"})
+"""Options that are written in another way than in code: `ExpectationDefinition` says how."""
+
+
 class Coded(Strict):
     """A value that is written in another way than in code."""
 
@@ -165,16 +182,6 @@ def _unsigned(problem: str) -> str:
     """Return what is wrong without the name of the Python function that has said so."""
     first, call, rest = problem.partition("(): ")
     return rest if call and first in KINDS else problem
-
-
-EXPECTATIONS_MAX: Final = 100
-"""Most expectations of one definition."""
-
-CLASSES_MAX: Final = 100
-"""Most classes of findings that escalate in one expectation."""
-
-STEPS_MAX: Final = 3
-"""Most escalations of one class: each is worse, and there are four severities."""
 
 
 class StrategyDefinition(Strict):
@@ -306,12 +313,6 @@ def _model_of(struct: type[msgspec.Struct]) -> type[StructDefinition]:
     model.struct = struct
     return model
 
-
-CODE_ONLY: Final = frozenset({"state_schema", "synthesizer", "enrich"})
-"""Options that take functions, and are no data."""
-
-_SPELLED: Final = frozenset({"on", "dedupe", "dry_run", "escalation"})
-"""Options that are written in another way than in code: `ExpectationDefinition` says how."""
 
 _PlainOptions: Any = _plain_options()
 

@@ -34,6 +34,9 @@ from streams.model.events.definitions import (
     DefinitionKind,
 )
 
+VALUE_CHARS_MAX: Final = 120
+"""Longest value in a line; the rest is cut."""
+
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """The fold of a definition's events."""
@@ -113,10 +116,6 @@ def fold(events: Iterable[DefinitionEvent]) -> Definition:
     for event in events:
         definition = evolve(definition, event)
     return definition
-
-
-VALUE_CHARS_MAX: Final = 120
-"""Longest value in a line; the rest is cut."""
 
 
 def difference(old: JsonObject | None, new: JsonObject | None) -> list[str]:

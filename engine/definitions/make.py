@@ -36,6 +36,10 @@ from streams.json import NOTHING, UNDECODABLE, JsonObject
 from streams.model.definitions import RegisteredDefinition
 from streams.model.events import DefinitionKind
 
+IN_CODE: Final = "the app of this node declares it in code, which counts here; remove one of them"
+
+_bodies: Final = msgspec.json.Decoder(JsonObject)
+
 
 def closed_actor(id_: str, body: msgspec.Raw = NOTHING) -> Actor | None:
     """Return the actor that continues the open episodes of a definition; None: its id is invalid.
@@ -75,11 +79,6 @@ def _cluster_max(agent: AgentDefinition) -> int | None:
     takes_turns = any(each.concurrency_key or each.priority for each in agent.expectations.values())
     own = agent.max_concurrent_cluster
     return CLUSTER_EPISODES_MAX if own is None and takes_turns else own
-
-
-IN_CODE: Final = "the app of this node declares it in code, which counts here; remove one of them"
-
-_bodies: Final = msgspec.json.Decoder(JsonObject)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,6 +37,20 @@ STATIC: Final = "value"
 _PATH: Final = re.compile(r"trigger|item|(trigger|prior|item)\..*", re.DOTALL)
 
 
+FIELDS_MAX: Final = 100
+"""Most fields of one input."""
+
+CONDITIONS_MAX: Final = 100
+"""Most conditions of one step."""
+
+DEFAULT_RETRY: Final = retrying()
+
+
+_WORD: Final = tag("word")
+
+_OBJECT: Final = tag("object")
+
+
 @dataclass(frozen=True)
 class FilledInput:
     """The input of a step, with its paths replaced."""
@@ -170,15 +184,6 @@ def _found(path: str, seen: JsonObject) -> object:
     return None if found is ABSENT else found
 
 
-FIELDS_MAX: Final = 100
-"""Most fields of one input."""
-
-CONDITIONS_MAX: Final = 100
-"""Most conditions of one step."""
-
-DEFAULT_RETRY: Final = retrying()
-
-
 class RetryDefinition(Strict):
     """The policy `retrying(…)`."""
 
@@ -211,10 +216,6 @@ class CompensationDefinition(Strict):
 
     actor: str
     expectation: str
-
-
-_WORD: Final = tag("word")
-_OBJECT: Final = tag("object")
 
 
 def _kind_of_failure(said: object) -> str:

@@ -48,6 +48,9 @@ CONFLICT_MAX_S: Final = 0.5
 NO_REVISION: Final = 0
 """Of a breaker that nobody has told anything."""
 
+Ending: TypeAlias = tuple[EpisodeOpened, Outcome]
+"""An episode, and what its end says."""
+
 log = structlog.get_logger("vigil.breakers")
 
 
@@ -59,9 +62,6 @@ class SeenBreaker(msgspec.Struct, frozen=True):
 
 
 UNSEEN: Final = SeenBreaker(CLOSED, NO_REVISION)
-
-Ending: TypeAlias = tuple[EpisodeOpened, Outcome]
-"""An episode, and what its end says."""
 
 
 class Breakers:

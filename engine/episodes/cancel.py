@@ -41,6 +41,12 @@ node that gets the command sets the key again.
 """
 
 
+WISHES_MAX: Final = 100_000
+"""Canceled episodes that a node remembers before they run there; the oldest is forgotten first. The
+command cancels it once it is delivered again.
+"""
+
+
 def cancel_command(actor: str, episode_id: str, *, by: str, reason: str = "") -> commands.Cancel:
     """Return the command that has an episode canceled.
 
@@ -86,12 +92,6 @@ async def ask_to_cancel(ports: Ports, command: Cancel, *, id: str) -> None:
     # The command last: whoever answers for it deletes the key.
     await ports.gates.put(key, said, ttl_s=KEY_TTL_S)
     await ports.commands.send(command, id=id, trace=traceparent())
-
-
-WISHES_MAX: Final = 100_000
-"""Canceled episodes that a node remembers before they run there; the oldest is forgotten first. The
-command cancels it once it is delivered again.
-"""
 
 
 class EpisodeRun:

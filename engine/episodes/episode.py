@@ -39,6 +39,12 @@ from streams.model.outputs import FAILURES, SETTLED, SUCCESSES, OutputOutcome, O
 from streams.model.waits import Approval, Wait
 from streams.ports.log import Recorded
 
+ALL_OUTPUTS_FAILED: Final = "all_outputs_failed"
+"""Error class of an episode all of whose outputs failed."""
+
+CLASSES_TOLD_MAX: Final = 5
+"""Most error classes that the detail of its end lists."""
+
 
 class Performed(msgspec.Struct, frozen=True, kw_only=True):
     """A step with its result; the fields are `StepRecorded`'s."""
@@ -268,12 +274,6 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 UNOPENED: Final = Episode()
-
-ALL_OUTPUTS_FAILED: Final = "all_outputs_failed"
-"""Error class of an episode all of whose outputs failed."""
-
-CLASSES_TOLD_MAX: Final = 5
-"""Most error classes that the detail of its end lists."""
 
 
 def decide(episode: Episode, command: Command) -> EpisodeEvent:

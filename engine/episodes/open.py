@@ -39,6 +39,16 @@ PLACE: Final = "place"
 """Purpose of the timer by which an open episode asks for a place. The key is the episode."""
 
 
+ATTEND: Final = "attend"
+"""Purpose of the timer. The key is the episode."""
+
+
+TRIES_MAX: Final = 8
+"""Most attempts to arm a timer that others arm at the same time; each moves it forward."""
+
+log = structlog.get_logger("vigil.attendance")
+
+
 def left(actor: str, episode_id: str) -> Timer:
     """Return the timer that tells the lane of `actor` that an episode has ended."""
     return Timer(actor=actor, purpose=LEFT, key=episode_id, payload={})
@@ -91,19 +101,9 @@ async def open_episode(ports: Ports, opened: EpisodeOpened, *, at: datetime) -> 
     return is_new
 
 
-ATTEND: Final = "attend"
-"""Purpose of the timer. The key is the episode."""
-
-
 def attend_timer(actor: str, episode_id: str) -> Timer:
     """Return the timer that calls a node of `actor` to a waiting episode."""
     return Timer(actor=actor, purpose=ATTEND, key=episode_id, payload={})
-
-
-TRIES_MAX: Final = 8
-"""Most attempts to arm a timer that others arm at the same time; each moves it forward."""
-
-log = structlog.get_logger("vigil.attendance")
 
 
 class EpisodeRef(Protocol):

@@ -29,6 +29,20 @@ EXPIRED: Final = "expired"
 """Error class of an episode that was canceled because it did not start within `start_within_s`."""
 
 
+ATTEMPTS_EXHAUSTED: Final = "attempts_exhausted"
+
+
+Asked: TypeAlias = StepRecorded | StepAnnounced | EpisodeBlocked
+"""The journal's record of an action that a strategy asked for."""
+
+
+NO_SUCH_EPISODE: Final = "no_such_episode"
+
+NO_SUCH_EXPECTATION: Final = "no_such_expectation"
+
+NO_SUCH_EDITION: Final = "no_such_edition"
+
+
 def expiry(episode: Episode, *, at: datetime) -> CancelEpisode | None:
     """Return the end of `episode` if it should have started before `at` and has not; else None.
 
@@ -42,9 +56,6 @@ def expiry(episode: Episode, *, at: datetime) -> CancelEpisode | None:
     return CancelEpisode(
         error_class=EXPIRED, error_detail=f"not begun by {opened.start_by.isoformat()}"
     )
-
-
-ATTEMPTS_EXHAUSTED: Final = "attempts_exhausted"
 
 
 class Takeover(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,10 +146,6 @@ def _begin_at(
     return Tail(steps_before=steps_before, tokens_before=tokens_before)
 
 
-Asked: TypeAlias = StepRecorded | StepAnnounced | EpisodeBlocked
-"""The journal's record of an action that a strategy asked for."""
-
-
 def check_same(recorded: Asked, *, asked: str, action: Step) -> None:
     """Raise `NondeterministicReplay` unless a replay asks for what the journal has.
 
@@ -168,11 +175,6 @@ def kind_of(action: Action) -> str:
     if isinstance(action, ToolCall):
         return f"{StepKind.TOOL_CALL} {action.capability}.{action.action}"
     return str(action.__struct_config__.tag)
-
-
-NO_SUCH_EPISODE: Final = "no_such_episode"
-NO_SUCH_EXPECTATION: Final = "no_such_expectation"
-NO_SUCH_EDITION: Final = "no_such_edition"
 
 
 def why_cannot_run(actor: Actor, episode: Episode, records: Sequence[Recorded]) -> Hindrance | None:

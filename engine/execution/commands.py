@@ -71,6 +71,15 @@ NOTED_MAX: Final = 10_000
 
 Incoming: TypeAlias = Delivery[Command | Unreadable]
 
+
+ROOM_MAX: Final = 16
+"""Commands of one actor that are ruled on at a time on one node. Each is a few requests to the
+server and some milliseconds; a node that cannot reach it holds no more of them than this."""
+
+
+SLOT_S: Final = 1.0
+"""Longest wait of a command that was pulled for a slot that has been taken since."""
+
 log = structlog.get_logger("vigil.runner")
 
 
@@ -204,11 +213,6 @@ async def hand_back(delivery: Incoming, *, most_s: float = BUSY_MAX_S) -> None:
     await delivery.nak(delay_s=backoff_s(delivery.deliveries, first_s=BUSY_S, most_s=most_s))
 
 
-ROOM_MAX: Final = 16
-"""Commands of one actor that are ruled on at a time on one node. Each is a few requests to the
-server and some milliseconds; a node that cannot reach it holds no more of them than this."""
-
-
 @dataclass
 class AnswerConsumer:
     """Takes what is said to one actor's episodes, on one node."""
@@ -245,10 +249,6 @@ class AnswerConsumer:
             return await outputs.follow(ctx.delivery, ctx.command, ctx.episode, ctx.records)
         handler = WaitHandler(ctx.context)
         return await handler.attend(ctx.delivery, ctx.command, ctx.episode, ctx.records)
-
-
-SLOT_S: Final = 1.0
-"""Longest wait of a command that was pulled for a slot that has been taken since."""
 
 
 @dataclass

@@ -48,6 +48,12 @@ from streams.model.events import EpisodeConverged, EpisodeOpened, StepAnnounced
 from streams.model.triggers import Mode
 from streams.ports.log import Recorded
 
+KEY_MARK_CHARS: Final = 16
+"""How much of an action's fingerprint its idempotency key has: 64 bits, unique per turn."""
+
+INIT: Final = "init"
+"""Phase of the state that `Strategy.init` returned: stored, since it may have read the outside."""
+
 
 class WallTime:
     """The running time of one attempt, on top of what earlier ones used."""
@@ -91,13 +97,6 @@ class WallTime:
             self.limit.reschedule(None if ends_s is None else ends_s + waited_s)
             if self._is_cut_off:
                 self.cut_off()
-
-
-KEY_MARK_CHARS: Final = 16
-"""How much of an action's fingerprint its idempotency key has: 64 bits, unique per turn."""
-
-INIT: Final = "init"
-"""Phase of the state that `Strategy.init` returned: stored, since it may have read the outside."""
 
 
 class Leaving(Exception):

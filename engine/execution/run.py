@@ -56,6 +56,10 @@ from streams.model.commands import Recover
 from streams.model.events import EndStatus, EpisodeEvent, EpisodeFinished, EpisodeOpened
 from streams.ports.log import START, Recorded
 
+Accept: TypeAlias = Callable[[], Awaitable[None]]
+
+log = structlog.get_logger("vigil.shift")
+
 
 class Attempt:
     """One attempt, from the fence to the last public event."""
@@ -331,11 +335,6 @@ class Attempt:
             node=self._context.node,
             seq=self._fenced_at,
         )
-
-
-Accept: TypeAlias = Callable[[], Awaitable[None]]
-
-log = structlog.get_logger("vigil.shift")
 
 
 @dataclass(frozen=True)

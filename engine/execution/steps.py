@@ -57,7 +57,15 @@ from streams.ports.domain_events import DomainEvents
 from streams.tracing import traceparent
 
 NO_TOOL: Final = "no_tool_for_capability"
+
 SIDE_EFFECT: Final = "dry_run_side_effect"
+
+
+IN_FLIGHT_MAX: Final = 32
+"""Events of one step that are published at a time."""
+
+EVENTS_MAX: Final = 1_000
+"""Most events of one step."""
 
 
 @dataclass(frozen=True)
@@ -207,13 +215,6 @@ def sent(action: SendOutput, result: OutputResult) -> Performed:
         args=raw({"adapter": action.intent.adapter}),
         result=raw(result),
     )
-
-
-IN_FLIGHT_MAX: Final = 32
-"""Events of one step that are published at a time."""
-
-EVENTS_MAX: Final = 1_000
-"""Most events of one step."""
 
 
 class _PublishRequest(msgspec.Struct, frozen=True):

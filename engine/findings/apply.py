@@ -57,6 +57,20 @@ from streams.model.findings import Cause, Finding, FindingIntent, FindingStatus,
 from streams.ports.all import Ports
 from streams.ports.log import START, Recorded
 
+ADDED: Final = "added"
+
+NOTHING_NEW: Final = "nothing"
+
+FAILED: Final = "failed"
+"""The results of an enrichment in metrics."""
+
+
+FINDINGS_IN_FLIGHT_MAX: Final = 32
+"""Findings of one episode that are written at a time."""
+
+
+log = structlog.get_logger("vigil.enricher")
+
 
 def enrich(
     finding: Finding, raised: IntentEvent, found: Enriched, *, at: datetime
@@ -75,14 +89,6 @@ def enrich(
         return None
     changed = replace(changed, updated_at=at)
     return FindingUpdated(finding=changed, cause=raised.cause, is_enrichment=True)
-
-
-log = structlog.get_logger("vigil.enricher")
-
-ADDED: Final = "added"
-NOTHING_NEW: Final = "nothing"
-FAILED: Final = "failed"
-"""The results of an enrichment in metrics."""
 
 
 @dataclass(frozen=True)
@@ -142,10 +148,6 @@ class Enricher:
 async def _asked(callback: Enrich, finding: Finding, view: EpisodeView) -> object:
     found = callback(finding, view)
     return await found if inspect.isawaitable(found) else found
-
-
-FINDINGS_IN_FLIGHT_MAX: Final = 32
-"""Findings of one episode that are written at a time."""
 
 
 @dataclass(frozen=True)

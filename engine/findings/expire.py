@@ -34,6 +34,16 @@ from streams.ports.log import START
 from streams.ports.timers import Due, Timer
 from streams.tracing import traceparent
 
+ARMINGS_MAX: Final = 16
+"""Most attempts to arm the timers of a finding that keeps changing."""
+
+EXPECTATION: Final = "expectation"
+"""The payload's field with the name of the expectation that raised it."""
+
+
+PURPOSES: Final = frozenset({findings.EXPIRE, findings.ESCALATE})
+"""Purposes of the timers of findings."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DueFinding:
@@ -42,13 +52,6 @@ class DueFinding:
     due: Due
     subject: str
     """The subject of its log."""
-
-
-ARMINGS_MAX: Final = 16
-"""Most attempts to arm the timers of a finding that keeps changing."""
-
-EXPECTATION: Final = "expectation"
-"""The payload's field with the name of the expectation that raised it."""
 
 
 @dataclass(frozen=True)
@@ -113,10 +116,6 @@ def timer_of(finding: Finding, purpose: str) -> Timer:
 def _gets_worse_else(finding: Finding, before: Finding) -> bool:
     """Return whether the next escalation of `finding` is at another time than `before`."""
     return (finding.class_, finding.severity) != (before.class_, before.severity)
-
-
-PURPOSES: Final = frozenset({findings.EXPIRE, findings.ESCALATE})
-"""Purposes of the timers of findings."""
 
 
 @dataclass

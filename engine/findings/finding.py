@@ -36,6 +36,21 @@ from streams.model.findings import (
     UpdateFinding,
 )
 
+IntentEvent: TypeAlias = FindingRaised | FindingUpdated | FindingCleared
+"""The events that an intent may lead to."""
+
+
+_CHANGEABLE: Final = (
+    "class_",
+    "severity",
+    "confidence",
+    "summary",
+    "subject_kind",
+    "subject_id",
+    "evidence",
+    "caused_by_key",
+)
+
 
 def person(by: str, reason: str = "") -> Person:
     """Return who decides, and why.
@@ -77,10 +92,6 @@ def acknowledge(finding: Finding, *, cause: Person, at: datetime) -> FindingAckn
 def note(finding: Finding, *, cause: Person) -> FindingNoted:
     """Return a person's note on `finding`, which may have ended."""
     return FindingNoted(finding=finding, cause=cause)
-
-
-IntentEvent: TypeAlias = FindingRaised | FindingUpdated | FindingCleared
-"""The events that an intent may lead to."""
 
 
 def decide(
@@ -150,18 +161,6 @@ def outcome_of(intent: FindingIntent, event: IntentEvent | None) -> FindingOutco
 def is_of(event: FindingEvent, cause: Cause) -> TypeGuard[IntentEvent]:
     """Return whether `cause` has led to `event`."""
     return isinstance(event, IntentEvent) and event.cause == cause
-
-
-_CHANGEABLE: Final = (
-    "class_",
-    "severity",
-    "confidence",
-    "summary",
-    "subject_kind",
-    "subject_id",
-    "evidence",
-    "caused_by_key",
-)
 
 
 def _said(intent: RaiseFinding | UpdateFinding) -> dict[str, Any]:

@@ -39,6 +39,8 @@ IN_FLIGHT_MAX: Final = 256
 SHED: Final = "shed_oldest"
 """Error class of an episode that was canceled because others got its place in the lane."""
 
+_T = TypeVar("_T")
+
 
 def no_place(why: str) -> CancelEpisode:
     """Return how an episode ends that gets no place in the lane, or loses it."""
@@ -46,8 +48,6 @@ def no_place(why: str) -> CancelEpisode:
 
 
 NO_PLACE: Final = no_place("others got its place")
-
-_T = TypeVar("_T")
 
 
 @dataclass

@@ -74,6 +74,36 @@ HAUL_MAX: Final = 500
 fit in one commit."""
 
 
+OPENED_MAX: Final = LAG_MAX + ITEMS_MAX
+"""Events past a cursor of which a dispatcher may have opened some: those that it passed without
+writing that down, and those that it decided on next. What waited behind was only ruled on."""
+
+
+OUTSIDE_MAX: Final = 1_000
+"""Due messages that are outside at a time; beyond that they are let in, and the line gets longer
+than it may be. For the server gives out 10,000 unanswered ones, and an end may be behind them."""
+
+EXPECTED_S: Final = 30.0
+"""How long room is kept for one that does not come again: six times as long as it is told to stay
+away. It may have been removed, or another node may have it."""
+
+CAUSES: Final = frozenset({schedule.PURPOSE, debounce.PURPOSE, fire.PURPOSE})
+"""Purposes of what may open an episode."""
+
+Incoming: TypeAlias = Delivery[Due | Unreadable]
+
+
+READ_MAX: Final = 256
+"""Events read in one go."""
+
+SETTLING_MAX: Final = 64
+"""Subjects whose events are settled at a time."""
+
+Outcome: TypeAlias = EpisodeOpened | Unreadable | None
+
+log = structlog.get_logger("vigil.dispatcher")
+
+
 @dataclass(frozen=True, kw_only=True)
 class InputItem:
     """One event or one due message, ruled on."""
@@ -304,11 +334,6 @@ def _follow_feed(
     return context.ports.domain_events.follow_feed(foreign, after=after)
 
 
-OPENED_MAX: Final = LAG_MAX + ITEMS_MAX
-"""Events past a cursor of which a dispatcher may have opened some: those that it passed without
-writing that down, and those that it decided on next. What waited behind was only ruled on."""
-
-
 @dataclass(frozen=True)
 class ReplayWindow:
     """Whoever followed `track` before, as far as anybody can tell."""
@@ -358,20 +383,6 @@ def wanted_of(
     )
 
 
-OUTSIDE_MAX: Final = 1_000
-"""Due messages that are outside at a time; beyond that they are let in, and the line gets longer
-than it may be. For the server gives out 10,000 unanswered ones, and an end may be behind them."""
-
-EXPECTED_S: Final = 30.0
-"""How long room is kept for one that does not come again: six times as long as it is told to stay
-away. It may have been removed, or another node may have it."""
-
-CAUSES: Final = frozenset({schedule.PURPOSE, debounce.PURPOSE, fire.PURPOSE})
-"""Purposes of what may open an episode."""
-
-Incoming: TypeAlias = Delivery[Due | Unreadable]
-
-
 @dataclass
 class Backpressure:
     """What is kept outside, for one term."""
@@ -409,17 +420,6 @@ class Backpressure:
 
     def _has_room_for(self, id_: str) -> bool:
         return id_ in self._outside or len(self._outside) < OUTSIDE_MAX
-
-
-READ_MAX: Final = 256
-"""Events read in one go."""
-
-SETTLING_MAX: Final = 64
-"""Subjects whose events are settled at a time."""
-
-log = structlog.get_logger("vigil.dispatcher")
-
-Outcome: TypeAlias = EpisodeOpened | Unreadable | None
 
 
 @dataclass

@@ -48,6 +48,20 @@ DropReason: TypeAlias = Literal["no_room", "key_busy", "queue_full"]
 """Why a newcomer got no place: too many run; as many with its key do as may; enough others wait."""
 
 
+KEEP_EVERY: Final = 200
+"""Commits from one that holds the whole lane to the next: the most that a new dispatcher reads."""
+
+TICKETS_KEPT_MAX: Final = 2_500
+"""Most tickets that one commit holds; a longer lane is kept once it is shorter again. With the
+longest names and keys so many are 706 KiB, of the 1 MiB that servers take."""
+
+KEY_BYTES_MAX: Final = 48
+"""Longest key, as JSON, that a ticket spells out; of a longer one it holds the hash."""
+
+
+Cause: TypeAlias = DomainEvent | Due
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How much of an actor may run, and wait."""
 
@@ -139,17 +153,6 @@ def _is_busy(ticket: Ticket, busy: Mapping[tuple[str, str], int]) -> bool:
 def _key(ticket: Ticket) -> tuple[str, str]:
     """Return what is counted: each expectation's keys by themselves."""
     return ticket.expectation_id, ticket.key
-
-
-KEEP_EVERY: Final = 200
-"""Commits from one that holds the whole lane to the next: the most that a new dispatcher reads."""
-
-TICKETS_KEPT_MAX: Final = 2_500
-"""Most tickets that one commit holds; a longer lane is kept once it is shorter again. With the
-longest names and keys so many are 706 KiB, of the 1 MiB that servers take."""
-
-KEY_BYTES_MAX: Final = 48
-"""Longest key, as JSON, that a ticket spells out; of a longer one it holds the hash."""
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
@@ -384,9 +387,6 @@ def waits(newest: Recorded | None) -> bool:
 def needs_no_turn(newest: Recorded | None) -> bool:
     """Return whether an episode has ended or waits for something else, given its newest commit."""
     return newest is not None and fold_episode((newest,)).status in {*ENDED, *WAITING}
-
-
-Cause: TypeAlias = DomainEvent | Due
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,6 +57,19 @@ nothing else comes, and how late what waits in vain is canceled."""
 NOBODY: Final = Limits(capacity=0)
 
 
+STANDBY_S: Final = 5.0
+"""Longest wait for the lease before it is asked for again: a watch that was cut off may have
+missed that it was given up."""
+
+AGAIN_S: Final = 0.05
+"""First pause before the lane is read anew; doubles each time."""
+
+AGAIN_MAX_S: Final = 5.0
+"""Longest such pause."""
+
+log = structlog.get_logger("vigil.dispatcher")
+
+
 @dataclass
 class Term:
     """From the moment that a node reads the lane until it dispatches no more."""
@@ -322,19 +335,6 @@ class Term:
         labels = {"actor": self.context.actor.id}
         telemetry.lane.set(len(lane.waiting), {**labels, "state": "waiting"})
         telemetry.lane.set(len(lane.admitted), {**labels, "state": "admitted"})
-
-
-STANDBY_S: Final = 5.0
-"""Longest wait for the lease before it is asked for again: a watch that was cut off may have
-missed that it was given up."""
-
-AGAIN_S: Final = 0.05
-"""First pause before the lane is read anew; doubles each time."""
-
-AGAIN_MAX_S: Final = 5.0
-"""Longest such pause."""
-
-log = structlog.get_logger("vigil.dispatcher")
 
 
 @dataclass

@@ -37,6 +37,12 @@ from engine.runtime.tasks import wait_first
 from engine.triggers import services as triggers
 from engine.workflows import worker as workflows
 
+Open: TypeAlias = Callable[[Service], None]
+"""Has a service served until its permit ends."""
+
+
+log = structlog.get_logger("vigil.understudies")
+
 
 def services_for(context: OutputContext, members: Membership) -> list[Service]:
     """Return all that one actor has on one node: what wakes it, and what runs it."""
@@ -46,10 +52,6 @@ def services_for(context: OutputContext, members: Membership) -> list[Service]:
         *execution.services_for(context),
         *workflows.services_for(context),
     ]
-
-
-Open: TypeAlias = Callable[[Service], None]
-"""Has a service served until its permit ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,9 +194,6 @@ class ActorSupervisor:
         slots = self._slots.setdefault(actor.id, Slots(most))
         slots.resize(most)
         return slots
-
-
-log = structlog.get_logger("vigil.understudies")
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,12 @@ from streams.model.events import EpisodeFinished, EpisodeOpened
 from streams.ports.all import Ports
 from streams.ports.log import START, Recorded
 
+BATCH_MAX: Final = 1_000
+"""Commits read at once."""
+
+WAIT_S: Final = 5.0
+"""Longest wait for commits that the journal is known to have."""
+
 
 class OpenWait(msgspec.Struct, frozen=True, kw_only=True):
     """An episode that waits for people or for a signal."""
@@ -27,13 +33,6 @@ class OpenWait(msgspec.Struct, frozen=True, kw_only=True):
     actor_id: str
     expectation_id: str
     episode_id: str
-
-
-BATCH_MAX: Final = 1_000
-"""Commits read at once."""
-
-WAIT_S: Final = 5.0
-"""Longest wait for commits that the journal is known to have."""
 
 
 async def open_episodes(ports: Ports, actor: str, expectation: str) -> list[str]:

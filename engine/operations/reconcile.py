@@ -78,7 +78,12 @@ PHASES: Final[tuple[tuple[type[Action], ...], ...]] = (
 """Groups of repairs, in order."""
 
 T = TypeVar("T")
+
 R = TypeVar("R")
+
+
+ACTIONS_MAX: Final = 10_000
+"""Most repairs of one run; the rest is reported as left."""
 
 
 @dataclass
@@ -236,10 +241,6 @@ async def each_of(do: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R
 def _may_be_declared(nodes: Sequence[NodeInfo], timer: Disarm) -> bool:
     known = declared(nodes, timer.actor_id)
     return known is None or is_declared(known, timer)
-
-
-ACTIONS_MAX: Final = 10_000
-"""Most repairs of one run; the rest is reported as left."""
 
 
 class Reconciled(msgspec.Struct, frozen=True, kw_only=True):

@@ -50,6 +50,9 @@ COMMITS_MAX: Final = 100_000
 """Most commits of one history; no episode has more."""
 
 
+_encoder = msgspec.json.Encoder()
+
+
 class _Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="commit@1"):
     """One commit of a history. As for events, a tag never changes its meaning."""
 
@@ -87,7 +90,6 @@ class Replayed:
     """What the strategy asks for next; None if it fails there, as the history does."""
 
 
-_encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
 
 

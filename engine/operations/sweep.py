@@ -41,6 +41,9 @@ from streams.model.workflows import StepStatus, WorkflowStatus
 from streams.ports.all import Ports
 from streams.ports.log import Recorded
 
+IN_FLIGHT_MAX: Final = 32
+"""Episodes checked at a time."""
+
 
 class SweptAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """A running attempt, as the instance knows it, and its state by its own journal."""
@@ -205,10 +208,6 @@ def call_for(episode: Episode) -> Command:
     if episode.attempts:
         return Recover(actor_id=opened.actor_id, episode_id=opened.episode_id, reason="swept")
     return Start(actor_id=opened.actor_id, episode_id=opened.episode_id)
-
-
-IN_FLIGHT_MAX: Final = 32
-"""Episodes checked at a time."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):

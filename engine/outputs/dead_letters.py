@@ -32,6 +32,10 @@ MARK_BYTES: Final = 16
 """Length of the hash of an output's key: long enough that two never collide."""
 
 
+OUTPUT_FAILED: Final = "output_failed"
+"""Reason of the dead letter of an output."""
+
+
 def cause_of(output: Output) -> str:
     """Return the cause that names the dead letter of `output`: one per failure.
 
@@ -86,10 +90,6 @@ def _requeued_by(event: OutputEvent, failed: Output) -> DeadRequeued | None:
             return DeadRequeued(by=f"actor {actor_id}", episode_id=episode_id)
         case _:
             return None
-
-
-OUTPUT_FAILED: Final = "output_failed"
-"""Reason of the dead letter of an output."""
 
 
 async def write_failed(dead_letters: DeadLetterWriter, output: Output) -> None:

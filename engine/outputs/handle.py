@@ -56,6 +56,15 @@ from streams.ports.domain_events import DomainEvents
 from streams.ports.log import START, Recorded
 from streams.tracing import traceparent
 
+LOOKS_IN_FLIGHT_MAX: Final = 16
+"""Outputs of one episode that are looked at, at a time."""
+
+
+Incoming: TypeAlias = Delivery[Command | Unreadable]
+
+
+log = structlog.get_logger("vigil.outputs")
+
 
 @dataclass(frozen=True)
 class OutputNotifier:
@@ -92,9 +101,6 @@ class OutputNotifier:
         if number:
             news = output_reminder(self.opened, output, number=number, seq=output_store.version)
             await EventPublisher(self.domain_events).tell([news])
-
-
-log = structlog.get_logger("vigil.outputs")
 
 
 @dataclass(frozen=True)
@@ -184,10 +190,6 @@ def _note(command: CancelOutput | Decide | RetryOutput, refusals: Sequence[Refus
     kind, key = type(command).__name__.lower(), command.output_key
     for refused in refusals:
         log.info("refused", command=kind, output_key=key, by=command.by, why=str(refused))
-
-
-LOOKS_IN_FLIGHT_MAX: Final = 16
-"""Outputs of one episode that are looked at, at a time."""
 
 
 @dataclass(frozen=True)
@@ -280,9 +282,6 @@ class OutputCheck:
             await write_failed(
                 DeadLetterWriter(self.context.ports, self.context.clock), proposal.output
             )
-
-
-Incoming: TypeAlias = Delivery[Command | Unreadable]
 
 
 def is_about_outputs(command: Command, episode: Episode) -> bool:

@@ -43,6 +43,34 @@ propose the key again need it.
 RETRY_IDS_MAX: Final = 100
 """How many retries are remembered, to recognise a command that comes again."""
 
+TRANSITIONS: Final[Mapping[OutputStatus | None, frozenset[type[OutputEvent]]]] = {
+    None: frozenset({OutputProposed, OutputForgone}),
+    OutputStatus.AWAITING_APPROVAL: frozenset(
+        {OutputApproved, OutputRejected, OutputFailed, OutputCanceled}
+    ),
+    OutputStatus.PROPOSED: frozenset(
+        {
+            OutputAttempted,
+            OutputPostponed,
+            OutputDelivered,
+            OutputFailed,
+            OutputRetried,
+            OutputCanceled,
+        }
+    ),
+    OutputStatus.FAILED: frozenset({OutputRetried, OutputProposed, OutputForgone}),
+    OutputStatus.CANCELED: frozenset({OutputProposed, OutputForgone}),
+    OutputStatus.DELIVERED: frozenset(),
+    OutputStatus.REJECTED: frozenset({OutputProposed, OutputForgone}),
+}
+"""Status → possible events. Only outputs that are `is_free` are proposed again, and only for those
+is it recorded that an episode will not propose them.
+"""
+
+
+_FORGONE: Final = OutputOutcome(output_key="", outcome=OUTCOMES[OutputStatus.CANCELED])
+"""The end for an episode that will not propose it. The reader knows the key."""
+
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
     """The fold of an output's events."""
@@ -92,34 +120,6 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 
 
 UNPROPOSED: Final = Output()
-
-TRANSITIONS: Final[Mapping[OutputStatus | None, frozenset[type[OutputEvent]]]] = {
-    None: frozenset({OutputProposed, OutputForgone}),
-    OutputStatus.AWAITING_APPROVAL: frozenset(
-        {OutputApproved, OutputRejected, OutputFailed, OutputCanceled}
-    ),
-    OutputStatus.PROPOSED: frozenset(
-        {
-            OutputAttempted,
-            OutputPostponed,
-            OutputDelivered,
-            OutputFailed,
-            OutputRetried,
-            OutputCanceled,
-        }
-    ),
-    OutputStatus.FAILED: frozenset({OutputRetried, OutputProposed, OutputForgone}),
-    OutputStatus.CANCELED: frozenset({OutputProposed, OutputForgone}),
-    OutputStatus.DELIVERED: frozenset(),
-    OutputStatus.REJECTED: frozenset({OutputProposed, OutputForgone}),
-}
-"""Status → possible events. Only outputs that are `is_free` are proposed again, and only for those
-is it recorded that an episode will not propose them.
-"""
-
-
-_FORGONE: Final = OutputOutcome(output_key="", outcome=OUTCOMES[OutputStatus.CANCELED])
-"""The end for an episode that will not propose it. The reader knows the key."""
 
 
 def decide(output: Output, event: OutputEvent) -> OutputEvent:

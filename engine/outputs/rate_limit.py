@@ -31,6 +31,28 @@ are read on the way.
 """
 
 
+PLACE_S: Final = 10.0
+"""Longest wait for a place, in seconds, before an output is postponed: meanwhile its episode
+occupies a slot.
+"""
+
+AWAY_S: Final = 10.0
+"""Shortest postponement, in seconds."""
+
+AWAY_S_MAX: Final = 3_600.0
+"""Longest postponement: by then a route may have another rate, or other nodes may have room."""
+
+LATE_S: Final = 2.0
+"""How late a postponed output may come, in seconds, before others get its place. Its timer may be
+late by moments.
+"""
+
+AWAY_MAX: Final = 10_000
+"""Outputs whose times are remembered. A forgotten one may get another time if it comes back too
+early, and first-time outputs may overtake it.
+"""
+
+
 class WaitingEpisode(NamedTuple):
     """The episode to call."""
 
@@ -85,28 +107,6 @@ class WaitQueue:
         for key in gone:
             self.leave(key)
         return list(dict.fromkeys(called))
-
-
-PLACE_S: Final = 10.0
-"""Longest wait for a place, in seconds, before an output is postponed: meanwhile its episode
-occupies a slot.
-"""
-
-AWAY_S: Final = 10.0
-"""Shortest postponement, in seconds."""
-
-AWAY_S_MAX: Final = 3_600.0
-"""Longest postponement: by then a route may have another rate, or other nodes may have room."""
-
-LATE_S: Final = 2.0
-"""How late a postponed output may come, in seconds, before others get its place. Its timer may be
-late by moments.
-"""
-
-AWAY_MAX: Final = 10_000
-"""Outputs whose times are remembered. A forgotten one may get another time if it comes back too
-early, and first-time outputs may overtake it.
-"""
 
 
 class Throttle:

@@ -18,6 +18,20 @@ from engine.runtime.tasks import wait_first
 from streams.clock import Clock
 from streams.ports.delivery import Delivery, Source
 
+T = TypeVar("T")
+
+WAIT_S: Final = 5.0
+"""Longest silent wait for messages; only how often an idle consumer looks up. Half of `ACK_WAIT_S`:
+what arrives is counted from when it was asked for, so at least the other half is left for it."""
+
+
+Handle: TypeAlias = Callable[[Delivery[T], float], Awaitable[None]]
+"""Answers for a delivery, or starts a task that does. It is also given when that was asked for, in
+seconds on the monotonic clock."""
+
+HandleBatch: TypeAlias = Callable[[Sequence[Delivery[T]]], Awaitable[None]]
+"""Answers for all that one `receive` returned."""
+
 
 @dataclass(frozen=True)
 class Service:
@@ -39,13 +53,6 @@ class Service:
         await wait_first(self.is_open.wait(), self.permit.withdrawn.wait())
 
 
-T = TypeVar("T")
-
-WAIT_S: Final = 5.0
-"""Longest silent wait for messages; only how often an idle consumer looks up. Half of `ACK_WAIT_S`:
-what arrives is counted from when it was asked for, so at least the other half is left for it."""
-
-
 async def _nothing() -> None:
     """Do nothing more."""
 
@@ -64,13 +71,6 @@ class Queue(Generic[T]):
     room, for at most `WAIT_S`."""
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the queue is open."""
-
-
-Handle: TypeAlias = Callable[[Delivery[T], float], Awaitable[None]]
-"""Answers for a delivery, or starts a task that does. It is also given when that was asked for, in
-seconds on the monotonic clock."""
-HandleBatch: TypeAlias = Callable[[Sequence[Delivery[T]]], Awaitable[None]]
-"""Answers for all that one `receive` returned."""
 
 
 async def consume(

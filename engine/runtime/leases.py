@@ -31,6 +31,10 @@ LATE_MAX: Final = 0.5
 
 RENEWALS_IN_FLIGHT_MAX: Final = 256
 
+
+NO_CLAIM: Final = 0
+"""As a revision: there is no claim."""
+
 log = structlog.get_logger("vigil.keeper")
 
 
@@ -160,10 +164,6 @@ def _outcome(lease: Lease | None) -> str:
     if lease is None:
         return "busy"
     return "steal" if lease.stolen else "acquired"
-
-
-NO_CLAIM: Final = 0
-"""As a revision: there is no claim."""
 
 
 class Busy(Exception):

@@ -13,6 +13,9 @@ from streams.json import JsonObject
 from streams.ports.domain_events import DomainEvents
 from streams.tracing import traceparent
 
+EVENTS_IN_FLIGHT_MAX: Final = 32
+"""Public events of one episode that are published at a time."""
+
 
 class PublicEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A domain event that the engine itself publishes."""
@@ -21,10 +24,6 @@ class PublicEvent(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     payload: JsonObject
     hops: int
-
-
-EVENTS_IN_FLIGHT_MAX: Final = 32
-"""Public events of one episode that are published at a time."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from engine.runtime.tasks import wait_first
 from streams.clock import Clock
 
 T = TypeVar("T")
+
 T_co = TypeVar("T_co", covariant=True)
 
 CHANGES_MAX: Final = 500
@@ -23,15 +24,15 @@ WAIT_S: Final = 5.0
 """Longest silent wait for changes; only how often an idle watcher looks up."""
 
 
+Hear = Callable[[Sequence[T]], Awaitable[None]]
+"""Takes changes in their order; none after a silence."""
+
+
 class Watch(Protocol[T_co]):
     """A position among changes that moves forward."""
 
     async def receive(self, *, most: int, wait_s: float) -> Sequence[T_co]:
         """Return the next changes in order: up to `most`, none after `wait_s` of silence."""
-
-
-Hear = Callable[[Sequence[T]], Awaitable[None]]
-"""Takes changes in their order; none after a silence."""
 
 
 def _never() -> bool:

@@ -34,6 +34,22 @@ UNKNOWN: Final = "?"
 """Replaces a missing value in a summary."""
 
 
+NAMES: Final = (*PLACEHOLDERS, "finding_key", "summary", "confidence")
+"""Placeholders of outputs, in addition to paths: the finding's values, since it comes first."""
+
+TREES_OF_OUTPUTS: Final = (*TREES, "evidence")
+"""First parts of paths in outputs; alone, they stand for the whole object."""
+
+PAYLOAD_TEXT_CHARS_MAX: Final = 4_000
+"""Longest text of a payload, in characters."""
+
+PLACEHOLDERS_MAX: Final = 100
+"""Most placeholders in one payload: each may stand for all gathered facts."""
+
+DEPTH_MAX: Final = 32
+"""Deepest nesting of a payload."""
+
+
 class Wording(msgspec.Struct, frozen=True):
     """A parsed text."""
 
@@ -110,22 +126,6 @@ def _said(words: JsonObject, placeholder: str) -> str:
     if value is ABSENT or value is None:
         return ""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-NAMES: Final = (*PLACEHOLDERS, "finding_key", "summary", "confidence")
-"""Placeholders of outputs, in addition to paths: the finding's values, since it comes first."""
-
-TREES_OF_OUTPUTS: Final = (*TREES, "evidence")
-"""First parts of paths in outputs; alone, they stand for the whole object."""
-
-PAYLOAD_TEXT_CHARS_MAX: Final = 4_000
-"""Longest text of a payload, in characters."""
-
-PLACEHOLDERS_MAX: Final = 100
-"""Most placeholders in one payload: each may stand for all gathered facts."""
-
-DEPTH_MAX: Final = 32
-"""Deepest nesting of a payload."""
 
 
 def wording_of_output(text: str, *, chars_max: int = TEXT_CHARS_MAX) -> Wording:

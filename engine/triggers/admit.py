@@ -33,6 +33,27 @@ from streams.model.triggers import EventTrigger
 from streams.ports.delivery import ACK_WAIT_S, Delivery, Unreadable
 from streams.tracing import context_of
 
+IN_FLIGHT_MAX: Final = 256
+"""Unacknowledged events and due timers of one actor on one node. Each queue asks for as many as
+there is room for, so what several deliver at the same moment may be more, once.
+"""
+
+HAND_BACK_S: Final = 1.0
+"""Redelivery delay of a message that could not be evaluated while the log was unavailable."""
+
+
+STRANGE_S: Final = 0.25
+"""First wait before an event comes again that no expectation here watches; doubles each time."""
+
+STRANGE_MAX_S: Final = 5.0
+"""Longest such wait."""
+
+STRANGE_DELIVERIES_MAX: Final = 123
+"""Deliveries of such an event before it is refused: about 10 minutes, which is longer than a
+deploy takes to bring a node that watches it."""
+
+log = structlog.get_logger("vigil.gate")
+
 
 class Acknowledgement:
     """The pending acknowledgement of an event. Until then it occupies a place in the gate's room.
@@ -89,17 +110,6 @@ class Acknowledgement:
         if is_first:
             self._room.give_back()
         return is_first
-
-
-IN_FLIGHT_MAX: Final = 256
-"""Unacknowledged events and due timers of one actor on one node. Each queue asks for as many as
-there is room for, so what several deliver at the same moment may be more, once.
-"""
-
-HAND_BACK_S: Final = 1.0
-"""Redelivery delay of a message that could not be evaluated while the log was unavailable."""
-
-log = structlog.get_logger("vigil.gate")
 
 
 @dataclass
@@ -205,17 +215,6 @@ def _is_own(opened: EpisodeOpened) -> bool:
     return isinstance(trigger, EventTrigger) and opened.dedupe_key == dedupe.event_key(
         trigger.event_id
     )
-
-
-STRANGE_S: Final = 0.25
-"""First wait before an event comes again that no expectation here watches; doubles each time."""
-
-STRANGE_MAX_S: Final = 5.0
-"""Longest such wait."""
-
-STRANGE_DELIVERIES_MAX: Final = 123
-"""Deliveries of such an event before it is refused: about 10 minutes, which is longer than a
-deploy takes to bring a node that watches it."""
 
 
 async def leave(delivery: Delivery[object]) -> None:

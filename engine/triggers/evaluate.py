@@ -59,6 +59,31 @@ NO_REVISION = 0
 """Of a breaker that nobody has told anything."""
 
 
+BELATED: Final = "belated"
+"""Purpose of the timers that have an episode looked for whose cause was refused, though it may have
+been let through before. The key is the episode."""
+
+BELATED_S: Final = 180.0
+"""How long after that it is looked for, in seconds. A node tries for a minute to have its commit
+stored (`LinkSettings.patience_s`), and what it leaves to its kernel when it ends may be sent for
+102 s more: Linux repeats it 8 times, first after 0.2 s, then after twice as long each time."""
+
+
+TRIES_MAX: Final = 16
+"""Most rulings on one cause while what the cluster remembers keeps changing."""
+
+MISTAKES: Final[Mapping[str, str]] = {
+    "filter_key_missing": "event lacks a key that the filter needs; it does not fire",
+    "filter_type": "event has a value that the filter cannot compare; it does not fire",
+}
+"""Reasons of refusals that may be a mistake, and what is said the first time."""
+
+DEDUPE_FAILED: Final = "dedupe_failed"
+"""Reason of a dead letter, counted as a ruling, too: a user's function gave the event no key."""
+
+log = structlog.get_logger("vigil.gate")
+
+
 @dataclass(frozen=True, kw_only=True)
 class CooldownSnapshot:
     """A standing, and the revision of the breaker in it."""
@@ -164,16 +189,6 @@ class Cooldowns:
         return self.context.ports.gates
 
 
-BELATED: Final = "belated"
-"""Purpose of the timers that have an episode looked for whose cause was refused, though it may have
-been let through before. The key is the episode."""
-
-BELATED_S: Final = 180.0
-"""How long after that it is looked for, in seconds. A node tries for a minute to have its commit
-stored (`LinkSettings.patience_s`), and what it leaves to its kernel when it ends may be sent for
-102 s more: Linux repeats it 8 times, first after 0.2 s, then after twice as long each time."""
-
-
 @dataclass(frozen=True)
 class OpeningBuilder:
     """The openings of one actor on one node."""
@@ -242,21 +257,6 @@ class OpeningBuilder:
 
     async def _newest(self, episode_id: str) -> Recorded | None:
         return await self.context.ports.log.last(self.context.ports.stack.episode(episode_id))
-
-
-TRIES_MAX: Final = 16
-"""Most rulings on one cause while what the cluster remembers keeps changing."""
-
-MISTAKES: Final[Mapping[str, str]] = {
-    "filter_key_missing": "event lacks a key that the filter needs; it does not fire",
-    "filter_type": "event has a value that the filter cannot compare; it does not fire",
-}
-"""Reasons of refusals that may be a mistake, and what is said the first time."""
-
-DEDUPE_FAILED: Final = "dedupe_failed"
-"""Reason of a dead letter, counted as a ruling, too: a user's function gave the event no key."""
-
-log = structlog.get_logger("vigil.gate")
 
 
 @dataclass

@@ -33,6 +33,19 @@ BEGINNING: Final = 0
 """Just before the first message of a stream."""
 
 
+QUEUE_LOOK_S: Final = 5.0
+"""Between two looks at the queue, in seconds. Whoever has taken an event from it sees within two
+seconds whether some node needs it after all, and then gives it back; so it counts as gone once a
+second look finds the same."""
+
+Incoming: TypeAlias = Delivery[DomainEvent | Unreadable]
+
+OpenQueue: TypeAlias = Callable[[], Awaitable[Source[DomainEvent | Unreadable]]]
+
+
+log = structlog.get_logger("vigil.gate")
+
+
 def missing(actor: str, stream: str) -> str:
     """Return what people are told of a stream that is not there."""
     return (
@@ -72,12 +85,6 @@ async def wait_position(context: ActorContext, foreign: ForeignStream) -> int:
     return position if unseen is None else unseen
 
 
-QUEUE_LOOK_S: Final = 5.0
-"""Between two looks at the queue, in seconds. Whoever has taken an event from it sees within two
-seconds whether some node needs it after all, and then gives it back; so it counts as gone once a
-second look finds the same."""
-
-
 class WatchList:
     """What the queue of one actor is for. It is looked at only while somebody asks."""
 
@@ -112,12 +119,6 @@ class WatchList:
         absent = frozenset(self._asked - watched)
         self._gone, self._absent = absent & self._absent, absent
         self._asked.clear()
-
-
-log = structlog.get_logger("vigil.gate")
-
-Incoming: TypeAlias = Delivery[DomainEvent | Unreadable]
-OpenQueue: TypeAlias = Callable[[], Awaitable[Source[DomainEvent | Unreadable]]]
 
 
 @dataclass

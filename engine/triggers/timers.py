@@ -57,6 +57,13 @@ STRANGE_MAX: Final = 10_000
 gives out unanswered. If there are more, counting begins anew."""
 
 
+GIVE_WAY_S: Final = 0.05
+"""First wait of a message for a node that may wake the actor, in seconds; it doubles each time, up
+to `RESTING_S`: if there is such a node, it soon has it, and if there is none, nothing is busy."""
+
+log = structlog.get_logger("vigil.waker")
+
+
 @dataclass
 class TimerRouter:
     """What comes due for one actor, on one node."""
@@ -205,13 +212,6 @@ class TimerRouter:
             headers={},
             data=bytes(raw(due)),
         )
-
-
-GIVE_WAY_S: Final = 0.05
-"""First wait of a message for a node that may wake the actor, in seconds; it doubles each time, up
-to `RESTING_S`: if there is such a node, it soon has it, and if there is none, nothing is busy."""
-
-log = structlog.get_logger("vigil.waker")
 
 
 @dataclass

@@ -59,6 +59,16 @@ seconds: its node may have died before it told. The stream keeps one of the same
 after that, recovery has told it."""
 
 
+T = TypeVar("T")
+
+Journal: TypeAlias = Loaded[Episode]
+"""An episode and its commits, as they were read."""
+
+Incoming: TypeAlias = Delivery[Command | Unreadable]
+
+log = structlog.get_logger("vigil.attendant")
+
+
 @dataclass(frozen=True)
 class WaitRegistry:
     """Sees to the blocked episodes of one actor, on one node."""
@@ -158,16 +168,6 @@ class WaitRegistry:
 
     def _subject(self, opened: EpisodeOpened) -> str:
         return self.context.ports.stack.episode(opened.episode_id)
-
-
-T = TypeVar("T")
-
-Journal: TypeAlias = Loaded[Episode]
-"""An episode and its commits, as they were read."""
-
-Incoming: TypeAlias = Delivery[Command | Unreadable]
-
-log = structlog.get_logger("vigil.attendant")
 
 
 async def is_newest(log: EventLog, records: Sequence[Recorded]) -> bool:

@@ -55,6 +55,43 @@ LOOKS_IN_FLIGHT_MAX: Final = 16
 """Journals that are looked at, at a time, for whether their episodes still wait."""
 
 
+QUEUE: Final = "-waits"
+"""Whose queues word is in: nobody's actor. One of this name would share them."""
+
+WORD: Final = "word"
+"""Purpose of the timers that have word looked at. The key is the word's id."""
+
+LOOK_AGAIN_S: Final = 5.0
+"""How long word waits that could not be looked at now, in seconds."""
+
+STRANGE_DELIVERIES_MAX: Final = 120
+"""Deliveries of what this version cannot read before it is a dead letter: about 10 minutes, which
+is longer than a deploy takes to bring a node that can."""
+
+NOBODY_WAITS: Final = "nobody_waits"
+"""Reason of a dead letter."""
+
+
+IN_FLIGHT_MAX: Final = 64
+"""Events worked on at a time."""
+
+AGAIN_S: Final = 0.25
+"""First wait before word comes again because the log was away; doubles each time."""
+
+AGAIN_MAX_S: Final = 15.0
+"""Longest such wait."""
+
+LOOKS_MIN: Final = 2
+"""How often it is looked who waits, at least: a replica may lack who was put there just before."""
+
+LAG_S: Final = 2.0
+"""Between the two looks, in seconds: longer than any replica lags."""
+
+Incoming: TypeAlias = Delivery[DomainEvent | Unreadable]
+
+log = structlog.get_logger("vigil.resolver")
+
+
 async def find_waiters(ports: Ports, ref: str) -> Sequence[WaitEntry]:
     """Return the episodes that wait for `ref`, and remove what still says so of others.
 
@@ -134,23 +171,6 @@ async def bring(ports: Ports, said: Signal, waiters: Iterable[WaitEntry]) -> Non
         command = command_for(said, each)
         id_ = f"resolve.{each.episode_id}.{said.id}"
         await ports.commands.send(command, id=id_, trace=traceparent())
-
-
-QUEUE: Final = "-waits"
-"""Whose queues word is in: nobody's actor. One of this name would share them."""
-
-WORD: Final = "word"
-"""Purpose of the timers that have word looked at. The key is the word's id."""
-
-LOOK_AGAIN_S: Final = 5.0
-"""How long word waits that could not be looked at now, in seconds."""
-
-STRANGE_DELIVERIES_MAX: Final = 120
-"""Deliveries of what this version cannot read before it is a dead letter: about 10 minutes, which
-is longer than a deploy takes to bring a node that can."""
-
-NOBODY_WAITS: Final = "nobody_waits"
-"""Reason of a dead letter."""
 
 
 @dataclass(frozen=True)
@@ -246,26 +266,6 @@ def _strange(ports: Ports, due: Due, delivery: Delivery[Due | Unreadable]) -> Un
         headers={},
         data=bytes(raw(due)),
     )
-
-
-IN_FLIGHT_MAX: Final = 64
-"""Events worked on at a time."""
-
-AGAIN_S: Final = 0.25
-"""First wait before word comes again because the log was away; doubles each time."""
-
-AGAIN_MAX_S: Final = 15.0
-"""Longest such wait."""
-
-LOOKS_MIN: Final = 2
-"""How often it is looked who waits, at least: a replica may lack who was put there just before."""
-
-LAG_S: Final = 2.0
-"""Between the two looks, in seconds: longer than any replica lags."""
-
-Incoming: TypeAlias = Delivery[DomainEvent | Unreadable]
-
-log = structlog.get_logger("vigil.resolver")
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,17 @@ from streams.ports.bucket import BucketEntry
 from streams.ports.log import Commit
 from streams.tracing import traceparent
 
+UNBEGUN_S: Final = 3_600
+"""How long the key of an instance stands that has not begun, in seconds: far longer than whoever
+has put it there needs to begin the instance, or to come again after a crash."""
+
+TRIES_MAX: Final = 16
+"""Most tries for one subject while others change its key at the same time."""
+
+
+UNSTARTABLE: Final = "workflow_not_started"
+"""Error class of an episode whose cause can begin no instance."""
+
 
 async def begin_instance(ports: Ports, started: WorkflowStarted, *, at: datetime) -> bool:
     """Call a node to an instance and begin it; return whether it had not begun before.
@@ -97,14 +108,6 @@ async def tell_instance(ports: Ports, opened: EpisodeOpened) -> None:
     done = told_of(opened)
     if done is not None:
         await ports.commands.send(done, id=f"done.{opened.episode_id}", trace=traceparent())
-
-
-UNBEGUN_S: Final = 3_600
-"""How long the key of an instance stands that has not begun, in seconds: far longer than whoever
-has put it there needs to begin the instance, or to come again after a crash."""
-
-TRIES_MAX: Final = 16
-"""Most tries for one subject while others change its key at the same time."""
 
 
 async def take_subject(ports: Ports, workflow: str, subject: str, instance_id: str) -> str:
@@ -169,10 +172,6 @@ async def is_over(ports: Ports, instance_id: str) -> bool:
         return False
     events = newest.commit.events if newest is not None else ()
     return any(isinstance(event, WorkflowFinished) for event in events)
-
-
-UNSTARTABLE: Final = "workflow_not_started"
-"""Error class of an episode whose cause can begin no instance."""
 
 
 @dataclass(frozen=True)

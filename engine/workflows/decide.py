@@ -68,6 +68,30 @@ CANCELED: Final = "canceled"
 """Error class of an instance that a person or a program has canceled."""
 
 
+COMMIT_BYTES_MAX: Final = 768 * 1024
+"""Largest decision, as JSON: a commit must fit in one message, 1 MiB by the server's default. The
+largest move, preparing a step for all its items, is smaller.
+"""
+
+MOVES_MAX: Final = 10_000
+"""Most moves of one decision."""
+
+RESULTS_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Largest sum of an instance's results, as JSON: all are in memory for a decision."""
+
+RESULT_TOO_LARGE: Final = "result_too_large"
+"""Error class of an attempt whose result cannot be kept."""
+
+WORKFLOW_TIMEOUT: Final = "workflow_timeout"
+"""Error class of an instance that took too long."""
+
+
+FIRST_BYTES_MAX: Final = 128 * 1024
+"""Largest size of decisions, as JSON, to which another is added: that one may have 768 KiB, and all
+of them must fit in one message, 1 MiB by the server's default.
+"""
+
+
 def to_undo(instance: Instance) -> Sequence[Place]:
     """Return the items to compensate if the instance stops, in order."""
     done = [
@@ -177,24 +201,6 @@ def _end_of_undoing(instance: Instance) -> WorkflowFinished:
         error_detail=f"by {asked.by}{why}",
         not_undone=not_undone,
     )
-
-
-COMMIT_BYTES_MAX: Final = 768 * 1024
-"""Largest decision, as JSON: a commit must fit in one message, 1 MiB by the server's default. The
-largest move, preparing a step for all its items, is smaller.
-"""
-
-MOVES_MAX: Final = 10_000
-"""Most moves of one decision."""
-
-RESULTS_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Largest sum of an instance's results, as JSON: all are in memory for a decision."""
-
-RESULT_TOO_LARGE: Final = "result_too_large"
-"""Error class of an attempt whose result cannot be kept."""
-
-WORKFLOW_TIMEOUT: Final = "workflow_timeout"
-"""Error class of an instance that took too long."""
 
 
 def decide(
@@ -412,12 +418,6 @@ def _problem_of(asked: StepApprovalAsked, command: DecideStep, *, at: datetime) 
 
 def _size_bytes(events: Iterable[WorkflowEvent]) -> int:
     return sum(len(msgspec.json.encode(event)) for event in events)
-
-
-FIRST_BYTES_MAX: Final = 128 * 1024
-"""Largest size of decisions, as JSON, to which another is added: that one may have 768 KiB, and all
-of them must fit in one message, 1 MiB by the server's default.
-"""
 
 
 class DecidedBatch(msgspec.Struct, frozen=True, kw_only=True):

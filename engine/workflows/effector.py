@@ -55,6 +55,14 @@ from streams.ports.all import Ports
 from streams.tokens import name
 from streams.tracing import traceparent
 
+IN_FLIGHT_MAX: Final = 32
+"""Things done at a time for one instance."""
+
+UNOPENABLE: Final = "cannot_open"
+"""Error class of an attempt whose episode or instance the journal cannot keep."""
+
+_T = TypeVar("_T")
+
 
 async def recall(ports: Ports, wanted: LookUpResult, clock: Clock) -> ResultLookedUp:
     """Return whether an earlier result can be reused for an item, and which."""
@@ -94,15 +102,6 @@ async def end_of_sub(ports: Ports, instance_id: str) -> AttemptEnded | None:
     except UnreadableEvent:
         return None
     return end_of_instance(sub) if sub.started is not None else None
-
-
-IN_FLIGHT_MAX: Final = 32
-"""Things done at a time for one instance."""
-
-UNOPENABLE: Final = "cannot_open"
-"""Error class of an attempt whose episode or instance the journal cannot keep."""
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)

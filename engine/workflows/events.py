@@ -31,6 +31,18 @@ from streams.model.events import (
 from streams.model.triggers import Mode
 from streams.model.workflows import StepOutcome, WorkflowStatus
 
+_ENDS: Final[Mapping[WorkflowStatus, str]] = {
+    WorkflowStatus.DONE: "completed",
+    WorkflowStatus.FAILED: "failed",
+    WorkflowStatus.CANCELED: "canceled",
+}
+
+_STEP_ENDS: Final[Mapping[StepOutcome, str]] = {
+    StepOutcome.DONE: "step_completed",
+    StepOutcome.FAILED: "step_failed",
+    StepOutcome.CANCELED: "step_canceled",
+}
+
 
 def count_events(workflow: str, events: Iterable[LogEvent], *, mode: Mode) -> None:
     """Count events that were appended to an instance of `workflow` in this `mode`."""
@@ -61,19 +73,6 @@ def _outcome(event: LogEvent) -> str:
             return "paused"
         case _:
             return ""
-
-
-_ENDS: Final[Mapping[WorkflowStatus, str]] = {
-    WorkflowStatus.DONE: "completed",
-    WorkflowStatus.FAILED: "failed",
-    WorkflowStatus.CANCELED: "canceled",
-}
-
-_STEP_ENDS: Final[Mapping[StepOutcome, str]] = {
-    StepOutcome.DONE: "step_completed",
-    StepOutcome.FAILED: "step_failed",
-    StepOutcome.CANCELED: "step_canceled",
-}
 
 
 def news(instance: Instance) -> tuple[PublicEvent, ...]:

@@ -54,57 +54,8 @@ from streams.model.workflows import (
 )
 from streams.ports.log import START, Recorded
 
-
-class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt has ended, by the journal of its episode or nested instance."""
-
-    step: str
-    item: int
-    attempt: int
-    episode_id: str
-    outcome: StepOutcome
-    error_class: str = ""
-    error_detail: str = ""
-    result: msgspec.Raw = NOTHING
-    is_compensation: bool = False
-    is_called_off: bool = False
-    """Whether it never started and never will: see `engine.workflows.start.called_off`."""
-
-
-class ResultLookedUp(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a `LookUpResult` for an item."""
-
-    step: str
-    item: int
-    episode_id: str = ""
-    """The episode whose result is reused; empty: none, so the item starts."""
-    result: msgspec.Raw = NOTHING
-
-
-InstanceCommand: TypeAlias = (
-    Advance | AttemptEnded | ResultLookedUp | ResumeWorkflow | CancelWorkflow | DecideStep
-)
-
-
-class SubjectLock(msgspec.Struct, frozen=True, kw_only=True):
-    """Keeps a second instance from starting for a subject."""
-
-    workflow: str
-    subject: str
-
-
-def lock_of(started: WorkflowStarted) -> SubjectLock | None:
-    """Return the lock that an instance has until its end; None: it needs none.
-
-    A dry run takes none, since it must be invisible, nor does a nested instance.
-    """
-    spec = started.spec
-    if not spec.locks_subject or started.mode is Mode.DRY_RUN or started.parent is not None:
-        return None
-    return SubjectLock(workflow=spec.name, subject=started.subject)
-
-
 S: TypeAlias = StepStatus
+
 W: TypeAlias = WorkflowStatus
 
 INSTANCE_ENDED: Final = frozenset({W.DONE, W.FAILED, W.CANCELED})
@@ -210,6 +161,82 @@ It is blocked, and not running, while some item waits for people and none runs o
 
 Place: TypeAlias = tuple[str, int]
 """A step, and the number of its item."""
+
+ANSWERS_KEPT: Final = 100
+"""How many decisions and resumptions are remembered, to recognise repeated ones."""
+
+
+_StepEvent: TypeAlias = (
+    StepPrepared
+    | StepApprovalAsked
+    | StepApproved
+    | StepDenied
+    | StepBegun
+    | StepEnded
+    | StepReused
+    | StepPostponed
+    | StepSkipped
+    | StepPaused
+    | WorkflowResumed
+)
+
+
+_INSTANCE: Final = "workflow:"
+"""Replaces the actor in an instance's id. No actor's id has a colon, so no episode has the same id.
+"""
+
+
+CALLED_OFF: Final = "called_off"
+"""Error class of a nested instance that never started."""
+
+
+class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt has ended, by the journal of its episode or nested instance."""
+
+    step: str
+    item: int
+    attempt: int
+    episode_id: str
+    outcome: StepOutcome
+    error_class: str = ""
+    error_detail: str = ""
+    result: msgspec.Raw = NOTHING
+    is_compensation: bool = False
+    is_called_off: bool = False
+    """Whether it never started and never will: see `engine.workflows.start.called_off`."""
+
+
+class ResultLookedUp(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a `LookUpResult` for an item."""
+
+    step: str
+    item: int
+    episode_id: str = ""
+    """The episode whose result is reused; empty: none, so the item starts."""
+    result: msgspec.Raw = NOTHING
+
+
+InstanceCommand: TypeAlias = (
+    Advance | AttemptEnded | ResultLookedUp | ResumeWorkflow | CancelWorkflow | DecideStep
+)
+
+
+class SubjectLock(msgspec.Struct, frozen=True, kw_only=True):
+    """Keeps a second instance from starting for a subject."""
+
+    workflow: str
+    subject: str
+
+
+def lock_of(started: WorkflowStarted) -> SubjectLock | None:
+    """Return the lock that an instance has until its end; None: it needs none.
+
+    A dry run takes none, since it must be invisible, nor does a nested instance.
+    """
+    spec = started.spec
+    if not spec.locks_subject or started.mode is Mode.DRY_RUN or started.parent is not None:
+        return None
+    return SubjectLock(workflow=spec.name, subject=started.subject)
 
 
 class StepItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -340,9 +367,6 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
 UNSTARTED: Final = Instance()
 
-ANSWERS_KEPT: Final = 100
-"""How many decisions and resumptions are remembered, to recognise repeated ones."""
-
 
 def denial_of(event: StepDenied) -> tuple[str, str]:
     """Return error class and detail of a step that was not approved."""
@@ -444,21 +468,6 @@ def _undoing(
     )
 
 
-_StepEvent: TypeAlias = (
-    StepPrepared
-    | StepApprovalAsked
-    | StepApproved
-    | StepDenied
-    | StepBegun
-    | StepEnded
-    | StepReused
-    | StepPostponed
-    | StepSkipped
-    | StepPaused
-    | WorkflowResumed
-)
-
-
 def _step_after(step: StepState, event: _StepEvent, *, at: datetime, done: int) -> StepState:
     first = step.items[0] if step.items else StepItem()
     match event:
@@ -538,11 +547,6 @@ def _item_after(
             assert_never(event)
 
 
-_INSTANCE: Final = "workflow:"
-"""Replaces the actor in an instance's id. No actor's id has a colon, so no episode has the same id.
-"""
-
-
 def instance_id(*, stack: str, workflow: str, dedupe_key: str, generation: int = 0) -> str:
     """Return the id of the instance that a cause starts: a UUIDv8, as an episode's."""
     return dedupe.episode_id(
@@ -591,7 +595,3 @@ def reuse_key(
         sorted_input,
     ]
     return hashlib.blake2b(raw(parts), digest_size=16).hexdigest()
-
-
-CALLED_OFF: Final = "called_off"
-"""Error class of a nested instance that never started."""

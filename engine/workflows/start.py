@@ -35,6 +35,10 @@ CONDUCT: Final = "conduct"
 """Purpose of the timer for an instance. The key is the instance."""
 
 
+STARTED_BYTES_MAX: Final = 768 * 1024
+"""Largest first event, as JSON: it must fit in one message, 1 MiB by the server's default."""
+
+
 def busy_instance(converged: EpisodeConverged | None) -> str:
     """Return the instance that kept an episode from starting another one; empty: none."""
     if converged is None:
@@ -83,10 +87,6 @@ def skipped(
     }
     id_, hops = f"{opened.episode_id}.skipped", opened.trigger.hops + 1
     return PublicEvent(name="workflow.skipped", id=id_, payload=payload, hops=hops)
-
-
-STARTED_BYTES_MAX: Final = 768 * 1024
-"""Largest first event, as JSON: it must fit in one message, 1 MiB by the server's default."""
 
 
 class SubStart(msgspec.Struct, frozen=True, kw_only=True):

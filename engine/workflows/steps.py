@@ -74,6 +74,25 @@ _OF_INSTANCES: Final[Mapping[WorkflowStatus, StepOutcome]] = {
 }
 
 
+WIDTH_MAX: Final = 1_000
+"""Most items of one step."""
+
+INPUTS_BYTES_MAX: Final = 512 * 1024
+"""Largest sum of all inputs of one step, as JSON: they are in one commit."""
+
+DETAIL_CHARS_MAX: Final = 4_000
+"""Most of an error's text that the journal keeps."""
+
+_trigger: msgspec.json.Decoder[Trigger] = msgspec.json.Decoder(Trigger)
+
+
+TOO_DEEP: Final = "too_deep"
+"""Error class of a step whose workflow is nested deeper than `DEPTH_MAX`."""
+
+
+_MAY_BEGIN: Final = frozenset({StepStatus.PENDING, StepStatus.RETRYING})
+
+
 def end_of_episode(episode: Episode) -> AttemptEnded | None:
     """Return how `episode` ended as an attempt; None: it has not, or is none."""
     opened, finished = episode.opened, episode.finished
@@ -153,18 +172,6 @@ def _results(instance: Instance) -> msgspec.Raw:
     return raw({name: instance.steps[name].result(instance.specs[name]) for name in last})
 
 
-WIDTH_MAX: Final = 1_000
-"""Most items of one step."""
-
-INPUTS_BYTES_MAX: Final = 512 * 1024
-"""Largest sum of all inputs of one step, as JSON: they are in one commit."""
-
-DETAIL_CHARS_MAX: Final = 4_000
-"""Most of an error's text that the journal keeps."""
-
-_trigger: msgspec.json.Decoder[Trigger] = msgspec.json.Decoder(Trigger)
-
-
 def asked_for(instance: Instance, step: WorkflowStep) -> tuple[msgspec.Raw, ...] | None:
     """Return the inputs of `step`, one per item; None: its `when` is false.
 
@@ -239,13 +246,6 @@ def _encoded(objects: list[Mapping[str, object]]) -> tuple[msgspec.Raw, ...]:
 
 def _name(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
-
-
-TOO_DEEP: Final = "too_deep"
-"""Error class of a step whose workflow is nested deeper than `DEPTH_MAX`."""
-
-
-_MAY_BEGIN: Final = frozenset({StepStatus.PENDING, StepStatus.RETRYING})
 
 
 class Code(msgspec.Struct, frozen=True, kw_only=True):

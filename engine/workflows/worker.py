@@ -54,11 +54,55 @@ EARLY_LOOKS: Final = 3
 call for it, on one server, more if the server syncs each write."""
 
 NO_SUCH_INSTANCE: Final = "no_such_instance"
+
 NO_SUCH_CODE: Final = "no_such_code"
+
 CLOSED: Final = "workflow_closed"
+
 UNREADABLE: Final = "unreadable_journal"
 
 UNENDED: Final = Hindrance("attempt_not_ended", "its journal does not show the end it is told of")
+
+
+IN_FLIGHT_MAX: Final = 256
+"""Commands to instances of one workflow that one node has at a time."""
+
+TOGETHER_MAX: Final = 64
+"""Commands to one instance that are put to it together."""
+
+BUSY_S: Final = 0.05
+"""First wait before a command comes again that could not be followed; doubles each time."""
+
+BUSY_MAX_S: Final = 60.0
+"""Longest such wait."""
+
+HOPELESS_DELIVERIES: Final = 70
+"""Deliveries of a command that no node can follow before it is a dead letter, at least."""
+
+HOPELESS_S: Final = 3_600.0
+"""Age of such a command, at least: longer than a deploy takes to bring a node that can."""
+
+EARLY_MAX_S: Final = 10.0
+"""Longest wait before a call comes again whose instance has not begun: a cause comes again after as
+long, if whoever was to begin its instance has died."""
+
+UNBEGUN_DELIVERIES: Final = 20
+"""Deliveries of such a call before it goes, at least: the machines may have slept meanwhile."""
+
+UNBEGUN_S: Final = 300.0
+"""Age of such a call, at least, in seconds. A call that is sent within 120 of another one is that
+one, by the streams' window for duplicates. What was sent after it may arrive 162 later: a node
+tries for 60 to have it stored, and its kernel for 102 more (`openings.BELATED_S`)."""
+
+NOTED_MAX: Final = 1_000
+"""Most instances remembered for which was said why this node cannot have them."""
+
+Incoming: TypeAlias = Delivery[WorkflowCommand | Unreadable]
+
+Pulled: TypeAlias = tuple[WorkflowCommand, Incoming]
+"""A command, and the delivery that it came in."""
+
+log = structlog.get_logger("vigil.conductor")
 
 
 @dataclass(frozen=True)
@@ -227,47 +271,6 @@ def _stops(command: WorkflowCommand) -> bool:
 def _note_refused(commands: Sequence[InstanceCommand], batch: DecidedBatch) -> None:
     for number, why in batch.refused:
         log.info("refused", command=type(commands[number]).__name__, why=why)
-
-
-IN_FLIGHT_MAX: Final = 256
-"""Commands to instances of one workflow that one node has at a time."""
-
-TOGETHER_MAX: Final = 64
-"""Commands to one instance that are put to it together."""
-
-BUSY_S: Final = 0.05
-"""First wait before a command comes again that could not be followed; doubles each time."""
-
-BUSY_MAX_S: Final = 60.0
-"""Longest such wait."""
-
-HOPELESS_DELIVERIES: Final = 70
-"""Deliveries of a command that no node can follow before it is a dead letter, at least."""
-
-HOPELESS_S: Final = 3_600.0
-"""Age of such a command, at least: longer than a deploy takes to bring a node that can."""
-
-EARLY_MAX_S: Final = 10.0
-"""Longest wait before a call comes again whose instance has not begun: a cause comes again after as
-long, if whoever was to begin its instance has died."""
-
-UNBEGUN_DELIVERIES: Final = 20
-"""Deliveries of such a call before it goes, at least: the machines may have slept meanwhile."""
-
-UNBEGUN_S: Final = 300.0
-"""Age of such a call, at least, in seconds. A call that is sent within 120 of another one is that
-one, by the streams' window for duplicates. What was sent after it may arrive 162 later: a node
-tries for 60 to have it stored, and its kernel for 102 more (`openings.BELATED_S`)."""
-
-NOTED_MAX: Final = 1_000
-"""Most instances remembered for which was said why this node cannot have them."""
-
-Incoming: TypeAlias = Delivery[WorkflowCommand | Unreadable]
-
-Pulled: TypeAlias = tuple[WorkflowCommand, Incoming]
-"""A command, and the delivery that it came in."""
-
-log = structlog.get_logger("vigil.conductor")
 
 
 @dataclass

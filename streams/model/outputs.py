@@ -11,6 +11,16 @@ import msgspec
 from streams.model.struct import Struct
 from streams.model.waits import OnExpiry
 
+SUCCESSES: Final = frozenset({"delivered", "duplicate", "dry_run"})
+"""Outcomes that an episode has wanted."""
+
+FAILURES: Final = frozenset({"failed"})
+"""Outcomes that count against it. What people reject or cancel counts neither way."""
+
+DUPLICATE: Final = "duplicate"
+
+DRY_RUN: Final = "dry_run"
+
 
 class OutputStatus(StrEnum):
     """Where an output is in its life."""
@@ -72,12 +82,6 @@ class OutputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     error_class: str = ""
 
 
-SUCCESSES: Final = frozenset({"delivered", "duplicate", "dry_run"})
-"""Outcomes that an episode has wanted."""
-
-FAILURES: Final = frozenset({"failed"})
-"""Outcomes that count against it. What people reject or cancel counts neither way."""
-
 OUTCOMES: Final[Mapping[OutputStatus, str]] = {
     OutputStatus.DELIVERED: "delivered",
     OutputStatus.FAILED: "failed",
@@ -85,9 +89,6 @@ OUTCOMES: Final[Mapping[OutputStatus, str]] = {
     OutputStatus.CANCELED: "canceled",
 }
 """Status → outcome, of those in which an output is settled."""
-
-DUPLICATE: Final = "duplicate"
-DRY_RUN: Final = "dry_run"
 
 SETTLED: Final = frozenset({*OUTCOMES.values(), DUPLICATE, DRY_RUN})
 """Every outcome."""

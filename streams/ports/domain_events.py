@@ -34,6 +34,9 @@ HOPS_MAX: Final = 16
 """Longest chain of engine-made events that may wake actors."""
 
 
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
 class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A fact from the world, as the engine received it."""
 
@@ -70,9 +73,6 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     stream: str
     seq: int
     """Stream sequence, from 1: the first one's if the stream knew its id."""
-
-
-NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class EventFollower(Protocol):

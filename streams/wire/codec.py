@@ -15,6 +15,14 @@ from streams.model.events import LogEvent
 from streams.ports.log import Commit, Recorded
 from streams.wire.upcasts import UPCASTS, Upcast, upcast
 
+_encoder = msgspec.json.Encoder()
+
+_command_decoder: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
+
+_workflow_command_decoder: msgspec.json.Decoder[WorkflowCommand] = msgspec.json.Decoder(
+    WorkflowCommand
+)
+
 
 class _Body(msgspec.Struct, frozen=True):
     """What a commit's message holds; its id and trace travel in headers."""
@@ -28,13 +36,9 @@ class _OldBody(msgspec.Struct, frozen=True):
     events: tuple[dict[str, Any], ...]
 
 
-_encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[_Body] = msgspec.json.Decoder(_Body)
+
 _old_decoder: msgspec.json.Decoder[_OldBody] = msgspec.json.Decoder(_OldBody)
-_command_decoder: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
-_workflow_command_decoder: msgspec.json.Decoder[WorkflowCommand] = msgspec.json.Decoder(
-    WorkflowCommand
-)
 
 
 def encode_commit(commit: Commit) -> bytes:

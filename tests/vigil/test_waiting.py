@@ -17,7 +17,7 @@ from streams.ports.log import Commit
 from streams.ports.timers import Timer
 from tests.engine.crew import crew_of
 from tests.engine.stage import Scripted, app_of
-from tests.engine.triggers.test_debouncer import calming_of, happened, hold, thing_of
+from tests.engine.triggers.test_debounce_store import calming_of, happened, hold, thing_of
 from vigil.asking.stack import UNREADABLE, backlog_of, debounced_of
 
 CLOCK = SystemClock()

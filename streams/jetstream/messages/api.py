@@ -14,11 +14,17 @@ from streams.jetstream.connection.link import ASKS_MAX, Link
 from streams.json import JsonObject
 
 NOT_ENABLED: Final = 10076
+
 NOT_ENABLED_FOR_ACCOUNT: Final = 10039
+
 STREAM_NOT_FOUND: Final = 10059
+
 STREAM_NAME_IN_USE: Final = 10058
+
 CONSUMER_NOT_FOUND: Final = 10014
+
 MESSAGE_NOT_FOUND: Final = 10037
+
 MESSAGE_TOO_LARGE: Final = 10054
 
 WRONG_SEQUENCE: Final = 10071
@@ -30,6 +36,9 @@ WRONG_SEQUENCE_IN_FLIGHT: Final = 10164
 
 LATER: Final = 503
 """The code that says: the same request may work later."""
+
+
+_encoder = msgspec.json.Encoder()
 
 
 class ApiError(msgspec.Struct, frozen=True):
@@ -54,7 +63,6 @@ class _Envelope(msgspec.Struct, frozen=True):
     error: ApiError | None = None
 
 
-_encoder = msgspec.json.Encoder()
 _envelope: msgspec.json.Decoder[_Envelope] = msgspec.json.Decoder(_Envelope)
 
 

@@ -46,6 +46,12 @@ what a message or a batch takes, and far less than a request waits."""
 BATCH_TASK: Final = "jetstream-batch"
 
 
+_ENDING: Final = UnknownOutcome("a batch", detail="the program ended while it was sent")
+
+_Outcome: TypeAlias = Ack | BaseException | None
+"""None: it is this message's turn to go alone."""
+
+
 class Storing(Protocol):
     """How messages reach the stream."""
 
@@ -54,12 +60,6 @@ class Storing(Protocol):
 
     def store_all(self, writes: Sequence[Write]) -> Coroutine[Any, Any, Sequence[Ack]]:
         """Store `writes` whole or not at all. Raises like `Publisher.store_all`."""
-
-
-_ENDING: Final = UnknownOutcome("a batch", detail="the program ended while it was sent")
-
-_Outcome: TypeAlias = Ack | BaseException | None
-"""None: it is this message's turn to go alone."""
 
 
 @dataclass(slots=True, eq=False)

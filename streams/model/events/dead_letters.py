@@ -8,6 +8,9 @@ import msgspec
 
 from streams.model.struct import Event
 
+PAYLOAD_KEPT_BYTES_MAX: Final = 256 * 1024
+"""Most of a rejected message that its dead letter keeps; the whole stays in its stream."""
+
 
 class DeadLettered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="dead.lettered@1"):
     """Something was rejected for good, and waits for a person."""
@@ -47,8 +50,5 @@ class DeadDiscarded(Event, frozen=True, kw_only=True, omit_defaults=True, tag="d
     by: str
     reason: str = ""
 
-
-PAYLOAD_KEPT_BYTES_MAX: Final = 256 * 1024
-"""Most of a rejected message that its dead letter keeps; the whole stays in its stream."""
 
 DeadEvent: TypeAlias = DeadLettered | DeadRequeued | DeadDiscarded

@@ -47,9 +47,9 @@ from tests.engine.stage import (
     running,
     write,
 )
-from tests.engine.waits.test_blocking import blocked
-from tests.engine.waits.test_blocking_in_turn import agree, id_of
 from tests.engine.waits.test_replicas import Lagging
+from tests.engine.waits.test_wait import blocked
+from tests.engine.waits.test_wait_in_lane import agree, id_of
 
 REF = "payment:42"
 KEY = "disk"

@@ -13,7 +13,7 @@ from streams.model.events import EndStatus, EpisodeBlocked, EpisodeDeferred
 from tests.engine.output_stage import Pager, Proposing, busy
 from tests.engine.output_stage import app_of as output_app
 from tests.engine.stage import Scripted, app_of, lived, open_episode, running
-from tests.engine.waits.test_blocking import blocked
+from tests.engine.waits.test_wait import blocked
 
 
 class Lagging:

@@ -65,8 +65,8 @@ from tests.engine.stage import (
     running,
     write,
 )
-from tests.engine.waits.test_blocking import blocked, held, names, say
 from tests.engine.waits.test_replicas import Lagging
+from tests.engine.waits.test_wait import blocked, held, names, say
 from tests.gates.place import Doom
 from tests.simulation.time import simulate
 

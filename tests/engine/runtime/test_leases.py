@@ -316,7 +316,7 @@ metrics.set_meter_provider(MeterProvider([reader]))
 
 from engine.runtime.leases import Keeper
 from streams.clock import SystemClock
-from tests.engine.runtime.test_keeper import Shaky
+from tests.engine.runtime.test_leases import Shaky
 
 async def main():
     leases = Shaky(ttl_s=0.3)

@@ -14,7 +14,7 @@ from engine.app.triggers import event, sources_of
 from engine.triggers.debounce import PendingDebounce, Rearm, calming_in, hold, is_newer, payload_of
 from streams.model.triggers import CloudEvent
 from streams.ports.domain_events import DomainEvent
-from tests.engine.triggers.test_gating import Watch
+from tests.engine.triggers.test_rules import Watch
 from tests.spec import EPOCH
 
 

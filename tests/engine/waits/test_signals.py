@@ -21,7 +21,7 @@ from tests.engine.stage import (
     told,
     write,
 )
-from tests.engine.waits.test_blocking import blocked
+from tests.engine.waits.test_wait import blocked
 
 REF = "payment:42"
 PAYMENT = wait(REF)

@@ -29,7 +29,7 @@ from tests.engine.stage import (
     opening,
     running,
 )
-from tests.engine.waits.test_blocking import blocked
+from tests.engine.waits.test_wait import blocked
 
 SOON = CLOCK.now() + timedelta(hours=1)
 LATER = SOON + timedelta(hours=1)
