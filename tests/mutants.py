@@ -1558,8 +1558,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "breakers: the world is told which commit ended the episode",
         "engine/execution/conclude.py",
-        "breakers.note(self.opened, episode.finished, seq=seq)",
-        "breakers.note(self.opened, episode.finished, seq=0)",
+        "breakers.record_end(self.opened, episode.finished, seq=seq)",
+        "breakers.record_end(self.opened, episode.finished, seq=0)",
         "tests/engine/episodes/test_breakers.py",
     ),
     Mutant(
@@ -2602,7 +2602,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "simulated: the end of an episode is told to its breaker before the claim goes",
         "engine/execution/conclude.py",
-        "        await self.context.breakers.note(self.opened, episode.finished, seq=seq)",
+        "        await self.context.breakers.record_end(self.opened, episode.finished, seq=seq)",
         "        pass",
         SIMULATION,
     ),
@@ -3678,7 +3678,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "an episode that is blocked is seen to by whoever is called next",
         "engine/execution/run.py",
-        "            await WaitRegistry(self._context).settle(self.opened)",
+        "            await WaitRegistry(self._context).register(self.opened)",
         "            pass",
         BLOCKING,
     ),

@@ -100,7 +100,7 @@ class Breakers:
         every = [each.breaker for each in self._actor.expectations.values()]
         return any(each and each.cancel_in_flight and each.scope == "cluster" for each in every)
 
-    async def look(self, expectation: Expectation) -> SeenBreaker:
+    async def read(self, expectation: Expectation) -> SeenBreaker:
         """Return the state of an expectation's breaker: closed if none is readable."""
         if expectation.breaker is None:
             return UNSEEN
@@ -116,7 +116,9 @@ class Breakers:
             self._report("half_opened", expectation, state)
         return is_kept
 
-    async def note(self, opened: EpisodeOpened, finished: EpisodeFinished, *, seq: int) -> None:
+    async def record_end(
+        self, opened: EpisodeOpened, finished: EpisodeFinished, *, seq: int
+    ) -> None:
         """Have a breaker know how an episode has ended, and the world what that did to it.
 
         Once the end is durable, and before nobody would come back to it: doing it again changes
@@ -152,7 +154,7 @@ class Breakers:
         expectation = self._actor.expectations.get(run.opened.expectation_id)
         if expectation is None or not _may_cancel(expectation):
             return
-        seen = await self.look(expectation)
+        seen = await self.read(expectation)
         _cancel(run, expectation, seen.state)
 
     def turns_away(self, opened: EpisodeOpened) -> bool:
@@ -184,14 +186,14 @@ class Breakers:
         if expectation is None or not _may_cancel(expectation):
             return
         if self._running.of(self._actor.id, expectation_id):
-            seen = await self.look(expectation)
+            seen = await self.read(expectation)
             self._cancel_running(expectation, seen.state)
 
     async def _noted(
         self, expectation: Expectation, rules: Breaker, ending: Ending
     ) -> BreakerState:
         """Return the breaker's state once `ending` is noted in it."""
-        seen = await self.look(expectation)
+        seen = await self.read(expectation)
         if self._after(seen.state, rules, ending) is seen.state:
             return seen.state
         async with self._turns[expectation.name]:
@@ -209,7 +211,7 @@ class Breakers:
         self, expectation: Expectation, rules: Breaker, ending: Ending
     ) -> BreakerState | None:
         """Return the breaker's state with `ending` in it; None if somebody else was faster."""
-        seen = await self.look(expectation)
+        seen = await self.read(expectation)
         state = self._after(seen.state, rules, ending)
         if state is seen.state:
             return state

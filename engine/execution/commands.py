@@ -306,7 +306,7 @@ class RunConsumer:
         """Have outputs of an episode carried; return whether somebody does."""
         runner = EpisodeRunner(ctx.context, ctx.delivery.ack, called_at=ctx.delivery.at)
         if ctx.episode.status in ENDED:
-            return await runner.settle(ctx.episode, ctx.records)
+            return await runner.deliver_rest(ctx.episode, ctx.records)
         return await runner.take_over(ctx.episode, ctx.records, careful=True)
 
     def _is_turned_away(self, episode: Episode) -> bool:

@@ -89,12 +89,12 @@ class Conclusion:
     async def tell_again(self, episode: Episode, *, since: int) -> ConclusionState:
         """Return all public events of the result of an `episode` that has ended."""
         intents = episode.converged.findings if episode.converged else ()
-        applied = await self.applier.look(intents, opened=self.opened, since=since)
-        looked = await self._each(self._wanted(episode), self.output_delivery.look)
+        applied = await self.applier.applied(intents, opened=self.opened, since=since)
+        looked = await self._each(self._wanted(episode), self.output_delivery.state)
         outputs = added_up(looked)
         return replace(outputs, news=(*_changes(self.opened, applied), *outputs.news))
 
-    async def settle(self, episode: Episode) -> ConclusionState:
+    async def deliver_rest(self, episode: Episode) -> ConclusionState:
         """Deliver what is left of the outputs of an `episode` that has ended.
 
         If it was canceled, only outputs that a person has retried since.
@@ -169,7 +169,7 @@ class Conclusion:
             return tuple(one.outcome for one in applied), _changes(self.opened, applied)
         applied = []
         if retells:
-            applied = await self.applier.look(intents, opened=self.opened, since=since)
+            applied = await self.applier.applied(intents, opened=self.opened, since=since)
         return episode.deferred.findings, _changes(self.opened, applied)
 
     async def _outputs(self, episode: Episode, *, retells: bool) -> ConclusionState:
@@ -225,7 +225,7 @@ class Conclusion:
         """
         settled = episode.deferred.outputs if episode.deferred else ()
         keys = [one.output_key for one in settled if dry_run.delivers(self.opened)]
-        return added_up(await self._each(keys, self.output_delivery.look)).news
+        return added_up(await self._each(keys, self.output_delivery.state)).news
 
     async def _each(
         self, keys: Iterable[str], carry: Callable[[str], Awaitable[DeliveryState]]
@@ -273,7 +273,7 @@ class AfterEnd:
         """Inform breaker, workflow and lane of the end, while the episode is still claimed."""
         assert episode.finished is not None, "an end that is noted"
         await self._see_to_timers(episode)
-        await self.context.breakers.note(self.opened, episode.finished, seq=seq)
+        await self.context.breakers.record_end(self.opened, episode.finished, seq=seq)
         if isinstance(self.opened.trigger, WorkflowTrigger):
             await tell_instance(self.context.ports, self.opened)
         if self.context.is_laned:

@@ -174,14 +174,14 @@ class Attempt:
         await self._publish([*progress.news, *self._ended()])
         await self._accept_once()
 
-    async def settle(self) -> None:
+    async def deliver_rest(self) -> None:
         """Deliver what is left of the outputs of an episode that has ended; it stays as it is.
 
         Raises:
             LeaseLost, VersionConflict: another node may have the episode, or has.
         """
         await self._accept_once()
-        progress = await self._conclusion.settle(self.episode)
+        progress = await self._conclusion.deliver_rest(self.episode)
         await self._conclusion.wake(progress.wakes_at, progress.pending)
         await self._publish(progress.news)
 
@@ -210,7 +210,7 @@ class Attempt:
         """Make sure that the episode continues when its answer arrives or its time is up."""
         await self._tell(progress.news)
         if self.episode.status is Status.BLOCKED:
-            await WaitRegistry(self._context).settle(self.opened)
+            await WaitRegistry(self._context).register(self.opened)
         else:
             await self._conclusion.leave(progress, version=self._journal.version)
 
@@ -355,7 +355,7 @@ class EpisodeRunner:
         """
         return await self._run(opened, UNOPENED, (), careful=False)
 
-    async def settle(self, episode: Episode, records: Sequence[Recorded]) -> bool:
+    async def deliver_rest(self, episode: Episode, records: Sequence[Recorded]) -> bool:
         """Deliver the remaining outputs of an episode that has ended; return whether this node may.
 
         Raises:
@@ -439,7 +439,7 @@ class EpisodeRunner:
         If not, the claim lapses and calls for the next node.
         """
         try:
-            await this_attempt.settle()
+            await this_attempt.deliver_rest()
         except (VersionConflict, LeaseLost) as error:
             hold.note_lost(error)
             return False

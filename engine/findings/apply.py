@@ -207,7 +207,7 @@ class FindingApplier:
         groups = await asyncio.gather(*(in_order(jobs) for jobs in by_key.values()))
         return sorted((one for group in groups for one in group), key=lambda one: one.index)
 
-    async def look(
+    async def applied(
         self, intents: Sequence[FindingIntent], *, opened: EpisodeOpened, since: int = START
     ) -> list[AppliedIntent]:
         """Return the outcomes of `intents` that were all applied before."""

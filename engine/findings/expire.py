@@ -142,7 +142,7 @@ class FindingExpiry:
             return None
         return DueFinding(due=due, subject=subject)
 
-    async def look(self, aged: DueFinding) -> None:
+    async def apply(self, aged: DueFinding) -> None:
         """Expire or escalate the finding if it is due, and arm what it needs next."""
         due = aged.due
         try:

@@ -230,7 +230,7 @@ class LaneEffects:
             await self._tell(opened, finished, seq=newest.seq)
 
     async def _tell(self, opened: EpisodeOpened, finished: EpisodeFinished, *, seq: int) -> None:
-        await self.context.breakers.note(opened, finished, seq=seq)
+        await self.context.breakers.record_end(opened, finished, seq=seq)
         await tell_instance(self.context.ports, opened)
         if episode_events.is_public(opened):
             end = episode_events.ended(opened, None, finished, seq=seq)

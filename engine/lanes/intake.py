@@ -198,7 +198,7 @@ class Mailbox:
             self._news.clear()
         return batch
 
-    def settle(self, batch: InputBatch) -> None:
+    def finish(self, batch: InputBatch) -> None:
         """Remove what a decision has handled."""
         self._unsettled -= len(batch.asked)
         for _ in batch.deliveries:
@@ -555,7 +555,7 @@ class LaneInput:
         async def settle(line: Sequence[int]) -> None:
             async with room:
                 for index in line:
-                    outcomes[index] = await self.evaluator.settle(parts[index])
+                    outcomes[index] = await self.evaluator.evaluate(parts[index])
 
         await asyncio.gather(*(settle(line) for line in lines.values()))
         return outcomes

@@ -202,7 +202,7 @@ class Term:
             if self.over.is_set():
                 return
             await self._decide_on(self._batch)
-            self._mailbox.settle(self._batch)
+            self._mailbox.finish(self._batch)
             self._batch = InputBatch()
             self._make_room()
 

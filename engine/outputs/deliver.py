@@ -357,7 +357,7 @@ class OutputDelivery:
         await note_gone_on(self.context.ports, self.context.clock, output_store.history)
         return self._progress(output_store, done, retells=retells)
 
-    async def look(self, key: str) -> DeliveryState:
+    async def state(self, key: str) -> DeliveryState:
         """Return how far an output has got, and do nothing about it. All of it is news."""
         output_store = self._output_store(key)
         await output_store.read()

@@ -137,7 +137,7 @@ class Admission:
     async def _work_on(self, part: Part, ack: Acknowledgement) -> None:
         with ack, telemetry.span("gate", context_of(ack.delivery.trace)):
             try:
-                settled = await self.evaluator.settle(part, is_late=lambda: ack.is_overdue)
+                settled = await self.evaluator.evaluate(part, is_late=lambda: ack.is_overdue)
                 if isinstance(settled, Unreadable):
                     await self.context.dead_letters.bury(settled, actor_id=self.context.actor.id)
                 elif settled is not None and await self._open(settled, ack):

@@ -98,7 +98,7 @@ class Cooldowns:
 
     context: EpisodeContext
 
-    async def look(
+    async def read(
         self,
         expectation: Expectation,
         opened: EpisodeOpened,
@@ -110,7 +110,7 @@ class Cooldowns:
         """Return how things stand for what would open `opened`."""
         state, revision = CLOSED, NO_REVISION
         if expectation.breaker is not None:
-            seen = await self.context.breakers.look(expectation)
+            seen = await self.context.breakers.read(expectation)
             state, revision = seen.state, seen.revision
         trigger_state = TriggerState(
             episode_id=opened.episode_id,
@@ -152,7 +152,7 @@ class Cooldowns:
         if expectation.cooldown_s:
             await self._end_cooldown(expectation, opened)
         canceled = EpisodeFinished(status=EndStatus.CANCELED)
-        await self.context.breakers.note(opened, canceled, seq=START)
+        await self.context.breakers.record_end(opened, canceled, seq=START)
 
     async def _end_cooldown(self, expectation: Expectation, opened: EpisodeOpened) -> None:
         """End the cooldown that `opened` began, if it is no other one by now."""
@@ -305,7 +305,7 @@ class TriggerEvaluator:
                     )
         return parts
 
-    async def settle(
+    async def evaluate(
         self, part: Part, *, is_late: Callable[[], bool] = lambda: False
     ) -> EpisodeOpened | Unreadable | None:
         """Return the episode that `part` opens, or a message for a dead letter; None: all is done.
@@ -318,7 +318,7 @@ class TriggerEvaluator:
             case EpisodeOpened() | Unreadable():
                 return part
             case DueFinding():
-                await self._expiry.look(part)
+                await self._expiry.apply(part)
                 return None
 
     def note_fire(self, opened: EpisodeOpened) -> None:
@@ -444,8 +444,8 @@ class TriggerEvaluator:
 
     async def _look(self, opened: EpisodeOpened, part: Gated | Ticked) -> CooldownSnapshot:
         if isinstance(part, Ticked) or not part.is_calm:
-            return await self._cooldowns.look(part.expectation, opened)
-        return await self._cooldowns.look(
+            return await self._cooldowns.read(part.expectation, opened)
+        return await self._cooldowns.read(
             part.expectation,
             opened,
             is_calm=True,

@@ -75,7 +75,7 @@ class WaitRegistry:
 
     context: ActorContext
 
-    async def settle(self, opened: EpisodeOpened) -> None:
+    async def register(self, opened: EpisodeOpened) -> None:
         """Do all that follows a block, if the episode still waits."""
         newest = await self.context.ports.log.last(self._subject(opened))
         block = block_in(newest)

@@ -116,7 +116,7 @@ async def ended(ports, app, id_):
 
 async def test_a_breaker_that_nobody_has_told_anything_is_closed(ports):
     app = app_of(Scripted(), breaker=Breaker())
-    assert await breakers_of(app, ports).look(thing(app)) == SeenBreaker(CLOSED, 0)
+    assert await breakers_of(app, ports).read(thing(app)) == SeenBreaker(CLOSED, 0)
 
 
 async def test_whoever_names_the_revision_that_it_saw_changes_the_breaker(ports):
@@ -124,7 +124,7 @@ async def test_whoever_names_the_revision_that_it_saw_changes_the_breaker(ports)
     one, other = breakers_of(app, ports), breakers_of(app, ports, node="n2")
     assert await one.keep(thing(app), OPEN, after=0)
     assert not await other.keep(thing(app), CLOSED, after=0)
-    seen = await other.look(thing(app))
+    seen = await other.read(thing(app))
     assert seen.state == OPEN
     assert await other.keep(thing(app), CLOSED, after=seen.revision)
 
@@ -137,8 +137,8 @@ async def test_a_value_that_cannot_be_read_counts_as_closed_is_logged_once_and_g
     breakers = breakers_of(app, ports)
     revision = await ports.gates.put(KEY, value)
     with capture_logs() as logs:
-        assert await breakers.look(thing(app)) == SeenBreaker(CLOSED, revision)
-        assert await breakers.look(thing(app)) == SeenBreaker(CLOSED, revision)
+        assert await breakers.read(thing(app)) == SeenBreaker(CLOSED, revision)
+        assert await breakers.read(thing(app)) == SeenBreaker(CLOSED, revision)
     assert [line["key"] for line in logs] == [KEY]
     assert await breakers.keep(thing(app), OPEN, after=revision)
 
@@ -146,10 +146,10 @@ async def test_a_value_that_cannot_be_read_counts_as_closed_is_logged_once_and_g
 async def test_the_breaker_of_a_node_is_its_own(ports):
     app = app_of(Scripted(), breaker=Breaker(threshold=1, scope="node"))
     here, there = breakers_of(app, ports), breakers_of(app, ports, node="n2")
-    await here.note(opened_as(app, 1), FAILED, seq=7)
-    seen = await here.look(thing(app))
+    await here.record_end(opened_as(app, 1), FAILED, seq=7)
+    seen = await here.read(thing(app))
     assert seen.state.status == "open"
-    assert (await there.look(thing(app))).state == CLOSED
+    assert (await there.read(thing(app))).state == CLOSED
     assert not await ports.gates.entries()
     assert not await here.keep(thing(app), CLOSED, after=seen.revision - 1)
     assert await here.keep(thing(app), CLOSED, after=seen.revision)
@@ -173,27 +173,27 @@ class Away(MemoryBucket):
 async def test_an_expectation_without_a_breaker_is_nothing_to_the_gates(ports):
     app = app_of(Scripted())
     breakers = breakers_of(app, replace(ports, gates=Away(CLOCK)))
-    await breakers.note(opened_as(app, 1), FAILED, seq=7)
+    await breakers.record_end(opened_as(app, 1), FAILED, seq=7)
     await breakers.check(EpisodeRun(opened_as(app, 1)))
-    assert (await breakers.look(thing(app))).state == CLOSED
+    assert (await breakers.read(thing(app))).state == CLOSED
 
 
 async def test_an_end_that_changes_nothing_is_not_written(ports):
     app = app_of(Scripted(), breaker=Breaker())
     breakers = breakers_of(app, ports)
-    await breakers.note(opened_as(app, 1), DONE, seq=7)
+    await breakers.record_end(opened_as(app, 1), DONE, seq=7)
     assert await ports.gates.get(KEY) is None
-    await breakers.note(opened_as(app, 2), FAILED, seq=7)
+    await breakers.record_end(opened_as(app, 2), FAILED, seq=7)
     before = await ports.gates.get(KEY)
-    await breakers.note(opened_as(app, 2), FAILED, seq=7)
-    await breakers.note(opened_as(app, 3), EpisodeFinished(status=EndStatus.CANCELED), seq=7)
+    await breakers.record_end(opened_as(app, 2), FAILED, seq=7)
+    await breakers.record_end(opened_as(app, 3), EpisodeFinished(status=EndStatus.CANCELED), seq=7)
     assert await ports.gates.get(KEY) == before
 
 
 async def test_an_end_of_an_expectation_that_this_version_lacks_is_let_pass(ports):
     app = app_of(Scripted(), breaker=Breaker())
     begun = msgspec.structs.replace(opened_as(app, 1), expectation_id="gone")
-    await breakers_of(app, ports).note(begun, FAILED, seq=7)
+    await breakers_of(app, ports).record_end(begun, FAILED, seq=7)
     await breakers_of(app, ports).check(EpisodeRun(begun))
     await breakers_of(app, ports).look_again("gone")
     assert not await ports.gates.entries()
@@ -213,7 +213,7 @@ def test_ends_that_two_nodes_note_at_the_same_time_all_count():
         ports = replace(ports, gates=Slow(SimClock()))
         app = app_of(Scripted(), breaker=Breaker(threshold=12))
         nodes = [breakers_of(app, ports, node=node, clock=SimClock()) for node in ("n1", "n2")]
-        notes = [nodes[i % 2].note(opened_as(app, i), FAILED, seq=7) for i in range(12)]
+        notes = [nodes[i % 2].record_end(opened_as(app, i), FAILED, seq=7) for i in range(12)]
         await asyncio.gather(*notes)
         return await state_of(ports)
 
@@ -237,7 +237,9 @@ def test_a_breaker_that_is_fought_over_without_end_is_left_for_another_time():
         ports = replace(memory_ports(clock=SimClock()), gates=gates)
         app = app_of(Scripted(), breaker=Breaker())
         with pytest.raises(Unavailable, match="other nodes changed it"):
-            await breakers_of(app, ports, clock=SimClock()).note(opened_as(app, 1), FAILED, seq=7)
+            await breakers_of(app, ports, clock=SimClock()).record_end(
+                opened_as(app, 1), FAILED, seq=7
+            )
         return gates.tries
 
     assert simulate(fight()) == NOTE_TRIES_MAX
@@ -254,7 +256,7 @@ class Deaf(MemoryBucket):
 async def test_an_end_whose_noting_was_not_answered_counts_once_and_is_told(ports):
     ports = replace(ports, gates=Deaf(CLOCK))
     app = app_of(Scripted(), breaker=Breaker(threshold=1))
-    await breakers_of(app, ports).note(opened_as(app, 1), FAILED, seq=7)
+    await breakers_of(app, ports).record_end(opened_as(app, 1), FAILED, seq=7)
     assert (await state_of(ports)).failures == (opened_as(app, 1).episode_id,)
     assert [name for name, _ in told(ports)] == ["circuit_breaker.opened"]
 
@@ -277,8 +279,8 @@ async def test_a_crash_between_noting_and_telling_is_made_good_by_the_next_node(
     app = app_of(Scripted(), breaker=Breaker(threshold=1))
     begun = opening(app)
     await trip(ports, msgspec.structs.replace(OPEN, failures=(begun.episode_id,)))
-    await breakers_of(app, ports).note(begun, FAILED, seq=7)
-    await breakers_of(app, ports).note(begun, FAILED, seq=7)
+    await breakers_of(app, ports).record_end(begun, FAILED, seq=7)
+    await breakers_of(app, ports).record_end(begun, FAILED, seq=7)
     assert [name for name, _ in told(ports)] == ["circuit_breaker.opened"]
 
 
@@ -557,13 +559,13 @@ def test_a_node_whose_breaker_is_open_begins_one_probe_when_its_time_has_come():
         ports, clock = memory_ports(clock=SimClock()), SimClock()
         app = app_of(Ailing(), breaker=Breaker(threshold=1, scope="node"))
         breakers = breakers_of(app, ports, clock=clock)
-        await breakers.note(opened_as(app, 1), FAILED, seq=7)
+        await breakers.record_end(opened_as(app, 1), FAILED, seq=7)
         first, second = opened_as(app, 2), opened_as(app, 3)
         by_hand = msgspec.structs.replace(second, trigger=ManualTrigger(requested_by="ann"))
         at_once = [breakers.turns_away(each) for each in (first, second, by_hand)]
         await clock.sleep(60)
         then = [breakers.turns_away(each) for each in (first, second, first)]
-        await breakers.note(first, DONE, seq=7)
+        await breakers.record_end(first, DONE, seq=7)
         return at_once, then, breakers.turns_away(second)
 
     assert simulate(scenario()) == ([True, True, False], [False, True, False], False)
@@ -572,5 +574,5 @@ def test_a_node_whose_breaker_is_open_begins_one_probe_when_its_time_has_come():
 async def test_a_breaker_of_the_cluster_turns_away_nothing_that_was_opened(ports):
     app = app_of(Ailing(), breaker=Breaker(threshold=1))
     breakers = breakers_of(app, ports)
-    await breakers.note(opened_as(app, 1), FAILED, seq=7)
+    await breakers.record_end(opened_as(app, 1), FAILED, seq=7)
     assert not breakers.turns_away(opened_as(app, 2))

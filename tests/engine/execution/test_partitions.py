@@ -163,7 +163,7 @@ async def test_what_was_carried_out_in_another_partition_is_not_carried_out_agai
     once = await applier.apply([disk], opened=mine, attempt=1, since=since)
     await applier.apply([clear_finding(key)], opened=other, attempt=1)
     again = await applier.apply([disk], opened=mine, attempt=2, since=since)
-    seen = await applier.look([disk], opened=mine, since=since)
+    seen = await applier.applied([disk], opened=mine, since=since)
 
     assert once == again == seen
     assert once[0].seq < since

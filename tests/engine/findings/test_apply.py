@@ -140,7 +140,7 @@ async def test_nothing_older_than_the_episode_is_read_again(ports, applier):
     (once,) = await later.apply([disk], opened=OPENED, attempt=2, since=since)
     await applier.apply([clear_finding("disk")], opened=OTHER, attempt=1)
     (twice,) = await later.apply([disk], opened=OPENED, attempt=3, since=since)
-    (seen,) = await later.look([disk], opened=OPENED, since=since)
+    (seen,) = await later.applied([disk], opened=OPENED, since=since)
 
     assert once == twice == seen
     assert once.outcome.outcome == "updated"
@@ -164,7 +164,7 @@ async def test_looking_again_finds_what_was_carried_out(ports, applier):
     applied = await applier.apply(intents, opened=OPENED, attempt=1)
     await applier.apply([clear_finding("disk")], opened=OTHER, attempt=1)
 
-    assert await applier.look(intents, opened=OPENED) == applied
+    assert await applier.applied(intents, opened=OPENED) == applied
 
 
 async def test_looking_again_finds_that_a_dry_run_left_all_out(ports, applier):
@@ -172,7 +172,7 @@ async def test_looking_again_finds_that_a_dry_run_left_all_out(ports, applier):
     applied = await applier.apply([disk], opened=dry, attempt=1)
 
     assert [one.outcome.outcome for one in applied] == ["dry_run"]
-    assert await applier.look([disk], opened=dry) == applied
+    assert await applier.applied([disk], opened=dry) == applied
 
 
 async def test_an_episode_records_what_became_of_its_findings_and_tells_the_world(ports):

@@ -324,7 +324,7 @@ async def look(warden, ports, finding, *, at, id_="t1"):
         fired_at=seconds(at),
     )
     subject = ports.stack.finding(timer.key)
-    await warden.look(DueFinding(due=due, subject=subject))
+    await warden.apply(DueFinding(due=due, subject=subject))
 
 
 async def raised(ports, app):

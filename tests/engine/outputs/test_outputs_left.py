@@ -201,7 +201,7 @@ async def test_whoever_looks_at_what_has_failed_sees_to_its_dead_letter(ports):
         OutputAttempted(attempt=1, node="n1"),
         OutputFailed(attempt=1, error_class="gone", error_detail="for good"),
     )
-    await courier_of(app, ports, "next").look("disk")
+    await courier_of(app, ports, "next").state("disk")
     assert len(ports.log._streams["vigil-dead"].past(0)) == 1
 
 

@@ -38,7 +38,7 @@ def opened_by(app, id_, *, host="a"):
 
 
 async def look(cooldowns, app, opened):
-    return await cooldowns.look(thing(app), opened)
+    return await cooldowns.read(thing(app), opened)
 
 
 async def cooled(ports, *, host="a"):

@@ -233,7 +233,7 @@ def test_who_refuses_what_others_may_have_let_in_meanwhile_has_it_looked_for():
         (part,) = await evaluator.rule(delivery.content, is_repeat=False)
         since_s = clock.monotonic_s()
         ack = Acknowledgement(delivery, parts=1, room=Slots(1), clock=clock, since_s=since_s)
-        opened = await evaluator.settle(part, is_late=lambda: ack.is_overdue)
+        opened = await evaluator.evaluate(part, is_late=lambda: ack.is_overdue)
         await source.close()
         return opened, len(await ports.timers.keys("worker", BELATED))
 

@@ -77,7 +77,7 @@ async def test_word_reaches_who_could_not_be_found_when_it_was_given_to_others(p
         await give_word(ports)
         await lived(ports, found)
         assert (await lived(ports, lost, lambda _: True)).episode.status is Status.BLOCKED
-        await WaitRegistry(crew_of(app, ports)).settle(opening(app, id_="b"))
+        await WaitRegistry(crew_of(app, ports)).register(opening(app, id_="b"))
         assert (await lived(ports, lost)).seen == [7]
 
 
