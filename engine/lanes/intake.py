@@ -58,11 +58,10 @@ from engine.runtime.consumer import WAIT_S, Queue, consume_batches
 from engine.runtime.context import ActorContext
 from engine.runtime.slots import Slots
 from engine.triggers import debounce, schedule
+from engine.triggers.admit import STRANGE_DELIVERIES_MAX, leave
 from engine.triggers.evaluate import TriggerEvaluator
 from engine.triggers.events import (
-    STRANGE_DELIVERIES_MAX,
     find_position,
-    leave,
     position_unseen,
     wait_position,
 )

@@ -24,6 +24,7 @@ from engine.dead_letters.write import unopened
 from engine.episodes.open import open_episode
 from engine.execution.run import EpisodeRunner
 from engine.outputs.pool import OutputContext
+from engine.runtime.consumer import RetryPolicy
 from engine.runtime.slots import Slots
 from engine.triggers.evaluate import TriggerEvaluator
 from engine.triggers.rules import Part
@@ -104,7 +105,22 @@ for as many as there is room for, so what several bring at the same moment may b
 HAND_BACK_S: Final = 1.0
 """How long a message waits that could not be ruled on because the log was away."""
 
+STRANGE_S: Final = 0.25
+"""First wait before an event comes again that no expectation here watches; doubles each time."""
+
+STRANGE_MAX_S: Final = 5.0
+"""Longest such wait."""
+
+STRANGE_DELIVERIES_MAX: Final = 123
+"""Deliveries of such an event before it is refused: about 10 minutes, which is longer than a
+deploy takes to bring a node that watches it."""
+
 log = structlog.get_logger("vigil.gate")
+
+
+async def leave(delivery: Delivery[object]) -> None:
+    """Let a message come again that nobody here knows, to any node, later each time."""
+    await RetryPolicy(STRANGE_S, STRANGE_MAX_S).hand_back(delivery)
 
 
 @dataclass

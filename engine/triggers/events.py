@@ -30,8 +30,7 @@ from engine.runtime.consumer import Queue, consumer_service
 from engine.runtime.context import ActorContext
 from engine.runtime.service import Service
 from engine.runtime.tasks import wait_first
-from engine.triggers.admit import Admission
-from engine.validation import backoff_s
+from engine.triggers.admit import STRANGE_DELIVERIES_MAX, Admission, leave
 from streams.clock import Clock
 from streams.errors import NoSuchStream, Unavailable
 from streams.model.foreign_streams import ForeignStream
@@ -134,16 +133,6 @@ class WatchList:
         self._asked.clear()
 
 
-STRANGE_S: Final = 0.25
-"""First wait before an event comes again that no expectation here watches; doubles each time."""
-
-STRANGE_MAX_S: Final = 5.0
-"""Longest such wait."""
-
-STRANGE_DELIVERIES_MAX: Final = 123
-"""Deliveries of such an event before it is refused: about 10 minutes, which is longer than a
-deploy takes to bring a node that watches it."""
-
 log = structlog.get_logger("vigil.gate")
 
 Incoming: TypeAlias = Delivery[DomainEvent | Unreadable]
@@ -209,12 +198,6 @@ class Gate:
         """Return whether no other node will take an event, either."""
         is_old = delivery.deliveries >= STRANGE_DELIVERIES_MAX
         return is_old or await self._watch_list.is_gone(event.name)
-
-
-async def leave(delivery: Delivery[object]) -> None:
-    """Let a message come again, to any node, later each time."""
-    delay_s = backoff_s(delivery.deliveries, first_s=STRANGE_S, most_s=STRANGE_MAX_S)
-    await delivery.nak(delay_s=delay_s)
 
 
 class OpenForeignStream(Protocol):

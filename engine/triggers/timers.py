@@ -26,18 +26,16 @@ from engine.episodes.dry_run import merged
 from engine.episodes.fire import FireRequest, fire_dedupe_key, manual_trigger, parse_fire
 from engine.errors import BadRequest
 from engine.findings.expire import PURPOSES, FindingExpiry
-from engine.runtime.consumer import Queue, consumer_service
+from engine.runtime.consumer import Queue, RetryPolicy, consumer_service
 from engine.runtime.permits import Permit
 from engine.runtime.service import Service
 from engine.triggers import debounce, evaluate, schedule
-from engine.triggers.admit import HAND_BACK_S, Admission
+from engine.triggers.admit import HAND_BACK_S, STRANGE_DELIVERIES_MAX, Admission, leave
 from engine.triggers.debounce import calming_in
 from engine.triggers.debounce_store import fired_of
 from engine.triggers.evaluate import TriggerEvaluator
-from engine.triggers.events import STRANGE_DELIVERIES_MAX, leave
 from engine.triggers.rules import Part
 from engine.triggers.schedule import Ticker
-from engine.validation import backoff_s
 from engine.workflows import start as starter
 from streams.errors import Unavailable
 from streams.json import raw
@@ -267,5 +265,4 @@ class TimerConsumer:
 
 
 async def _rest(delivery: Delivery[Due | Unreadable]) -> None:
-    pause_s = backoff_s(delivery.deliveries, first_s=GIVE_WAY_S, most_s=RESTING_S)
-    await delivery.nak(delay_s=pause_s)
+    await RetryPolicy(GIVE_WAY_S, RESTING_S).hand_back(delivery)

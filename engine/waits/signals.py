@@ -24,9 +24,9 @@ import structlog
 
 from engine.dead_letters.write import DeadLetterWriter
 from engine.errors import BadRequest
+from engine.runtime.consumer import RetryPolicy
 from engine.runtime.slots import Slots
 from engine.runtime.tasks import NodeTasks
-from engine.validation import backoff_s
 from engine.waits.signal import (
     KEPT_S,
     RESOLVED,
@@ -346,5 +346,4 @@ def _unreadable(ports: Ports, event: DomainEvent, detail: str) -> Unreadable:
 
 async def _again(delivery: Incoming) -> None:
     """Let word come again, later each time."""
-    delay_s = backoff_s(delivery.deliveries, first_s=AGAIN_S, most_s=AGAIN_MAX_S)
-    await delivery.nak(delay_s=delay_s)
+    await RetryPolicy(AGAIN_S, AGAIN_MAX_S).hand_back(delivery)

@@ -21,7 +21,7 @@ from engine.lanes import intake, scheduler
 from engine.lanes.effects import LaneEffects
 from engine.lanes.lane import EMPTY, fold
 from engine.operations.dead_letters import DeadLetterRequests
-from engine.triggers import events
+from engine.triggers import admit
 from engine.triggers.evaluate import TriggerEvaluator
 from streams.errors import Incompatible
 from streams.keys import breaker_key, cooldown_key, pause_key
@@ -78,8 +78,8 @@ def _nothing_by_time(monkeypatch):
 @pytest.fixture
 def _back_at_once(monkeypatch):
     """What was told to come again does so without delay."""
-    monkeypatch.setattr(events, "STRANGE_S", 0.01)
-    monkeypatch.setattr(events, "STRANGE_MAX_S", 0.01)
+    monkeypatch.setattr(admit, "STRANGE_S", 0.01)
+    monkeypatch.setattr(admit, "STRANGE_MAX_S", 0.01)
 
 
 def held(**limits):

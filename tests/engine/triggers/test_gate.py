@@ -270,7 +270,7 @@ async def test_an_event_that_only_a_newer_node_watches_waits_for_one(ports):
 
 
 async def test_an_event_that_no_node_watches_any_more_does_not_come_for_ever(ports, monkeypatch):
-    monkeypatch.setattr(gate_module, "STRANGE_S", 0.001)
+    monkeypatch.setattr(admit, "STRANGE_S", 0.001)
     monkeypatch.setattr(gate_module, "STRANGE_DELIVERIES_MAX", 5)
     old, new = of_two_versions()
     await watch(ports, new)
@@ -281,7 +281,7 @@ async def test_an_event_that_no_node_watches_any_more_does_not_come_for_ever(por
 
 
 async def test_what_came_before_its_queue_was_narrowed_does_not_come_for_ever(ports, monkeypatch):
-    monkeypatch.setattr(gate_module, "STRANGE_S", 0.001)
+    monkeypatch.setattr(admit, "STRANGE_S", 0.001)
     monkeypatch.setattr(gate_module, "QUEUE_LOOK_S", 0.01)
     old, new = of_two_versions()
     await watch(ports, new)

@@ -13,7 +13,7 @@ from engine.app.triggers import event, every
 from engine.episodes import fire as firing
 from engine.episodes.breaker import BreakerState
 from engine.episodes.fire import fire, fired_episode_id
-from engine.triggers import debounce, events, schedule, timers
+from engine.triggers import admit, debounce, schedule, timers
 from engine.triggers.debounce import PendingDebounce
 from streams.keys import breaker_key, calmed_key, cooldown_key
 from streams.layout import Stream
@@ -41,8 +41,8 @@ OPEN = BreakerState(status="open", failures=("e1",), opened_at=EPOCH.replace(yea
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     """Have what a node hands back come again at once."""
-    monkeypatch.setattr(events, "STRANGE_S", 0.001)
-    monkeypatch.setattr(events, "STRANGE_MAX_S", 0.001)
+    monkeypatch.setattr(admit, "STRANGE_S", 0.001)
+    monkeypatch.setattr(admit, "STRANGE_MAX_S", 0.001)
 
 
 async def say(ports, purpose, payload, *, id_="t1"):
