@@ -940,8 +940,8 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "deliveries that ended for want of a slot prove nothing",
-        "engine/execution/commands.py",
-        "and age_s >= least_s",
+        "engine/runtime/consumer.py",
+        "and age_s >= self.age_s_min",
         "and True",
         "tests/engine/execution/test_run_commands.py",
     ),
@@ -3566,8 +3566,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "workflows: a call waits for a beginning that is late",
         "engine/workflows/worker.py",
-        " or age_s < UNBEGUN_S\n",
-        "\n",
+        "UNBEGUN_DELIVERIES, UNBEGUN_S)",
+        "UNBEGUN_DELIVERIES, 0.0)",
         BEGINNING,
     ),
     Mutant(
@@ -3587,8 +3587,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "workflows: a call waits for a beginning, however old it is when machines wake up",
         "engine/workflows/worker.py",
-        "is_young = delivery.deliveries < UNBEGUN_DELIVERIES or age_s",
-        "is_young = age_s",
+        "EARLY_MAX_S, UNBEGUN_DELIVERIES, UNBEGUN_S)",
+        "EARLY_MAX_S, 0, UNBEGUN_S)",
         BEGINNING,
     ),
     Mutant(
@@ -5222,8 +5222,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "definitions: who may not wake an actor keeps nothing from who may",
         "engine/triggers/timers.py",
-        "pause_s = backoff_s(delivery.deliveries, first_s=GIVE_WAY_S, most_s=RESTING_S)",
-        "pause_s = RESTING_S",
+        "RetryPolicy(GIVE_WAY_S, RESTING_S)",
+        "RetryPolicy(RESTING_S, RESTING_S)",
         CLOSED_ACTORS,
     ),
     Mutant(

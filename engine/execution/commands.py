@@ -27,9 +27,8 @@ from engine.execution.run import EpisodeRunner
 from engine.outputs.handle import OutputHandler, is_about_outputs
 from engine.outputs.pool import OutputContext
 from engine.runtime.catalog import CannotRun, Hindrance
-from engine.runtime.consumer import Queue, Service, consumer_service
+from engine.runtime.consumer import Queue, RetryPolicy, Service, consumer_service
 from engine.runtime.slots import Slots
-from engine.validation import backoff_s
 from engine.waits.handle import WaitHandler, is_newest
 from engine.waits.wait import is_answered, step_answered
 from streams.errors import Unavailable, UnreadableEvent
@@ -187,16 +186,11 @@ class CommandLoader:
             await self.context.ports.timers.send(left, id=id_)
 
     def _is_hopeless(self, delivery: Incoming, hindrance: Hindrance) -> bool:
-        """Return whether a command has been looked at in vain for long.
-
-        It takes both: many deliveries may have ended for want of a slot, within seconds, and an
-        old command may have waited for any node to be up.
-        """
-        is_missing = hindrance.reason == NO_SUCH_EPISODE
-        most = MISSING_DELIVERIES_MAX if is_missing else OBSTACLE_DELIVERIES_MAX
-        least_s = MISSING_S if is_missing else OBSTACLE_S
-        age_s = (self.context.clock.now() - delivery.at).total_seconds()
-        return delivery.deliveries >= most and age_s >= least_s
+        """Return whether a command has been looked at in vain for long."""
+        missing = RetryPolicy(BUSY_S, OBSTACLE_MAX_S, MISSING_DELIVERIES_MAX, MISSING_S)
+        obstacle = RetryPolicy(BUSY_S, OBSTACLE_MAX_S, OBSTACLE_DELIVERIES_MAX, OBSTACLE_S)
+        retry = missing if hindrance.reason == NO_SUCH_EPISODE else obstacle
+        return retry.is_over(delivery, now=self.context.clock.now())
 
     def _note(self, episode_id: str, hindrance: Hindrance) -> None:
         """Say once why this node cannot have the episode."""
@@ -210,7 +204,7 @@ class CommandLoader:
 
 async def hand_back(delivery: Incoming, *, most_s: float = BUSY_MAX_S) -> None:
     """Let a command come again, later each time."""
-    await delivery.nak(delay_s=backoff_s(delivery.deliveries, first_s=BUSY_S, most_s=most_s))
+    await RetryPolicy(BUSY_S, most_s).hand_back(delivery)
 
 
 @dataclass

@@ -9,12 +9,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from engine import telemetry
 from engine.runtime.permits import Permit
 from engine.runtime.slots import Slots
 from engine.runtime.tasks import wait_first
+from engine.validation import backoff_s
 from streams.clock import Clock
 from streams.ports.delivery import Delivery, Source
 
@@ -51,6 +53,34 @@ class Service:
     async def wait_open(self) -> None:
         """Wait until it is open, or may not be."""
         await wait_first(self.is_open.wait(), self.permit.withdrawn.wait())
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """When a message comes again that could not be handled, and when it is given up."""
+
+    first_s: float
+    """First wait; doubles each time."""
+    most_s: float
+    """Longest wait."""
+    deliveries_min: int = 0
+    """Deliveries before it may be given up."""
+    age_s_min: float = 0.0
+    """Age at which it may be given up."""
+
+    async def hand_back(self, delivery: Delivery[object]) -> None:
+        """Let a message come again, to any node, later each time."""
+        delay_s = backoff_s(delivery.deliveries, first_s=self.first_s, most_s=self.most_s)
+        await delivery.nak(delay_s=delay_s)
+
+    def is_over(self, delivery: Delivery[object], *, now: datetime) -> bool:
+        """Return whether a message is to be given up.
+
+        It takes both: many deliveries may have ended for want of room, within seconds, and an old
+        message may have waited for any node to be up.
+        """
+        age_s = (now - delivery.at).total_seconds()
+        return delivery.deliveries >= self.deliveries_min and age_s >= self.age_s_min
 
 
 async def _nothing() -> None:

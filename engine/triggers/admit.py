@@ -22,10 +22,10 @@ from engine.dead_letters.write import unopened
 from engine.episodes.open import open_episode
 from engine.execution.run import EpisodeRunner
 from engine.outputs.pool import OutputContext
+from engine.runtime.consumer import RetryPolicy
 from engine.runtime.slots import Slots
 from engine.triggers.evaluate import TriggerEvaluator
 from engine.triggers.rules import Part
-from engine.validation import backoff_s
 from streams.clock import Clock
 from streams.errors import TooLarge, Unavailable, Unwritable
 from streams.model.events import EpisodeOpened
@@ -219,5 +219,4 @@ def _is_own(opened: EpisodeOpened) -> bool:
 
 async def leave(delivery: Delivery[object]) -> None:
     """Let a message come again, to any node, later each time."""
-    delay_s = backoff_s(delivery.deliveries, first_s=STRANGE_S, most_s=STRANGE_MAX_S)
-    await delivery.nak(delay_s=delay_s)
+    await RetryPolicy(STRANGE_S, STRANGE_MAX_S).hand_back(delivery)

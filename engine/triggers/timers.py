@@ -24,7 +24,7 @@ from engine.episodes.dry_run import merged
 from engine.episodes.fire import FireRequest, fire_dedupe_key, manual_trigger, parse_fire
 from engine.errors import BadRequest
 from engine.findings.expire import PURPOSES, FindingExpiry
-from engine.runtime.consumer import Queue, Service, consumer_service
+from engine.runtime.consumer import Queue, RetryPolicy, Service, consumer_service
 from engine.runtime.permits import Permit
 from engine.triggers import debounce, evaluate, schedule
 from engine.triggers.admit import HAND_BACK_S, STRANGE_DELIVERIES_MAX, Admission, leave
@@ -33,7 +33,6 @@ from engine.triggers.debounce_store import fired_of
 from engine.triggers.evaluate import TriggerEvaluator
 from engine.triggers.rules import Part
 from engine.triggers.schedule import Ticker
-from engine.validation import backoff_s
 from engine.workflows import start as starter
 from streams.errors import Unavailable
 from streams.json import raw
@@ -260,5 +259,4 @@ class TimerConsumer:
 
 
 async def _rest(delivery: Delivery[Due | Unreadable]) -> None:
-    pause_s = backoff_s(delivery.deliveries, first_s=GIVE_WAY_S, most_s=RESTING_S)
-    await delivery.nak(delay_s=pause_s)
+    await RetryPolicy(GIVE_WAY_S, RESTING_S).hand_back(delivery)

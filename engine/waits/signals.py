@@ -19,12 +19,11 @@ import structlog
 
 from engine.dead_letters.write import DeadLetterWriter
 from engine.errors import BadRequest
-from engine.runtime.consumer import Queue, Service, consumer_service
+from engine.runtime.consumer import Queue, RetryPolicy, Service, consumer_service
 from engine.runtime.context import NodeContext
 from engine.runtime.permits import Permit
 from engine.runtime.slots import Slots
 from engine.runtime.tasks import NodeTasks
-from engine.validation import backoff_s
 from engine.waits.signal import (
     KEPT_S,
     RESOLVED,
@@ -326,8 +325,7 @@ def _unreadable(ports: Ports, event: DomainEvent, detail: str) -> Unreadable:
 
 async def _again(delivery: Incoming) -> None:
     """Let word come again, later each time."""
-    delay_s = backoff_s(delivery.deliveries, first_s=AGAIN_S, most_s=AGAIN_MAX_S)
-    await delivery.nak(delay_s=delay_s)
+    await RetryPolicy(AGAIN_S, AGAIN_MAX_S).hand_back(delivery)
 
 
 def services_for(context: NodeContext, runs: Permit) -> list[Service]:

@@ -24,11 +24,10 @@ from engine.app.workflow import Workflow
 from engine.app.workflow_plan import problem_of_code, starter_id
 from engine.dead_letters.write import DeadLetterWriter
 from engine.runtime.catalog import CannotRun, Catalog, Hindrance, Revisions
-from engine.runtime.consumer import Queue, Service, consumer_service
+from engine.runtime.consumer import Queue, RetryPolicy, Service, consumer_service
 from engine.runtime.context import ActorContext, NodeContext
 from engine.runtime.permits import Permit
 from engine.runtime.slots import Slots
-from engine.validation import backoff_s
 from engine.workflows.decide import DecidedBatch, abort_at, decide_all, decided_at
 from engine.workflows.effector import Effector, end_of
 from engine.workflows.instance import Instance, InstanceCommand
@@ -365,10 +364,10 @@ class WorkflowWorker:
         """
         if not self.permit.is_given:
             return await delivery.nak()
-        age_s = (self.handler.clock.now() - delivery.at).total_seconds()
         if _is_early(command, hindrance):
-            return await self._await_beginning(command, delivery, age_s=age_s)
-        is_young = delivery.deliveries < HOPELESS_DELIVERIES or age_s < HOPELESS_S
+            return await self._await_beginning(command, delivery)
+        hopeless = RetryPolicy(BUSY_S, BUSY_MAX_S, HOPELESS_DELIVERIES, HOPELESS_S)
+        is_young = not hopeless.is_over(delivery, now=self.handler.clock.now())
         if is_young or hindrance.reason == CLOSED:
             return await _hand_back(delivery)
         stack = self.context.ports.stack
@@ -384,17 +383,15 @@ class WorkflowWorker:
         )
         return await self._bury(letter, delivery)
 
-    async def _await_beginning(
-        self, command: WorkflowCommand, delivery: Incoming, *, age_s: float
-    ) -> None:
+    async def _await_beginning(self, command: WorkflowCommand, delivery: Incoming) -> None:
         """Let a call come again whose instance has not begun, unless that does not begin any more.
 
         A replica may not show yet what has begun, so the log's leader has the last word.
         """
-        is_young = delivery.deliveries < UNBEGUN_DELIVERIES or age_s < UNBEGUN_S
+        early = RetryPolicy(BUSY_S, EARLY_MAX_S, UNBEGUN_DELIVERIES, UNBEGUN_S)
+        is_young = not early.is_over(delivery, now=self.handler.clock.now())
         if is_young or await self._has_begun(command.instance_id):
-            delay_s = backoff_s(delivery.deliveries, first_s=BUSY_S, most_s=EARLY_MAX_S)
-            return await delivery.nak(delay_s=delay_s)
+            return await early.hand_back(delivery)
         log.info("a call goes: what it is for has never begun", instance_id=command.instance_id)
         return await delivery.ack()
 
@@ -437,7 +434,7 @@ class WorkflowWorker:
 
 async def _hand_back(delivery: Incoming) -> None:
     """Let a command come again, later each time."""
-    await delivery.nak(delay_s=backoff_s(delivery.deliveries, first_s=BUSY_S, most_s=BUSY_MAX_S))
+    await RetryPolicy(BUSY_S, BUSY_MAX_S).hand_back(delivery)
 
 
 def _is_early(command: WorkflowCommand, hindrance: Hindrance) -> bool:

@@ -200,9 +200,9 @@ class Counting:
         self.calls = 0
 
     def around(self, wait):
-        async def counted(conductor_, command, delivery, *, age_s):
+        async def counted(conductor_, command, delivery):
             self.calls += 1
-            await wait(conductor_, command, delivery, age_s=age_s)
+            await wait(conductor_, command, delivery)
 
         return counted
 
