@@ -427,6 +427,9 @@ class LaneScheduler:
             await term.run()
         except* (VersionConflict, Unavailable, UnreadableEvent) as group:
             failure = _first(group)
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            # A task group drops a cancellation that comes just when one of its tasks fails.
+            raise asyncio.CancelledError
         await term.hand_back()
         if self.context.clock.monotonic_s() - began_s > AGAIN_MAX_S:
             self._failures = 0
