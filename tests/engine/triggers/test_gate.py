@@ -271,7 +271,7 @@ async def test_an_event_that_only_a_newer_node_watches_waits_for_one(ports):
 
 async def test_an_event_that_no_node_watches_any_more_does_not_come_for_ever(ports, monkeypatch):
     monkeypatch.setattr(admit, "STRANGE_S", 0.001)
-    monkeypatch.setattr(admit, "STRANGE_DELIVERIES_MAX", 5)
+    monkeypatch.setattr(gate_module, "STRANGE_DELIVERIES_MAX", 5)
     old, new = of_two_versions()
     await watch(ports, new)
     await ports.domain_events.publish("thing.new", {}, id="x1")
