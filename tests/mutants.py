@@ -933,10 +933,17 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a stopping node begins nothing",
-        "engine/execution/commands.py",
-        "if runs.withdrawn.is_set():",
-        "if False:",
+        "engine/runtime/consumer.py",
+        "                if until.is_set():\n",
+        "                if False:\n",
         "tests/engine/execution/test_run_commands.py",
+    ),
+    Mutant(
+        "turns: a dispatcher that is cut off as a request of it fails ends",
+        "engine/lanes/scheduler.py",
+        "if (task := asyncio.current_task()) is not None and task.cancelling():",
+        "if (task := asyncio.current_task()) is not None and False:",
+        "tests/engine/lanes/test_scheduler.py",
     ),
     Mutant(
         "deliveries that ended for want of a slot prove nothing",

@@ -224,10 +224,7 @@ class AnswerConsumer:
         self.context.tasks.start(self._hear(delivery))
 
     async def _hear(self, delivery: Incoming) -> None:
-        """Answer for what was said, unless the node may not any more: another may at once."""
         try:
-            if self.context.permits.runs.withdrawn.is_set():
-                return await delivery.nak()
             await self._loader.answer(delivery, self._follow)
         finally:
             self.room.give_back()
@@ -270,8 +267,6 @@ class RunConsumer:
         if not has_slot and not await slots.take(within_s=SLOT_S, unless=runs.withdrawn):
             return await delivery.nak()
         try:
-            if runs.withdrawn.is_set():
-                return await delivery.nak()
             await self._loader.answer(delivery, self._follow)
         finally:
             slots.give_back()

@@ -15,6 +15,7 @@ from engine.execution import commands
 from engine.lanes import intake, scheduler
 from engine.lanes.lane import fold
 from engine.operations.dead_letters import DeadLetterRequests
+from streams.errors import Unavailable
 from streams.json import raw
 from streams.keys import NODES, node_key, pause_key
 from streams.layout import Stream
@@ -43,6 +44,7 @@ from tests.engine.stage import (
     CLOCK,
     HAPPENED,
     LEASE_TTL_S,
+    WAIT_S,
     Counter,
     Scripted,
     app_of,
@@ -50,6 +52,7 @@ from tests.engine.stage import (
     eventually,
     life,
     lived,
+    node_of,
     open_episode,
     opening,
     running,
@@ -57,6 +60,9 @@ from tests.engine.stage import (
 )
 
 CALL = tool_call("api", "do", {})
+
+END_S = 5.0
+"""Longest that a node which is cut off may take, in seconds."""
 
 TURNS = 20
 """Turns of the loop after which a watcher has seen what happened."""
@@ -578,3 +584,33 @@ async def _history(ports):
     """Return the lane after each of its commits."""
     records = await ports.log.read(ports.stack.lane("worker"))
     return [fold(records[:count]) for count in range(1, len(records) + 1)]
+
+
+class RefusedAtTheEnd:
+    """A port of timers whose queue is refused at the moment at which who opens it is canceled."""
+
+    def __init__(self, timers):
+        self._timers = timers
+        self.reached = asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._timers, name)
+
+    async def open(self, actor):
+        if actor != "worker" or self.reached.is_set():
+            return await self._timers.open(actor)
+        self.reached.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise Unavailable("open", detail="refused") from None
+
+
+async def test_a_dispatcher_that_is_cut_off_as_its_queue_is_refused_ends():
+    ports = memory_ports(clock=CLOCK, lease_ttl_s=LEASE_TTL_S)
+    timers = RefusedAtTheEnd(ports.timers)
+    task = asyncio.create_task(node_of(laned(cluster=1), replace(ports, timers=timers)).run())
+    await asyncio.wait_for(timers.reached.wait(), WAIT_S)
+    task.cancel()
+    ended, _ = await asyncio.wait([task], timeout=END_S)
+    assert ended, "whoever stops the node waits for ever"
