@@ -51,7 +51,7 @@ LOOK_S: Final = 30.0
 """Between two looks at all nodes, in seconds: a roster that was cut off for over an hour is not
 told who has gone meanwhile."""
 
-log = structlog.get_logger("vigil.presence")
+log = structlog.get_logger("vigil.members")
 
 
 @dataclass

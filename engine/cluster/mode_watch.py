@@ -27,7 +27,7 @@ told what has been deleted meanwhile, so now and then it asks."""
 
 LOOKS_IN_FLIGHT_MAX: Final = 64
 
-log = structlog.get_logger("vigil.switchboard")
+log = structlog.get_logger("vigil.modes")
 
 
 class ModeWatcher:

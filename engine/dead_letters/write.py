@@ -33,7 +33,7 @@ from streams.subjects import Stack
 from streams.wire import codec
 from streams.wire.messages import inbox_of
 
-log = structlog.get_logger("vigil.undertaker")
+log = structlog.get_logger("vigil.dead_letters")
 
 
 @dataclass(frozen=True)

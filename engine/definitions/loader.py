@@ -48,7 +48,7 @@ TOO_MANY_DISABLED: Final = (
     " apply it again if anything is"
 )
 
-log = structlog.get_logger("vigil.loader")
+log = structlog.get_logger("vigil.definitions")
 
 
 class KnownDefinition(msgspec.Struct, frozen=True):

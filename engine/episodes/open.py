@@ -46,7 +46,7 @@ ATTEND: Final = "attend"
 TRIES_MAX: Final = 8
 """Most attempts to arm a timer that others arm at the same time; each moves it forward."""
 
-log = structlog.get_logger("vigil.attendance")
+log = structlog.get_logger("vigil.episodes")
 
 
 def left(actor: str, episode_id: str) -> Timer:

@@ -31,7 +31,7 @@ from streams.ports.delivery import Delivery, Unreadable
 from streams.ports.log import Recorded
 from streams.wire import codec
 
-log = structlog.get_logger("vigil.runner")
+log = structlog.get_logger("vigil.execution")
 
 
 @dataclass(frozen=True)

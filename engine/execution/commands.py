@@ -18,7 +18,6 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from engine import telemetry
-from engine.app.workflow_plan import workflow_of
 from engine.episodes import open as placing
 from engine.episodes.episode import ENDED, Episode, Status, fold
 from engine.episodes.recovery import NO_SUCH_EPISODE, why_cannot_run
@@ -79,7 +78,7 @@ server and some milliseconds; a node that cannot reach it holds no more of them 
 SLOT_S: Final = 1.0
 """Longest wait of a command that was pulled for a slot that has been taken since."""
 
-log = structlog.get_logger("vigil.runner")
+log = structlog.get_logger("vigil.execution")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,12 +358,12 @@ def _is_untouched(episode: Episode) -> bool:
 
 
 def services_for(context: OutputContext) -> list[Service]:
-    """Return what runs one actor's episodes, and what takes what is said to them.
+    """Return what runs an actor's episodes, and what takes decisions and signals for them.
 
-    What a workflow was to begin is for a node that has the workflow.
+    A node that only stands in for a workflow's actor starts nothing: a node with the workflow does.
     """
     actor_id, commands = context.actor.id, context.ports.commands
-    if context.is_fallback and workflow_of(actor_id) is not None:
+    if context.is_fallback and context.starts_workflow is not None:
         return []
     runs, clock = context.permits.runs, context.clock
     runner, answers = RunConsumer(context), AnswerConsumer(context)

@@ -58,7 +58,7 @@ from streams.ports.log import START, Recorded
 
 Accept: TypeAlias = Callable[[], Awaitable[None]]
 
-log = structlog.get_logger("vigil.shift")
+log = structlog.get_logger("vigil.execution")
 
 
 class Attempt:

@@ -39,7 +39,7 @@ from streams.ports.leases import ClaimChange
 RETRY_S: Final = 1.0
 """Pause before a call for recovery is repeated while the log is unavailable, in seconds."""
 
-log = structlog.get_logger("vigil.rescuer")
+log = structlog.get_logger("vigil.takeover")
 
 
 @dataclass(frozen=True)

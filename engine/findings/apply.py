@@ -69,7 +69,7 @@ FINDINGS_IN_FLIGHT_MAX: Final = 32
 """Findings of one episode that are written at a time."""
 
 
-log = structlog.get_logger("vigil.enricher")
+log = structlog.get_logger("vigil.findings")
 
 
 def enrich(

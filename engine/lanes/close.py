@@ -30,7 +30,7 @@ from streams.ports.domain_events import DomainEvent
 STANDBY_S: Final = 5.0
 """Longest wait for the lease before it is asked for again."""
 
-log = structlog.get_logger("vigil.dispatcher")
+log = structlog.get_logger("vigil.lanes")
 
 
 @dataclass

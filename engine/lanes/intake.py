@@ -101,7 +101,7 @@ SETTLING_MAX: Final = 64
 
 Outcome: TypeAlias = EpisodeOpened | Unreadable | None
 
-log = structlog.get_logger("vigil.dispatcher")
+log = structlog.get_logger("vigil.lanes")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,7 +67,7 @@ AGAIN_S: Final = 0.05
 AGAIN_MAX_S: Final = 5.0
 """Longest such pause."""
 
-log = structlog.get_logger("vigil.dispatcher")
+log = structlog.get_logger("vigil.lanes")
 
 
 @dataclass

@@ -41,7 +41,7 @@ Open: TypeAlias = Callable[[Service], None]
 """Has a service served until its permit ends."""
 
 
-log = structlog.get_logger("vigil.understudies")
+log = structlog.get_logger("vigil.supervisor")
 
 
 def services_for(context: OutputContext, members: Membership) -> list[Service]:

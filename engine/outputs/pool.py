@@ -29,7 +29,7 @@ CLOSE_S: Final = 5.0
 REF_CHARS_MAX: Final = 512
 """Longest receiver's reference, in characters; the rest is cut."""
 
-log = structlog.get_logger("vigil.outlets")
+log = structlog.get_logger("vigil.outputs")
 
 
 class PooledAdapter:

@@ -80,7 +80,7 @@ class Catalog:
         self.fallbacks: frozenset[str] = frozenset()
         """Those of the closed who give way to any node that can run what they stand in for."""
         self.called: frozenset[str] = frozenset()
-        """Those of the understudies who serve, for no such node is there."""
+        """Those of `fallbacks` that serve now, because no such node is up."""
         self.served: Mapping[str, Actor] = ChainMap(self._actors, self._closed)
         """Both, as they are at any moment."""
         self.problems: Mapping[str, str] = {}

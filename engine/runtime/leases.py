@@ -35,7 +35,7 @@ RENEWALS_IN_FLIGHT_MAX: Final = 256
 NO_CLAIM: Final = 0
 """As a revision: there is no claim."""
 
-log = structlog.get_logger("vigil.keeper")
+log = structlog.get_logger("vigil.leases")
 
 
 @dataclass(eq=False)

@@ -52,7 +52,7 @@ STRANGE_DELIVERIES_MAX: Final = 123
 """Deliveries of such an event before it is refused: about 10 minutes, which is longer than a
 deploy takes to bring a node that watches it."""
 
-log = structlog.get_logger("vigil.gate")
+log = structlog.get_logger("vigil.triggers")
 
 
 class Acknowledgement:

@@ -81,7 +81,7 @@ MISTAKES: Final[Mapping[str, str]] = {
 DEDUPE_FAILED: Final = "dedupe_failed"
 """Reason of a dead letter, counted as a ruling, too: a user's function gave the event no key."""
 
-log = structlog.get_logger("vigil.gate")
+log = structlog.get_logger("vigil.triggers")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,7 @@ Incoming: TypeAlias = Delivery[DomainEvent | Unreadable]
 OpenQueue: TypeAlias = Callable[[], Awaitable[Source[DomainEvent | Unreadable]]]
 
 
-log = structlog.get_logger("vigil.gate")
+log = structlog.get_logger("vigil.triggers")
 
 
 def missing(actor: str, stream: str) -> str:

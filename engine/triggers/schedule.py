@@ -36,7 +36,7 @@ from streams.ports.timers import Due, Timer
 PURPOSE: Final = TICK
 """Of its timers."""
 
-log = structlog.get_logger("vigil.ticker")
+log = structlog.get_logger("vigil.triggers")
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):

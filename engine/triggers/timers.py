@@ -60,7 +60,7 @@ GIVE_WAY_S: Final = 0.05
 """First wait of a message for a node that may wake the actor, in seconds; it doubles each time, up
 to `RESTING_S`: if there is such a node, it soon has it, and if there is none, nothing is busy."""
 
-log = structlog.get_logger("vigil.waker")
+log = structlog.get_logger("vigil.triggers")
 
 
 @dataclass

@@ -66,7 +66,7 @@ Journal: TypeAlias = Loaded[Episode]
 
 Incoming: TypeAlias = Delivery[Command | Unreadable]
 
-log = structlog.get_logger("vigil.attendant")
+log = structlog.get_logger("vigil.waits")
 
 
 @dataclass(frozen=True)

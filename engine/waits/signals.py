@@ -88,7 +88,7 @@ LAG_S: Final = 2.0
 
 Incoming: TypeAlias = Delivery[DomainEvent | Unreadable]
 
-log = structlog.get_logger("vigil.resolver")
+log = structlog.get_logger("vigil.waits")
 
 
 async def find_waiters(ports: Ports, ref: str) -> Sequence[WaitEntry]:

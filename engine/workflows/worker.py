@@ -101,7 +101,7 @@ Incoming: TypeAlias = Delivery[WorkflowCommand | Unreadable]
 Pulled: TypeAlias = tuple[WorkflowCommand, Incoming]
 """A command, and the delivery that it came in."""
 
-log = structlog.get_logger("vigil.conductor")
+log = structlog.get_logger("vigil.workflows")
 
 
 @dataclass(frozen=True)
