@@ -5208,7 +5208,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "definitions: what is open of an actor that opens nothing goes on",
         "engine/execution/commands.py",
-        "if context.is_fallback and workflow_of(actor_id) is not None:",
+        "if context.is_fallback and context.starts_workflow is not None:",
         "if context.is_fallback:",
         CLOSED_ACTORS,
     ),
