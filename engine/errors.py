@@ -30,7 +30,11 @@ Three errors can come from any function that awaits the log; a `Raises:` section
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+RAISED: Final = (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)
+"""What user code may raise without ending more than its episode. A signal to the process is none
+of these: the event loop turns it into a cancellation."""
 
 
 class EngineError(Exception):

@@ -415,6 +415,27 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/execution/test_driver.py",
     ),
     Mutant(
+        "user code that exits or interrupts ends its episode alone",
+        "engine/errors.py",
+        "RAISED: Final = (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)",
+        "RAISED: Final = (Exception,)",
+        "tests/engine/node/test_user_code.py",
+    ),
+    Mutant(
+        "a task that exits does not end the event loop",
+        "engine/runtime/usercode.py",
+        "        return _Raised(error)",
+        "        raise",
+        "tests/engine/node/test_user_code.py",
+    ),
+    Mutant(
+        "a callback that is closed has not crashed",
+        "engine/runtime/usercode.py",
+        "    return isinstance(error, GeneratorExit) and asyncio.current_task() is not caller",
+        "    return False",
+        "tests/engine/runtime/test_usercode.py",
+    ),
+    Mutant(
         "a cancelled callback is told from a cancelled episode",
         "engine/runtime/usercode.py",
         "        if _are_cancelled():\n            raise\n",

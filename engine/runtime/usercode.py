@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import traceback
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final, ParamSpec, TypeVar, overload
 
 import structlog
@@ -17,7 +18,7 @@ import structlog
 from engine.app import outputs, tools
 from engine.app.outputs import DeliveryFailed
 from engine.app.tools import ToolFailed
-from engine.errors import EpisodeFailed, StrategyError
+from engine.errors import RAISED, EpisodeFailed, StrategyError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,6 +46,7 @@ async def call(callback: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) ->
         EpisodeFailed: it raised. A `StrategyError` keeps its class and message; anything else
             is a `crash` with its traceback.
     """
+    caller = asyncio.current_task()
     try:
         returned = callback(*args, **kwargs)
         return await returned if inspect.isawaitable(returned) else returned
@@ -56,7 +58,9 @@ async def call(callback: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) ->
         if _are_cancelled():
             raise
         raise EpisodeFailed("crash", _trace(error)) from error
-    except (Exception, SystemExit) as error:
+    except RAISED as error:
+        if _is_closed(error, caller):
+            raise
         raise EpisodeFailed("crash", _trace(error)) from error
 
 
@@ -92,25 +96,49 @@ async def _awaited(method: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P
     return awaited
 
 
+@dataclass(frozen=True)
+class _Raised:
+    """What user code raised, as a value: a task that raises a `SystemExit` ends its event loop."""
+
+    error: BaseException
+
+
 async def _attempt(
     work: Awaitable[R],
     known: type[Exception],
     in_our_words: Callable[[BaseException], Exception],
 ) -> R:
-    task = asyncio.ensure_future(work)
+    task = asyncio.ensure_future(_result(work))
     try:
         await _ended(task)
     except asyncio.CancelledError:
         task.add_done_callback(_retrieve)
         task.cancel()
         raise
+    if task.cancelled():
+        # It cancelled itself: we have not been.
+        raise in_our_words(asyncio.CancelledError())
+    result = task.result()
+    if not isinstance(result, _Raised):
+        return result
+    if isinstance(result.error, known):
+        raise result.error
+    raise in_our_words(result.error) from result.error
+
+
+async def _result(work: Awaitable[R]) -> R | _Raised:
+    caller = asyncio.current_task()
     try:
-        return task.result()
-    except known:
-        raise
-    except (Exception, SystemExit, asyncio.CancelledError) as error:
-        # Canceled is its own doing: we have not been.
-        raise in_our_words(error) from error
+        return await work
+    except RAISED as error:
+        if _is_closed(error, caller):
+            raise
+        return _Raised(error)
+
+
+def _is_closed(error: BaseException, caller: asyncio.Task[Any] | None) -> bool:
+    """Return whether our own coroutine is closed, from outside of the task that runs it."""
+    return isinstance(error, GeneratorExit) and asyncio.current_task() is not caller
 
 
 def _ended(task: asyncio.Future[Any]) -> asyncio.Future[None]:

@@ -163,3 +163,12 @@ async def test_a_tool_that_will_not_stop_does_not_hold_us():
             await attempt(stubborn())
     let_go.set()
     await ended.wait()
+
+
+async def test_a_callback_that_is_closed_with_its_task_has_not_crashed():
+    called = call(asyncio.Event().wait)
+    task = asyncio.create_task(called)
+    await asyncio.sleep(0)
+    called.close()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
