@@ -3,7 +3,10 @@
     from vigil import Actor, App, event                 what an app declares, and what it calls
     from vigil.adapters import Webhook, env             outputs as requests, mails, messages
     from vigil.templates import dispatch                strategies made from a configuration
-    from vigil.testing import FakeLeases                what tests need
+    from vigil.definitions import read, to_actor        actors and workflows defined as data
+    from vigil.histories import load, replay            journals of episodes, replayed in a test
+    from vigil.queries import active_for, caught_up     the tables, from a program
+    from vigil.testing import memory_ports              what tests need
 
 Each name is imported when it is first used, so that `import vigil` costs next to nothing, and the
 parts of the command line that need no engine do not load one:
@@ -93,6 +96,7 @@ if TYPE_CHECKING:
         StrategyError,
     )
     from engine.findings.store import findings_of
+    from engine.node.node import Node
     from engine.operations.census import cancel_related
     from engine.operations.reconcile import reconcile
     from engine.operations.why_unheard import Unheard, why_output_unheard, why_unheard
@@ -107,7 +111,9 @@ if TYPE_CHECKING:
         start_workflow,
     )
     from streams.errors import Unavailable, UnknownOutcome
+    from streams.jetstream import connect
     from streams.json import JsonObject
+    from streams.layout import Kind
     from streams.model.events import StepKind
     from streams.model.findings import Finding, FindingIntent
     from streams.model.outputs import OutputIntent
@@ -122,7 +128,9 @@ if TYPE_CHECKING:
         Trigger,
         WorkflowTrigger,
     )
+    from streams.ports.all import Ports
     from streams.ports.domain_events import DomainEvent
+    from streams.subjects import Stack
 
 __all__ = [
     "Action",
@@ -156,18 +164,22 @@ __all__ = [
     "InvalidFinding",
     "InvalidOutput",
     "JsonObject",
+    "Kind",
     "ManualTrigger",
     "Mode",
+    "Node",
     "Orphan",
     "OutputAdapter",
     "OutputIntent",
     "OutputView",
     "Outputs",
     "Overrides",
+    "Ports",
     "Refused",
     "Retries",
     "Route",
     "ScheduleTrigger",
+    "Stack",
     "StateSchema",
     "Step",
     "StepKind",
@@ -200,6 +212,7 @@ __all__ = [
     "cancel_workflow",
     "checkpoint",
     "clear_finding",
+    "connect",
     "converge",
     "cron",
     "decide_step",
@@ -278,6 +291,11 @@ _HOMES: Final = {
     "engine.workflows.requests": (
         "Beginning cancel_workflow decide_step read_beginning resume_workflow start_workflow"
     ),
+    "engine.node.node": "Node",
+    "streams.jetstream": "connect",
+    "streams.ports.all": "Ports",
+    "streams.layout": "Kind",
+    "streams.subjects": "Stack",
     "streams.errors": "Unavailable UnknownOutcome",
     "streams.json": "JsonObject",
     "streams.model.events": "StepKind",

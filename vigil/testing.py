@@ -1,9 +1,10 @@
-"""What tests of an app need: leases that a test controls.
+"""What tests of an app need: ports in memory, and leases that a test controls.
 
-leases = FakeLeases()
-ports = dataclasses.replace(memory_ports(clock=SystemClock()), leases=leases)
-leases.set_busy("episode.monitor.e1")    # now nobody can acquire it
-leases.lapse("episode.monitor.e1")       # now the next one to ask takes it over
+    ports = dataclasses.replace(memory_ports(clock=SystemClock()), leases=FakeLeases())
+    ports.leases.set_busy("episode.monitor.e1")    # now nobody can acquire it
+    ports.leases.lapse("episode.monitor.e1")       # now the next one to ask takes it over
+
+The events are those of the journal that tests look for most often.
 """
 
 from __future__ import annotations
@@ -14,11 +15,24 @@ from vigil.public import public
 
 if TYPE_CHECKING:
     from engine.testing import FakeLeases
+    from streams.clock import SystemClock
+    from streams.memory import memory_ports
+    from streams.model.events import EpisodeFinished, FindingRaised, StepRecorded
 
-__all__ = ["FakeLeases"]
+__all__ = [
+    "EpisodeFinished",
+    "FakeLeases",
+    "FindingRaised",
+    "StepRecorded",
+    "SystemClock",
+    "memory_ports",
+]
 
 _HOMES: Final = {
     "engine.testing": "FakeLeases",
+    "streams.clock": "SystemClock",
+    "streams.memory": "memory_ports",
+    "streams.model.events": "EpisodeFinished FindingRaised StepRecorded",
 }
 
 if not TYPE_CHECKING:

@@ -13,7 +13,15 @@ import pytest
 import vigil
 from tests.vigil.program import ROOT
 
-MODULES = ("vigil", "vigil.adapters", "vigil.templates", "vigil.testing")
+MODULES = (
+    "vigil",
+    "vigil.adapters",
+    "vigil.definitions",
+    "vigil.histories",
+    "vigil.queries",
+    "vigil.templates",
+    "vigil.testing",
+)
 
 
 def imported_for_checkers(path: Path) -> dict[str, set[str]]:
