@@ -65,8 +65,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 def recipients_of(mail: Mail, *, default: Sequence[str]) -> Sequence[Address]:
     """Return the recipients of `mail`, or `default` if it names none.
 
-    Raises:
-        ValueError: there is none, one without an address, or more than `RECIPIENTS_MAX`.
+    Raises `ValueError`: there is none, one without an address, or more than `RECIPIENTS_MAX`.
     """
     given = (mail.to,) if isinstance(mail.to, str) else mail.to
     try:
@@ -96,8 +95,7 @@ def letter(
 ) -> EmailMessage:
     """Return `mail` as a message whose `Message-ID` follows from `id`.
 
-    Raises:
-        ValueError: its subject has several lines.
+    Raises `ValueError` if its subject has several lines.
     """
     try:
         subject = _one_line(mail.subject)
@@ -164,8 +162,7 @@ class Email(OutputAdapter):
             context: None: the machine's certificate authorities.
             clock: for the date of a mail.
 
-        Raises:
-            BadAdapter: one of them cannot work.
+        Raises `BadAdapter` if one of them cannot work.
         """
         if tls not in get_args(Tls):
             raise BadAdapter("Email", "tls", f"{tls!r}; use one of {get_args(Tls)}")
@@ -203,7 +200,6 @@ class Email(OutputAdapter):
     async def _send(
         self, message: EmailMessage, to: Sequence[str], confidence: Confidence
     ) -> Refusals:
-        """Send `message`, and return the recipients that the server refused."""
         smtp = self._client(confidence)
         try:
             async with asyncio.timeout(self._timeout_s):

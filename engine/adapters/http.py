@@ -76,11 +76,10 @@ class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(answer: HttpAnswer, *, now: datetime) -> None:
-    """Return if `answer` says that the receiver has accepted the output.
+    """Raise `DeliveryFailed` unless `answer` reports that the receiver has accepted the output.
 
-    Raises:
-        DeliveryFailed: it has not; the error class is `http_` and the status. The detail is the
-            answer's text, which may quote secrets.
+    The error class is `http_` and the status. The detail is the answer's text, which may quote
+    secrets.
     """
     status = answer.status
     if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
@@ -152,12 +151,10 @@ class HttpClient:
     async def send(
         self, method: str, url: str, *, body: bytes, headers: Mapping[str, str]
     ) -> HttpAnswer:
-        """Send a request and return the answer, whatever its status.
+        """Send a request and return the answer, whatever its status; `DeliveryFailed`: there was
+        none.
 
         Only the status decides: an incomplete body is no failure.
-
-        Raises:
-            DeliveryFailed: there was no status.
         """
         if self._client is None:
             self._client = _client(self._timeout_s, self._tls)
@@ -204,11 +201,7 @@ def checked_url(url: str) -> str:
 
 
 def declared_url(url: Secret, *, of: str) -> Secret:
-    """Return `url` if the adapter `of` may be able to use it.
-
-    Raises:
-        BadAdapter: it is neither a URL nor a function that returns one.
-    """
+    """Return `url`, or raise `BadAdapter` if it is neither a URL nor a function that returns one."""
     checked_secret(url, of=of, argument="url")
     if isinstance(url, str) and (problem := problem_of_url(url)):
         raise BadAdapter(of, "url", problem)
@@ -241,7 +234,6 @@ def _keep_urls_out_of_logs() -> None:
 
 
 async def _beginning(response: httpx.Response) -> bytes:
-    """Return the part of the body that arrives in time, up to `ANSWER_BYTES_MAX`."""
     read = bytearray()
     try:
         async with asyncio.timeout(ANSWER_S_MAX):
@@ -255,7 +247,6 @@ async def _beginning(response: httpx.Response) -> bytes:
 
 
 def _host(url: str) -> str:
-    """Return host and port of a URL: safe to show."""
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"

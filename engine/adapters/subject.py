@@ -49,8 +49,7 @@ class Subject(OutputAdapter):
     def __init__(self, subject: str | None = None) -> None:
         """Declare the subject; None: each payload names one.
 
-        Raises:
-            BadAdapter: no message can go to `subject`.
+        Raises `BadAdapter` if no message can go to `subject`.
         """
         if subject is not None and (problem := _problem(subject)):
             raise BadAdapter("Subject", "subject", problem)

@@ -1,7 +1,4 @@
-"""`Strategy`: the code of an expectation, which decides one step at a time. Pure.
-
-A strategy returns actions (`engine.app.actions`) until it converges to a `ConvergeResult`.
-"""
+"""`Strategy`: the code of an expectation, which decides one step at a time. Pure."""
 
 from __future__ import annotations
 
@@ -72,10 +69,7 @@ class ConvergeResult(msgspec.Struct, frozen=True, kw_only=True):
 def conclude(result: object) -> EpisodeConverged:
     """Return `result` as the event for the journal.
 
-    Raises:
-        InvalidResult: not a `ConvergeResult`, or one with impossible values.
-        InvalidFinding, InvalidOutput: one of its intents is impossible.
-        Unencodable: JSON cannot represent the classification or the result.
+    Raises `InvalidResult`, `InvalidFinding`, `InvalidOutput` or `Unencodable` for what is wrong.
     """
     if not isinstance(result, ConvergeResult):
         raise InvalidResult(f"converge() returned {_name(result)}; it must return a ConvergeResult")
@@ -236,8 +230,7 @@ class Strategy(Generic[S]):
 def state_type(strategy: Strategy[Any]) -> type:
     """Return the type of the state of `strategy`.
 
-    Raises:
-        TypeError: neither `State` nor the annotation of `init` names a type that can be stored.
+    Raises `TypeError` if neither `State` nor the annotation of `init` names one that can be stored.
     """
     declared = strategy.State or _returned_by(strategy.init)
     if declared is None:
@@ -280,8 +273,7 @@ Template: TypeAlias = Callable[[JsonObject], Strategy[Any]]
 def checked_templates(templates: object) -> Mapping[str, Template]:
     """Return the templates of `App(templates=…)`.
 
-    Raises:
-        TypeError, ValueError: one is no template, or its name is taken; the message names it.
+    Raises `TypeError` or `ValueError` if one is no template, or its name is taken.
     """
     if not isinstance(templates, Mapping):
         raise TypeError(f"{templates!r} is not a dict of name to template")

@@ -1,23 +1,13 @@
 """The triggers of an expectation, as declared: events, schedules, people and workflows. Pure.
 
-`event`, `every`, `cron`, `manual` and `workflow` return them; `engine.triggers.rules` decides
-whether an event fires. `due_ticks` decides which ticks of a schedule open an episode. A tick is an
-instant that follows from the schedule alone, so every node computes the same ticks and the same
+A tick is an instant that follows from the schedule alone, so every node computes the same ticks and
 dedupe keys: one tick is one episode, however many nodes open it. Ticks of `every` are multiples of
-the interval since `FIRST_WINDOW`; ticks of `cron` follow the clock of its time zone.
-
-When clocks change, cron does the same as Debian's (measured with cronsim 2.8):
-
-    neither minutes nor hours begin with `*`
-        a skipped time comes once, at the end of the gap; a repeated time counts the first time
-        only
-    one of them does
-        whenever the clock shows such a time: never in the gap, and both times in the repeated
-        hour; but where a clock is set back by half an hour (Lord Howe Island), the half hour
-        after that is left out
-
-`L`, `LW` and `#` work too. If neither the day of the month nor the day of the week begins with `*`,
-one of them must fit; else both must.
+the interval since `FIRST_WINDOW`. Cron does the same as Debian's (measured with cronsim 2.8) when
+clocks change. If neither minutes nor hours begin with `*`, a skipped time comes once, at the end of
+the gap, and a repeated time counts the first time only. If one does, it fires whenever the clock
+shows such a time; but where a clock is set back by half an hour (Lord Howe Island), the half hour
+after that is left out. `L`, `LW` and `#` work too. If neither the day of the month nor the day of
+the week begins with `*`, one of them must fit; else both must.
 """
 
 from __future__ import annotations
@@ -119,8 +109,7 @@ def is_zone(tz: object) -> bool:
 def spelled_out(expression: object, *, tz: str) -> str:
     """Return an expression as five fields in capitals, one space between them.
 
-    Raises:
-        ValueError: it is invalid, or fits no day of four years in the zone `tz`.
+    Raises `ValueError` if it is invalid, or fits no day of four years in the zone `tz`.
     """
     try:
         spelled = _in_fields(expression)
@@ -187,7 +176,7 @@ Schedule: TypeAlias = Every | Cron
 
 
 class Catch(msgspec.Struct, frozen=True):
-    """What to do about a tick that came due."""
+    """The result for a tick that came due."""
 
     opens: tuple[datetime, ...]
     """The ticks that open an episode, oldest first."""
@@ -207,8 +196,7 @@ def every(interval: Duration, *, catch_up: CatchUp = "one", window: Window | Non
             newest), or for "all".
         window: ticks in the same window, such as "h1", open one episode.
 
-    Raises:
-        ValueError: an argument cannot work; the message names it.
+    Raises `ValueError` if an argument cannot work; the message names it.
     """
     try:
         seconds = seconds_of(interval, least_s=EVERY_S_MIN, most_s=EVERY_S_MAX)
@@ -230,12 +218,10 @@ def cron(
         expression: minute, hour, day of month, month, day of week, such as "*/5 9-17 * * MON-FRI";
             or one of `MACROS`, such as "@hourly". Days of the week are 0-7; 0 and 7 are Sunday.
         tz: a name of the IANA database, such as "Europe/Berlin".
-        catch_up: as for `every`.
-        window: as for `every`.
 
-    Raises:
-        ValueError: an argument cannot work, or the expression fits no day of four years; the
-            message names it.
+    `catch_up` and `window` are as for `every`. Raises `ValueError` if an argument cannot work, or
+    the
+    expression fits no day of four years.
     """
     if not is_zone(tz):
         raise ValueError(f"cron(): tz: {tz!r} is not a time zone; write one such as Europe/Berlin")
@@ -248,11 +234,7 @@ def cron(
 
 
 def checked_schedule(schedule: Schedule) -> Schedule:
-    """Return `schedule` as `every` or `cron` would have made it.
-
-    Raises:
-        ValueError: neither would have made it; the message names the field.
-    """
+    """Return `schedule` as `every` or `cron` would have made it, or raise `ValueError`."""
     catch_up, window = schedule.catch_up, schedule.window
     match schedule:
         case Every(interval_s=interval_s):
@@ -291,11 +273,7 @@ def schedule_in(spec: str) -> Schedule | None:
 
 
 def next_tick(schedule: Schedule, after: datetime) -> datetime:
-    """Return the first tick later than `after`, in UTC.
-
-    Raises:
-        ValueError: there is none; what `cron` returned always has one.
-    """
+    """Return the first tick later than `after`, in UTC; `ValueError`: `cron` made none such."""
     match schedule:
         case Every(interval_s=interval_s):
             return _multiple(schedule, after) + timedelta(seconds=interval_s)
@@ -311,8 +289,7 @@ def next_tick(schedule: Schedule, after: datetime) -> datetime:
 def due_ticks(schedule: Schedule, tick: datetime, now: datetime) -> Catch:
     """Return which ticks open an episode now that `tick` has come due, and which to arm next.
 
-    `tick` is the oldest unanswered one. If `now` is before it, clocks differ, and `tick` counts as
-    now.
+    `tick` is the oldest unanswered one. If `now` is before it, clocks differ, and it counts as now.
     """
     tick, now = tick.astimezone(UTC), max(now, tick).astimezone(UTC)
     if schedule.catch_up == "all":
@@ -333,7 +310,6 @@ def tick_key(schedule: Schedule, tick: datetime) -> str:
 
 
 def _in_turn(schedule: Schedule, tick: datetime, now: datetime) -> Catch:
-    """Return every tick from `tick` to `now`, up to `TICKS_MAX`."""
     opens, following = [tick], next_tick(schedule, tick)
     while following <= now and len(opens) < TICKS_MAX:
         opens.append(following)
@@ -428,8 +404,7 @@ def event(
         start: where a new actor starts reading: `"new"`, the default; `"all"` with the oldest; a
             time with a zone; or a sequence.
 
-    Raises:
-        ValueError: there is no valid name, or filter or stream cannot work.
+    Raises `ValueError` if there is no valid name, or filter or stream cannot work.
     """
     foreign = ForeignStream(stream=stream, subject=subject, start=start) if stream else None
     if problem := problem_of_names(names, foreign, is_plain=subject == ">" and start == "new"):
@@ -445,7 +420,7 @@ def event(
 def problem_of_names(
     names: Sequence[object], foreign: ForeignStream | None, *, is_plain: bool
 ) -> str | None:
-    """Return why an event trigger cannot have these `names` and that `feed`, or None."""
+    """Return why an event trigger cannot have these `names` and that stream, or None."""
     if foreign is not None:
         if names:
             return "name events, or a stream with a subject, not both"
@@ -490,12 +465,7 @@ _CALLS: Final[Sequence[tuple[object, str]]] = (
 
 
 def sources_of(on: On) -> Sources:
-    """Return the triggers in `on`, in order, each checked.
-
-    Raises:
-        ValueError: it is neither a trigger nor a list of triggers, or one of them cannot work.
-        TypeError: the names of one are not texts.
-    """
+    """Return the triggers in `on`, in order, each checked; or raise `ValueError` or `TypeError`."""
     given: object = on
     listed = given if isinstance(given, list | tuple) else [given]
     if not 1 <= len(listed) <= SOURCES_MAX:
@@ -531,7 +501,7 @@ def schedules_of(sources: Sources) -> tuple[Schedule, ...]:
 
 
 def trigger_of(happened: DomainEvent, *, subject_key: str, coalesced: int = 0) -> EventTrigger:
-    """Return the trigger that an episode gets for the event that fired it.
+    """Return the trigger of an episode for the event that fired it.
 
     `subject_key` is the path to its subject; `coalesced` counts the earlier events that a debounce
     replaced by this one.

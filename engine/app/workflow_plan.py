@@ -1,10 +1,8 @@
 """An app's workflows, checked against its actors and turned into data for the journal. Pure.
 
-`spec_of` returns what an instance stores when it starts, so a later deployment changes only the
-functions. `starters_of` returns an actor for each workflow whose only expectation, `StartWorkflow`,
-starts instances. So anything that can trigger an actor can start a workflow, with the same rules
-for events, debounce, schedules, dedupe keys, pauses and dry runs. Its episodes record which
-instance they started, or why none.
+An instance stores `spec_of` its workflow when it starts, so a later deployment changes only the
+functions. Each workflow has an actor whose only expectation, `StartWorkflow`, starts instances: so
+anything that can trigger an actor can start a workflow, by the same rules.
 """
 
 from __future__ import annotations
@@ -60,9 +58,7 @@ def checked_workflows(
 ) -> Mapping[str, Workflow]:
     """Return the workflows of an app by name.
 
-    Raises:
-        BadWorkflow: one names a step, an actor, an expectation or a workflow that does not exist,
-            or runs itself through others; the message names workflow, step and field.
+    Raises `BadWorkflow` if one names something that does not exist, or runs itself through others.
     """
     given: object = workflows
     if isinstance(given, str) or not isinstance(given, Sequence):
@@ -83,7 +79,7 @@ def checked_workflows(
 
 
 def spec_of(workflow: Workflow, actors: Mapping[str, Actor]) -> WorkflowSpec:
-    """Return what an instance of `workflow` has to do; `checked_workflows` must have checked it."""
+    """Return the steps of `workflow` for an instance; `checked_workflows` must have checked it."""
     return WorkflowSpec(
         name=workflow.name,
         steps=tuple(_step_spec(step, actors) for step in workflow.steps.values()),
@@ -97,8 +93,7 @@ def spec_of(workflow: Workflow, actors: Mapping[str, Actor]) -> WorkflowSpec:
 def problem_of_code(spec: WorkflowSpec, workflow: Workflow) -> str | None:
     """Return what the code lacks to continue an instance of `spec`, or None.
 
-    Nodes that lack something leave the instance to others, such as nodes of the version that
-    started it.
+    Nodes that lack something leave the instance to others, such as those of the older version.
     """
     for step in spec.steps:
         code = workflow.steps.get(step.id)
@@ -148,7 +143,6 @@ def _check_known(check: WorkflowCheck, field: str, name: str, known: Iterable[st
 
 
 def _check_nesting(workflows: Mapping[str, Workflow]) -> None:
-    """Refuse workflows that run themselves, or that are nested too deep."""
     graph = {
         name: tuple(dict.fromkeys(each.workflow for each in one.steps.values() if each.workflow))
         for name, one in workflows.items()
@@ -266,16 +260,14 @@ def starter_id(workflow: str) -> str:
 def fallback_starter(workflow: str) -> Actor:
     """Return an actor with the id of a workflow's starter that starts nothing.
 
-    It lets running instances continue while the workflow itself is disabled.
-
-    Raises:
-        DeclarationError: no workflow can have this name.
+    It lets running instances continue while the workflow is disabled. Raises `DeclarationError` if
+    no workflow can have this name.
     """
     return Actor(starter_id(workflow), domain="workflows", max_concurrent_episodes=STARTS_MAX)
 
 
 def workflow_of(actor_id: str) -> str | None:
-    """Return the workflow that an actor starts instances of, if its id says so."""
+    """Return the workflow that an actor starts, if its id says so."""
     return actor_id.removeprefix(PREFIX) if actor_id.startswith(PREFIX) else None
 
 
@@ -296,8 +288,7 @@ def problem_of_id(actor: Actor) -> str | None:
 def starters_of(workflows: Mapping[str, Workflow], actors: Mapping[str, Actor]) -> list[Actor]:
     """Return the actors that start `workflows`, in addition to the `actors` of an app.
 
-    Raises:
-        BadWorkflow: a name is too long, an actor has the id, or a trigger cannot work.
+    Raises `BadWorkflow` if a name is too long, an actor has the id, or a trigger cannot work.
     """
     return [_starter_of(workflow, actors) for workflow in workflows.values()]
 

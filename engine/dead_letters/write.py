@@ -1,4 +1,4 @@
-"""Writes dead letters: what could not be done, with the reason, for a person to decide."""
+"""Writes dead letters: what could not be processed, with the reason, until a person decides."""
 
 from __future__ import annotations
 
@@ -38,17 +38,18 @@ log = structlog.get_logger("vigil.dead_letters")
 
 @dataclass(frozen=True)
 class DeadLetterWriter:
-    """Writes dead letters, for one node."""
+    """Writes dead letters, for one node.
+
+    Writing one again, from any node, changes nothing. Write it before the message is acknowledged
+    or
+    the episode ended.
+    """
 
     ports: Ports
     clock: Clock
 
     async def bury(self, message: Unreadable, *, actor_id: str) -> None:
-        """Keep `message` as a dead letter. Doing it again, from any node, changes nothing.
-
-        Raises:
-            Unavailable: it could not be written; do not acknowledge the message.
-        """
+        """Write a dead letter for `message`."""
         letter = DeadLettered(
             reason=message.reason,
             detail=message.detail,
@@ -63,11 +64,7 @@ class DeadLetterWriter:
         await self.write(self.ports.stack.dead(message.stream, str(message.seq)), letter)
 
     async def bury_episode(self, opened: EpisodeOpened, *, reason: str, detail: str) -> None:
-        """Keep a dead letter for an episode that nobody shall try again by itself.
-
-        Raises:
-            Unavailable: it could not be written; do not end the episode yet.
-        """
+        """Write a dead letter for an episode that is not to be retried automatically."""
         stack = self.ports.stack
         subject = stack.episode(opened.episode_id)
         letter = DeadLettered(
@@ -82,11 +79,7 @@ class DeadLetterWriter:
         await self.write(stack.dead(Kind.EPISODE, opened.episode_id), letter)
 
     async def bury_command(self, command: Command, *, seq: int, reason: str, detail: str) -> None:
-        """Keep a dead letter for a command, at `seq` of its queue, that no node can follow.
-
-        Raises:
-            Unavailable: it could not be written; do not acknowledge the command.
-        """
+        """Write a dead letter for a command, at `seq` of its queue, that no node can handle."""
         stack, data = self.ports.stack, codec.encode_command(command)
         subject = inbox_of(stack, command)
         letter = DeadLettered(
@@ -103,7 +96,7 @@ class DeadLetterWriter:
         await self.write(stack.dead(letter.stream, str(seq)), letter)
 
     async def write(self, subject: str, letter: DeadLettered) -> None:
-        """Keep `letter` at `subject`, unless somebody has kept one there."""
+        """Append `letter` at `subject`, unless one is there."""
         commit = Commit(id=f"bury.{subject}", at=self.clock.now(), events=(letter,))
         if not await append_first(self.ports.log, subject, commit):
             return  # Another actor, an earlier delivery or an earlier owner has buried it.
@@ -126,11 +119,7 @@ async def settle(
     known: Loaded[DeadLetter],
     command: DeadRequeued | DeadDiscarded,
 ) -> None:
-    """Append what settles a letter, as it was read.
-
-    Raises:
-        Rejected: it is settled in another way.
-    """
+    """Append `command`, which settles the letter `known`; rejected if it was settled otherwise."""
 
     def rule(letter: DeadLetter, _: datetime) -> Sequence[DeadEvent]:
         if letter is not known.state and letter.settled == command:

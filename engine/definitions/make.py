@@ -1,12 +1,10 @@
 """The actors and workflows that a node has: those in code, and those made from definitions. Pure.
 
-`make` turns one revision into an actor or a workflow; the result depends on nothing else, so it is
-made once. `catalog_of` combines them all: a workflow whose steps name something that is missing
-cannot start. Such a workflow, or one that is disabled, is closed: running instances continue,
-nothing starts. So is an actor that is disabled or cannot be made: `closed_actor` has no
-expectations of its own, since those come with each open episode, but keeps the limits of the
-definition. What has a problem only on this node is marked as a fallback: another node may be able
-to run it.
+`make` depends on one revision alone, so it is done once. `catalog_of` combines them all: a workflow
+whose steps name something that is missing cannot start. Such a workflow or actor, or one that is
+disabled, is closed: open work continues, nothing starts. A closed actor has no expectations of its
+own, since those come with each open episode. What has a problem only on this node is marked as a
+fallback: another node may be able to run it.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ _bodies: Final = msgspec.json.Decoder(JsonObject)
 def closed_actor(id_: str, body: msgspec.Raw = NOTHING) -> Actor | None:
     """Return the actor that continues the open episodes of a definition; None: its id is invalid.
 
-    A `body` that no agent can be read from has the default limits.
+    A `body` that is no readable agent has the default limits.
     """
     try:
         plain = Actor(id_)
@@ -110,7 +108,7 @@ def unmade(
 ) -> MadeDefinition:
     """Return the result for a definition that is disabled or cannot be made.
 
-    `body` is needed, if it is known, for the limits of a closed actor.
+    `body`, if it is known, has the limits of a closed actor.
     """
     kind, _, id_ = name.partition(".")
     made = MadeDefinition(name=name, revision=revision, problem=problem)
@@ -123,10 +121,7 @@ def unmade(
 
 
 def make(registered: RegisteredDefinition, app: App) -> MadeDefinition:
-    """Return the result for `edition`.
-
-    It calls the template that the edition names, and passes its exceptions on.
-    """
+    """Return the result for a revision. Exceptions of its template are passed on."""
     made = unmade(name_of(registered), revision=registered.revision, body=registered.body)
     if not registered.holds:
         return made
@@ -147,8 +142,7 @@ def catalog_of(
 ) -> CatalogContents:
     """Return the actors and workflows of a node of `app`, with what is `made` of definitions.
 
-    What the app declares in code wins over a definition of the same id. `stack` None applies no
-    `stacks=`.
+    Code wins over a definition of the same id. `stack` None applies no `stacks=`.
     """
     problems: dict[str, str] = {}
     actors, begins, made = dict(app.actors), {}, list(made)
@@ -191,7 +185,6 @@ def _actor(registered: RegisteredDefinition, data: JsonObject, app: App) -> Acto
 def _closed(
     made: Iterable[MadeDefinition], actors: Mapping[str, Actor], stack: str | None
 ) -> Mapping[str, Actor]:
-    """Return the fallbacks of definitions that have no actor among `actors`, on this stack."""
     fallbacks = (each.fallback for each in made)
     return {
         each.id: each
@@ -220,7 +213,7 @@ def _workable(
     begins: Mapping[str, MadeDefinition],
     problems: dict[str, str],
 ) -> Mapping[str, Workflow]:
-    """Return the workflows whose steps can run; report of the others what they lack.
+    """Return the workflows whose steps can run, and add the problems of the others.
 
     Each round removes one that cannot run, and with it perhaps what others need.
     """

@@ -1,8 +1,4 @@
-"""`WorkflowDefinition`: a workflow with its steps as data. Pure.
-
-It has every option of `Workflow`, by the same names, and those of its steps: see
-`engine.definitions.steps`.
-"""
+"""`WorkflowDefinition`: a workflow with its steps as data. Pure. The steps are in `steps.py`."""
 
 from __future__ import annotations
 
@@ -87,7 +83,6 @@ class WorkflowDefinition(Strict):
         return self
 
     def _problem_of_path(self, path: str, name: str, graph: Graph) -> str | None:
-        """Return why a path in the step `name` leads nowhere, or None."""
         if problem := problem_of_path(path):
             return problem
         root, _, rest = path.partition(".")
@@ -104,7 +99,6 @@ class WorkflowDefinition(Strict):
 
 
 def _named(steps: Sequence[object]) -> Mapping[str, object]:
-    """Return the steps of a list by their ids."""
     named: dict[str, object] = {}
     for index, step in enumerate(steps):
         id_ = step.get("id") if isinstance(step, dict) else None
@@ -123,8 +117,7 @@ def _unknown(step: str, steps: Mapping[str, object]) -> str:
 def workflow_of(data: JsonObject) -> WorkflowDefinition:
     """Return the workflow in `data`. Whether an app has its actors is checked when it is applied.
 
-    Raises:
-        BadDefinition: it cannot work in any app; the error names the first field that is wrong.
+    `BadDefinition` names the first field that cannot work in any app.
     """
     definition = parsed(WorkflowDefinition, data)
     to_workflow(definition)
@@ -134,10 +127,7 @@ def workflow_of(data: JsonObject) -> WorkflowDefinition:
 def to_workflow(definition: WorkflowDefinition, *, revision: int = 0) -> Workflow:
     """Return the workflow of a definition. Equal definitions give equal workflows.
 
-    `revision` is that of the applied definition; instances store it.
-
-    Raises:
-        BadDefinition: something cannot work; the error names the field.
+    Instances store `revision`. `BadDefinition` names the field that cannot work.
     """
     try:
         made = Workflow(

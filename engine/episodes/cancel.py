@@ -6,13 +6,10 @@
     converging ──▶ canceled          outputs that are not delivered yet are canceled with it
                ──▶ as it would have  too late: every output is settled
 
-A converged episode still has its findings applied, and delivered outputs stay delivered. A request
-travels twice: as a command, which stays in the queue until the episode has ended, whatever crashes;
-and as a key in a bucket that every node watches, so that the node which runs the episode stops at
-once.
-
-`RunningEpisodes` has the episodes of one node. Canceling interrupts user code that waits (a tool, a
-synthesizer, a callback), but never a write to the journal.
+A converged episode still has its findings applied. A request travels twice: as a command, which
+stays in the queue until the episode has ended, whatever crashes; and as a key in a bucket that
+every node watches, so that the node which runs the episode stops at once. Canceling interrupts user
+code that waits, but never a write to the journal.
 """
 
 from __future__ import annotations
@@ -48,11 +45,7 @@ command cancels it once it is delivered again.
 
 
 def cancel_command(actor: str, episode_id: str, *, by: str, reason: str = "") -> commands.Cancel:
-    """Return the command that has an episode canceled.
-
-    Raises:
-        BadRequest: a value is impossible; the error names the field.
-    """
+    """Return the command that cancels an episode; raises `BadRequest`."""
     check_name("actor", actor)
     check_id("episode_id", episode_id)
     check_text("by", by, least=1, most=BY_CHARS_MAX)

@@ -69,11 +69,7 @@ def may_call(opened: EpisodeOpened, tool: Tool) -> bool:
 
 
 def answer_to(action: Pause) -> Performed:
-    """Return the answer to an approval or a wait in a dry run.
-
-    Raises:
-        Unencodable: JSON cannot represent the plan, or it is too large.
-    """
+    """Return the answer to an approval or a wait in a dry run; the plan may be `Unencodable`."""
     mark = fingerprint(action)
     match action:
         case RequestApproval(plan=plan):
@@ -112,10 +108,7 @@ def set_apart(converged: EpisodeConverged, opened: EpisodeOpened) -> EpisodeConv
     """Return `converged` with the dry run's own keys, if it stores its findings.
 
     A `caused_by` gets the prefix if the same episode raises that finding; otherwise it names a live
-    one.
-
-    Raises:
-        InvalidFinding: a key is too long with its prefix.
+    one. Raises `InvalidFinding` if a key is too long with its prefix.
     """
     prefix = prefix_of(opened)
     if not prefix:
@@ -175,5 +168,4 @@ def is_meant(finding: Finding) -> bool:
 
 
 def _overrides(opened: EpisodeOpened) -> Overrides:
-    """Return the overrides in force: a live episode has none."""
     return (opened.overrides or NO_OVERRIDES) if opened.mode is Mode.DRY_RUN else NO_OVERRIDES

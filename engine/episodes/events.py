@@ -52,7 +52,7 @@ def dropped(opened: EpisodeOpened, *, detail: str, seq: int) -> PublicEvent:
     """Return `episode.dropped`: its lane was full, and it was not opened.
 
     The only event that is published before the journal has it: of an episode that was never opened,
-    the journal says too little to publish it later. `seq` is the version of the lane that decided.
+    the journal has too little to publish it later. `seq` is the version of the lane that decided.
     """
     payload = {**_ids(opened), "reason": OVERFLOW, "detail": detail, "journal_seq": seq}
     return _event(opened, "episode.dropped", "dropped", payload)
@@ -85,8 +85,8 @@ def breaker_changed(
 ) -> PublicEvent:
     """Return `circuit_breaker.opened` or `circuit_breaker.closed`, with an id per episode.
 
-    `opened` is the episode whose end changed the breaker, `seq` the position of that end;
-    `failures` are the episodes that failed in a row, the newest last.
+    `opened` is the episode whose end, at `seq`, changed the breaker; `failures` has the newest
+    last.
     """
     payload = {
         **_ids(opened),

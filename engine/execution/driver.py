@@ -61,7 +61,7 @@ class WallTime:
     def __init__(self, clock: Clock, *, limit_s: float, used_s: float) -> None:
         """Start counting; `limit_s` is over all attempts, 0 or less is no limit."""
         self.limit = clock.timeout(max(0.0, limit_s - used_s) if limit_s > 0 else None)
-        """Cuts off whoever works within it, once the time is used up."""
+        """Cuts off the code within it, once the time is used up."""
         self._clock, self._limit_s = clock, limit_s
         self._since_s = clock.monotonic_s() - used_s
         self._is_still = False
@@ -80,8 +80,7 @@ class WallTime:
     async def standing_still(self, wait: Callable[[], Awaitable[None]]) -> None:
         """Wait for the log without using up time.
 
-        Raises:
-            EpisodeFailed: the time was used up before, and user code ignored the cut.
+        Raises `EpisodeFailed` if the time was used up before, and user code ignored the cut.
         """
         if self.limit.expired():
             raise EpisodeFailed("budget_exceeded", f"wall_s: all {self._limit_s:g} used")
@@ -124,7 +123,7 @@ class Driver:
         self.executor = StepExecutor(context.app, context.actor, expectation, opened, context.clock)
 
     async def drive(self, records: Sequence[Recorded]) -> None:
-        """Run the strategy until it ends or must wait, and record that. Findings are not applied.
+        """Run the strategy until it ends or must wait, and record that; findings are not applied.
 
         `records` is the journal up to the writer's version.
 
@@ -215,10 +214,7 @@ class Driver:
             raise EpisodeFailed("loop_detected", f"{len(cycle)} step(s) over and over: {steps}")
 
     async def _block(self, current: Any, action: Pause) -> None:
-        """Make the episode wait, with its state in the same commit; then no node has it.
-
-        What others can do about it follows once this is durable.
-        """
+        """Block the episode, with its state in the same commit; then no node has it."""
         mark, announced = await call(fingerprint, action), self.journal.episode.announced
         if announced is not None:
             await self._repeat(announced, action, mark, None)
@@ -335,7 +331,7 @@ class Driver:
 def admitting(canceled: CancelEpisode, announced: StepAnnounced | None) -> CancelEpisode:
     """Return `canceled` with a note that a side effect may have been cut off.
 
-    Outputs need no note: their own log tells.
+    Outputs need no note: their own log shows it.
     """
     if announced is None or announced.output_key:
         return canceled

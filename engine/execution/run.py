@@ -1,14 +1,11 @@
 """One attempt of one node at one episode: claim → fence → drive → conclude → publish.
 
-`EpisodeRunner` claims the episode and gives the claim up; `Attempt` is the work in between. Each
-stage is durable before the next begins and safe to repeat, so an attempt that ends anywhere, by a
-crash or a lost claim, leaves the next one exactly what is left to do. The claim is given up last;
-if anything goes wrong before, it lapses, and the lapse calls for recovery. An episode that has to
-wait is left once the timer or command that continues it is in place.
-
-The journal is read before the claim is made. If the episode moves in between, the first commit, the
-fence, names the version that was read and is refused. Only after the fence is the sender of the
-command answered.
+Each stage is durable before the next begins and safe to repeat, so an attempt that ends anywhere,
+by a crash or a lost claim, leaves the next one exactly the rest. The claim is given up last; if
+anything goes wrong before, it lapses, and the lapse calls for recovery. An episode that has to wait
+is left once the timer or command that continues it is in place. The journal is read before the
+claim is made: if the episode moves in between, the first commit, the fence, names the version that
+was read and is refused. Only after the fence is the command acknowledged.
 """
 
 from __future__ import annotations
@@ -86,7 +83,7 @@ class Attempt:
         self.opened = opened
         self._context, self._records, self._hold, self._accept = context, records, hold, accept
         self.is_accepted = False
-        """Whether whoever offered the episode has been answered."""
+        """Whether `accept` was called."""
         self._has_begun = False
         self._run = EpisodeRun(opened)
         self._takeover = Takeover()
@@ -175,10 +172,9 @@ class Attempt:
         await self._accept_once()
 
     async def deliver_rest(self) -> None:
-        """Deliver what is left of the outputs of an episode that has ended; it stays as it is.
+        """Deliver the remaining outputs of an episode that has ended; it stays as it is.
 
-        Raises:
-            LeaseLost, VersionConflict: another node may have the episode, or has.
+        Raises `LeaseLost` or `VersionConflict` if another node has the episode.
         """
         await self._accept_once()
         progress = await self._conclusion.deliver_rest(self.episode)
@@ -186,7 +182,6 @@ class Attempt:
         await self._publish(progress.news)
 
     async def _go_on(self, *, careful: bool) -> ConclusionState:
-        """Do what is left by the journal; nothing if the episode waits."""
         if self.episode.status is Status.BLOCKED and self._called_off() is None:
             await self._check_newest()
             return NOTHING_DONE
@@ -238,8 +233,7 @@ class Attempt:
     def _called_off(self) -> CancelEpisode | None:
         """Return how the episode ends if it is canceled; else None.
 
-        Once it has converged it is too late, except for outputs that are not delivered yet, which
-        delivery handles.
+        Once it has converged only undelivered outputs can be canceled, which delivery handles.
         """
         canceled, episode = self._run.canceled, self.episode
         if canceled is not None and episode.converged is None:
@@ -339,7 +333,10 @@ class Attempt:
 
 @dataclass(frozen=True)
 class EpisodeRunner:
-    """One attempt's claim, and when it is given up."""
+    """Claims an episode, runs one attempt, and gives the claim up.
+
+    Every method raises `Unavailable` only before it is durable that this node has the episode.
+    """
 
     context: OutputContext
     accept: Accept
@@ -348,19 +345,11 @@ class EpisodeRunner:
     """See `Attempt`."""
 
     async def open(self, opened: EpisodeOpened) -> bool:
-        """Open an episode and run it at once; return whether this node got it.
-
-        Raises:
-            Unavailable: before it was durable that this node has it.
-        """
+        """Open an episode and run it at once; return whether this node got it."""
         return await self._run(opened, UNOPENED, (), careful=False)
 
     async def deliver_rest(self, episode: Episode, records: Sequence[Recorded]) -> bool:
-        """Deliver the remaining outputs of an episode that has ended; return whether this node may.
-
-        Raises:
-            Unavailable: before the claim was made.
-        """
+        """Deliver the remaining outputs of an ended episode; return whether this node may."""
         assert episode.opened is not None, "an end of what was never opened"
         return await self._run(episode.opened, episode, records, careful=True, settles=True)
 
@@ -371,9 +360,6 @@ class EpisodeRunner:
 
         With `careful`, the claim and the start are durable before any of its code runs, so that a
         crash of that code is counted.
-
-        Raises:
-            Unavailable: before it was durable that this node has it.
         """
         assert episode.opened is not None, "a shift of an episode that was never opened"
         is_over = episode.status in ENDED
@@ -420,7 +406,6 @@ class EpisodeRunner:
     async def _work(
         self, this_attempt: Attempt, hold: EpisodeLease, *, careful: bool, settles: bool
     ) -> None:
-        """Do what is left of an episode, and give the claim up unless it must lapse."""
         if settles:
             may_go = await self._settle(this_attempt, hold)
         elif this_attempt.has_ended:
@@ -434,10 +419,7 @@ class EpisodeRunner:
             await hold.give_up(error=_failure(finished))
 
     async def _settle(self, this_attempt: Attempt, hold: EpisodeLease) -> bool:
-        """Deliver outputs of an episode that has ended; return whether its claim may be given up.
-
-        If not, the claim lapses and calls for the next node.
-        """
+        """Deliver outputs of an ended episode; return whether the claim may be given up."""
         try:
             await this_attempt.deliver_rest()
         except (VersionConflict, LeaseLost) as error:
@@ -505,7 +487,6 @@ class EpisodeRunner:
 
 
 def _failure(finished: EpisodeFinished | None) -> str:
-    """Return why an episode failed; empty if it did not."""
     if finished is None or finished.status is not EndStatus.FAILED:
         return ""
     return f"{finished.error_class}: {finished.error_detail}"

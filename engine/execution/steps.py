@@ -1,10 +1,8 @@
-"""Performs the steps of an episode: tools, synthesizers, facts and outputs.
+"""Performs the steps of an episode: tools, synthesizers, facts and outputs. A failure is a result.
 
-A failure is a result, too. `StepExecutor` calls what the app declares. `PublishTool` is the
-engine's own tool for domain events; an event is one hop further from the outside world than the
-episode's trigger, so a chain of actors that trigger each other ends. `OutputSteps` sends outputs:
-the journal announces the output's key before it is proposed, so after a crash the next node
-continues with the same output.
+An event of `PublishTool` is one hop further from the outside world than the episode's trigger, so a
+chain of actors that trigger each other ends. `OutputSteps` announces an output's key on the journal
+before it is proposed, so after a crash the next node continues with the same output.
 """
 
 from __future__ import annotations
@@ -88,11 +86,7 @@ class StepExecutor:
         return tool if tool is not None and dry_run.may_call(self.opened, tool) else None
 
     async def perform(self, action: Step, ctx: CallContext) -> Performed:
-        """Do `action` and return its result.
-
-        Raises:
-            EpisodeFailed: the journal cannot store the arguments or the result.
-        """
+        """Do `action` and return its result; fails the episode if the journal cannot store it."""
         started_s = self.clock.monotonic_s()
         with telemetry.span(f"step {type(action).__name__}"):
             performed = await call(self._perform, action, ctx)
@@ -218,8 +212,6 @@ def sent(action: SendOutput, result: OutputResult) -> Performed:
 
 
 class _PublishRequest(msgspec.Struct, frozen=True):
-    """The arguments of `publish`."""
-
     name: str
     events: list[Announcement]
 
@@ -281,11 +273,7 @@ class OutputSteps:
     """Whether earlier changes of outputs may not have been published."""
 
     async def announcement(self, action: SendOutput, *, turn: int) -> Announce:
-        """Return the announcement of an output.
-
-        Raises:
-            EpisodeFailed: the output is impossible.
-        """
+        """Return the announcement of an output; fails the episode if the output is impossible."""
         intent = await call(checked_intent, action.intent)
         key = await call(inline_key, action, self.opened, turn=turn)
         return Announce(
@@ -298,10 +286,8 @@ class OutputSteps:
     async def send(self, action: SendOutput, key: str, *, is_repeat: bool) -> Performed:
         """Deliver the output announced as `key`, and return its state.
 
-        `is_repeat` says that a dead node may have begun with it.
-
-        Raises:
-            LeaseLost, VersionConflict: another node has the episode.
+        `is_repeat` says that a dead node may have begun with it. Raises `LeaseLost` or
+        `VersionConflict` if another node has the episode.
         """
         progress = await self.conclusion.output_delivery.carry(
             key, action.intent, retells=is_repeat

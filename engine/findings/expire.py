@@ -1,10 +1,9 @@
 """Expires and escalates findings when their timers fire: decide → append → arm → publish.
 
-`FindingTimers` arms them: what a finding needs follows from the finding and from its expectation,
-after its event is on the log. Of two writers the slower may arm for an older event, so each checks
-afterwards whether its event is still the newest, and arms again if not. `FindingExpiry` handles a
-timer that fires. It decides on the finding as it is then, so an outdated or repeated timer is
-harmless; it also publishes again what this timer led to before a crash.
+A finding's timers are armed after its event is on the log. Of two writers the slower may arm for an
+older event, so each checks afterwards whether its event is still the newest, and arms again if not.
+A timer that fires is decided on the finding as it is then, so an outdated or repeated timer is
+harmless.
 """
 
 from __future__ import annotations
@@ -114,7 +113,7 @@ def timer_of(finding: Finding, purpose: str) -> Timer:
 
 
 def _gets_worse_else(finding: Finding, before: Finding) -> bool:
-    """Return whether the next escalation of `finding` is at another time than `before`."""
+    """Return whether `finding` escalates at another time than `before`."""
     return (finding.class_, finding.severity) != (before.class_, before.severity)
 
 
@@ -173,7 +172,7 @@ class FindingExpiry:
     async def _tell_again(self, aged: DueFinding) -> None:
         """Publish what the timer led to before: the node that handled it may have died.
 
-        This holds for a first delivery, too: this node may have been frozen.
+        Needed on a first delivery, too: this node may have been frozen.
         """
         cause = DueTimer(timer_id=aged.due.id)
         for record in await self.context.ports.log.read(aged.subject, after=START):

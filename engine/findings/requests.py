@@ -1,7 +1,4 @@
-"""What people do with findings: clear, acknowledge, note. Decide → append → publish.
-
-Each is safe to repeat: what is done already changes nothing, and is published once.
-"""
+"""What people do with findings: clear, acknowledge, note. Decide → append → publish."""
 
 from __future__ import annotations
 
