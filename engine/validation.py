@@ -107,10 +107,7 @@ Graded: TypeAlias = Annotated[Severity, Field(strict=False)]
 
 
 def encode(value: object, *, what: str) -> msgspec.Raw:
-    """Return `value`, which may be a struct, dataclass or pydantic model, as JSON for the journal.
-
-    Raises `Unencodable`, with `what` in the message, for NaN too, and over `KEPT_BYTES_MAX` bytes.
-    """
+    """Return `value`, also a struct, dataclass or model, as JSON; or raise `Unencodable`."""
     try:
         plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
         encoded = exact(plain)
@@ -126,10 +123,7 @@ def encode(value: object, *, what: str) -> msgspec.Raw:
 
 
 def decode(encoded: msgspec.Raw, *, type_: type, what: str) -> Any:  # noqa: ANN401 - the user's
-    """Return the state that `encode` wrote as `encoded`.
-
-    Raises `Unencodable` if the shape of `type_` has changed since.
-    """
+    """Return the state in `encoded`; `Unencodable`: its shape has changed since."""
     try:
         if issubclass(type_, BaseModel):
             return type_.model_validate_json(bytes(encoded))
@@ -144,10 +138,7 @@ def backoff_s(tries: int, *, first_s: float, most_s: float) -> float:
 
 
 def jittered_s(pause_s: float, *, seed: str) -> float:
-    """Return something between half and all of `pause_s`: always the same for the same `seed`.
-
-    So writers that failed together do not retry together.
-    """
+    """Return half to all of `pause_s`, fixed by `seed`, so that rivals do not retry together."""
     digest = hashlib.blake2b(seed.encode(), digest_size=_DIGEST_BYTES).digest()
     share = int.from_bytes(digest) / (1 << 8 * _DIGEST_BYTES)
     return pause_s * (1 + share) / 2
@@ -159,11 +150,7 @@ def is_whole(value: object) -> bool:
 
 
 def seconds_of(value: object, *, least_s: float, most_s: float) -> float:
-    """Return the seconds of a `Duration`.
-
-    Raises `ValueError`, with what to write instead, if it is none, or not `least_s` to `most_s`
-    long.
-    """
+    """Return the seconds of a `Duration`; `ValueError`: it is none, or out of bounds."""
     seconds = _seconds(value)
     if seconds is None:
         raise ValueError(f"{value!r} is not a duration; write 90, '15m' or '1h30m'")
@@ -283,10 +270,7 @@ class Strict(BaseModel):
 
 
 def parsed(model: type[M], data: object) -> M:
-    """Return `data`, any JSON value, as a `model`.
-
-    Raises `BadDefinition` with the first field that is wrong, and what to write.
-    """
+    """Return `data` as a `model`; `BadDefinition` names the first wrong field."""
     try:
         plain = as_json(data)
     except (TypeError, ValueError) as error:
@@ -298,10 +282,7 @@ def parsed(model: type[M], data: object) -> M:
 
 
 def as_json(value: object) -> Any:  # noqa: ANN401 - the shape is the user's
-    """Return what JSON makes of `value`; the keys of an object stay in their order.
-
-    Raises `TypeError` or `ValueError` if it is no JSON.
-    """
+    """Return what JSON makes of `value`, keys in order; `TypeError` or `ValueError`: it is none."""
     exact(value)
     return msgspec.json.decode(msgspec.json.encode(value))
 

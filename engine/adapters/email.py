@@ -63,10 +63,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def recipients_of(mail: Mail, *, default: Sequence[str]) -> Sequence[Address]:
-    """Return the recipients of `mail`, or `default` if it names none.
-
-    Raises `ValueError`: there is none, one without an address, or more than `RECIPIENTS_MAX`.
-    """
+    """Return the recipients of `mail`, or `default` if it names none; or raise `ValueError`."""
     given = (mail.to,) if isinstance(mail.to, str) else mail.to
     try:
         found = [address for each in given or default for address in addresses(each)]
@@ -93,10 +90,7 @@ def addresses(text: str) -> Sequence[Address]:
 def letter(
     mail: Mail, *, sender: Address, to: Sequence[Address], id: str, at: datetime
 ) -> EmailMessage:
-    """Return `mail` as a message whose `Message-ID` follows from `id`.
-
-    Raises `ValueError` if its subject has several lines.
-    """
+    """Return `mail` as a message whose `Message-ID` follows from `id`, or raise `ValueError`."""
     try:
         subject = _one_line(mail.subject)
     except ValueError as error:

@@ -76,11 +76,7 @@ class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(answer: HttpAnswer, *, now: datetime) -> None:
-    """Raise `DeliveryFailed` unless `answer` reports that the receiver has accepted the output.
-
-    The error class is `http_` and the status. The detail is the answer's text, which may quote
-    secrets.
-    """
+    """Raise `DeliveryFailed` unless the output is accepted; the detail may quote secrets."""
     status = answer.status
     if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return
@@ -151,11 +147,7 @@ class HttpClient:
     async def send(
         self, method: str, url: str, *, body: bytes, headers: Mapping[str, str]
     ) -> HttpAnswer:
-        """Send a request and return the answer, whatever its status; `DeliveryFailed`: there was
-        none.
-
-        Only the status decides: an incomplete body is no failure.
-        """
+        """Send a request and return the answer; `DeliveryFailed`: not even a status arrived."""
         if self._client is None:
             self._client = _client(self._timeout_s, self._tls)
         client = self._client
@@ -194,14 +186,14 @@ def problem_of_url(url: str) -> str | None:
 
 
 def checked_url(url: str) -> str:
-    """Return `url` if a request can go there; otherwise raise a permanent `DeliveryFailed`."""
+    """Return `url` if a request can go there; else raise a permanent `DeliveryFailed`."""
     if problem := problem_of_url(url):
         raise DeliveryFailed("bad_url", problem, permanent=True)
     return url
 
 
 def declared_url(url: Secret, *, of: str) -> Secret:
-    """Return `url`, or raise `BadAdapter` if it is neither a URL nor a function that returns one."""
+    """Return `url` if it is a URL or a function that returns one; else raise `BadAdapter`."""
     checked_secret(url, of=of, argument="url")
     if isinstance(url, str) and (problem := problem_of_url(url)):
         raise BadAdapter(of, "url", problem)

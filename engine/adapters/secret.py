@@ -80,10 +80,7 @@ def env(variable: str) -> Callable[[], str]:
 
 
 def checked_secret(secret: Secret, *, of: str, argument: str) -> Secret:
-    """Return `secret`, or raise `BadAdapter` if it is neither a text nor a function.
-
-    The message never contains the secret.
-    """
+    """Return `secret` if it can be one; else raise `BadAdapter`, without the secret."""
     if isinstance(secret, str) or callable(secret):
         return secret
     kind = "None" if secret is None else type(secret).__name__
@@ -91,10 +88,7 @@ def checked_secret(secret: Secret, *, of: str, argument: str) -> Secret:
 
 
 def told(secret: Secret, *, of: str) -> str:
-    """Return the current value of `secret`, or raise `DeliveryFailed` if it is not set.
-
-    Errors name the adapter and argument in `of`.
-    """
+    """Return the current value of `secret`, the argument `of`; `DeliveryFailed`: there is none."""
     try:
         value: object = secret if isinstance(secret, str) else secret()
     except DeliveryFailed as error:
@@ -216,10 +210,7 @@ def keys_of(secret: str) -> Sequence[bytes]:
 
 
 def signed_headers(keys: Sequence[bytes], *, id: str, at: datetime, body: bytes) -> dict[str, str]:
-    """Return the headers of a request with `body` that is sent at `at`.
-
-    It is signed with each of `keys`, so that receivers can rotate them.
-    """
+    """Return the headers of a request, signed with each key so that receivers can rotate them."""
     timestamp = str(int(at.timestamp()))
     signed = b".".join((id.encode(), timestamp.encode(), body))
     signatures = " ".join(f"v1,{_signature(key, signed)}" for key in keys)

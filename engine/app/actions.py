@@ -196,8 +196,7 @@ def wait(
 
     `handle_result` gets the signal's result, any JSON value, or a `Failure` of class
     `wait_expired`. `on_expiry` is the answer if no signal arrives in time: `fail`, or `continue`
-    with
-    `null`. The other arguments and errors are those of `approval`.
+    with `null`. The other arguments and errors are those of `approval`.
     """
     return WaitFor(
         ref=ref,

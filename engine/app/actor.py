@@ -250,10 +250,7 @@ def contradiction(expectation: Expectation) -> tuple[str, str] | None:
 
 
 def unasked(expectation: Expectation) -> tuple[str, str] | None:
-    """Return an option that none of the triggers of `expectation` uses, and what it needs; or None.
-
-    A fire by hand uses none of these.
-    """
+    """Return an option that no trigger of `expectation` uses, and what it needs; or None."""
     if expectation.hears:
         return None
     of_events = {
@@ -389,8 +386,7 @@ class Actor:
         `ExpectationOptions`, by keyword.
 
         Raises `DeclarationError` if a value cannot work, or can never take effect; the message
-        names
-        actor, expectation and field.
+        names actor, expectation and field.
         """
         check = Check(self.id, name)
         check.name(name, taken=self.expectations)
@@ -421,10 +417,7 @@ class Actor:
         return frozenset().union(*(each.event_names for each in self.expectations.values()))
 
     def foreign_streams(self) -> tuple[ForeignStream, ...]:
-        """Return the foreign streams whose events may fire it, each once.
-
-        Where two expectations start differently, the one declared first decides.
-        """
+        """Return the foreign streams that may fire it, once each; the first one's start counts."""
         every = (foreign for each in self.expectations.values() for foreign in each.foreign_streams)
         found: dict[tuple[str, str], ForeignStream] = {}
         for foreign in every:

@@ -124,10 +124,7 @@ class StateSchema:
 
 
 def migrate(state: msgspec.Raw, schema: StateSchema, *, version: int) -> msgspec.Raw:
-    """Return `state`, stored at `version`, in the current shape.
-
-    Raises `Unencodable` if a migration returned something that is no JSON.
-    """
+    """Return `state`, stored at `version`, in the current shape, or raise `Unencodable`."""
     for step in range(version, schema.version):
         try:
             state = raw(schema.migrations[step](unraw(state)))

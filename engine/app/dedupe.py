@@ -124,10 +124,7 @@ def event_key(event_id: str) -> str:
 
 
 def key_of(dedupe: Dedupe, event: DomainEvent) -> str:
-    """Return the dedupe key of an episode that `event` opens.
-
-    Exceptions of the user's function pass through; `StrategyError` if its result can be no key.
-    """
+    """Return the dedupe key of an episode that `event` opens; `StrategyError`: it can be none."""
     match dedupe:
         case ByEvent():
             return event_key(event.id)
@@ -154,9 +151,8 @@ def episode_id(
 ) -> str:
     """Return the episode's id: a UUIDv8 (RFC 9562) over BLAKE2b-128 of its cause.
 
-    The parts are hashed as a JSON list, so that different lists never hash alike. A retry by a
-    person
-    increments the generation, which gives a new id.
+    The parts are hashed as a JSON list, so that different lists never hash alike. Each retry by a
+    person has its own `generation`.
     """
     parts = msgspec.json.encode([stack, actor, expectation, dedupe_key, generation])
     digest = bytearray(hashlib.blake2b(parts, digest_size=16).digest())

@@ -78,8 +78,7 @@ def escalate(*, after: Duration, to: str) -> Escalation:
     """Return the escalation to severity `to` of findings that are active for as long as `after`.
 
     `after` is a number of seconds, a text such as `30m`, or a timedelta: from 0.1 s to a year. `to`
-    is `medium`, `high` or `critical`; a finding that is already worse stays as it is. Raises
-    `ValueError`.
+    is `medium`, `high` or `critical`; a worse finding stays as it is. Raises `ValueError`.
     """
     after_s = seconds_of(after, least_s=AGE_S_MIN, most_s=AGE_S_MAX)
     if to not in tuple(Severity)[1:]:

@@ -100,8 +100,7 @@ class DeliveryFailed(Exception):
         """Report the failure, for people in `detail`.
 
         `error_class` is a stable name, such as `rate_limited`. A `permanent` failure is not
-        retried,
-        whatever the `Route` allows. No attempt is made for `retry_after_s`, up to an hour.
+        retried, whatever the `Route` allows. No attempt is made for `retry_after_s`, up to an hour.
         """
         super().__init__(f"{error_class}: {detail}" if detail else error_class)
         self.error_class = error_class or "delivery_failed"
@@ -171,10 +170,7 @@ def _problem_of(adapter: OutputAdapter) -> str | None:
 
 
 def plan_hash(plan: msgspec.Raw) -> str:
-    """Return the hash by which a decision names a plan: SHA-256 in hex.
-
-    `plan` must be encoded by `streams.json.raw`, which sorts the keys.
-    """
+    """Return the SHA-256, in hex, of a plan encoded by `streams.json.raw`, which sorts the keys."""
     return hashlib.sha256(bytes(plan)).hexdigest()
 
 
@@ -367,10 +363,7 @@ Outputs: TypeAlias = Mapping[str, AdapterLike | Route]
 
 
 def checked_routes(outputs: object) -> Mapping[str, Route]:
-    """Return the routes of `App(outputs=…)`, each with an `OutputAdapter`.
-
-    Raises `ValueError` or `TypeError`; the message names the value.
-    """
+    """Return the routes of `App(outputs=…)`; `ValueError` or `TypeError`: one cannot work."""
     if not isinstance(outputs, Mapping):
         raise TypeError(f"{outputs!r} is not a dict of name to adapter")
     return {_name(name): _route(name, value) for name, value in outputs.items()}

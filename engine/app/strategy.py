@@ -67,10 +67,7 @@ class ConvergeResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def conclude(result: object) -> EpisodeConverged:
-    """Return `result` as the event for the journal.
-
-    Raises `InvalidResult`, `InvalidFinding`, `InvalidOutput` or `Unencodable` for what is wrong.
-    """
+    """Return `result` as the event for the journal, or raise a `StrategyError`."""
     if not isinstance(result, ConvergeResult):
         raise InvalidResult(f"converge() returned {_name(result)}; it must return a ConvergeResult")
     _check(result)
@@ -228,10 +225,7 @@ class Strategy(Generic[S]):
 
 
 def state_type(strategy: Strategy[Any]) -> type:
-    """Return the type of the state of `strategy`.
-
-    Raises `TypeError` if neither `State` nor the annotation of `init` names one that can be stored.
-    """
+    """Return the type of the state of `strategy`; `TypeError`: it declares none to store."""
     declared = strategy.State or _returned_by(strategy.init)
     if declared is None:
         return dict
@@ -271,10 +265,7 @@ Template: TypeAlias = Callable[[JsonObject], Strategy[Any]]
 
 
 def checked_templates(templates: object) -> Mapping[str, Template]:
-    """Return the templates of `App(templates=…)`.
-
-    Raises `TypeError` or `ValueError` if one is no template, or its name is taken.
-    """
+    """Return the templates of `App(templates=…)`; `TypeError` or `ValueError`: one cannot work."""
     if not isinstance(templates, Mapping):
         raise TypeError(f"{templates!r} is not a dict of name to template")
     for name, template in templates.items():

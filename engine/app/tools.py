@@ -115,10 +115,7 @@ class Tool:
     """
 
     async def call(self, action: str, args: JsonObject, ctx: CallContext) -> object:
-        """Do `action` and return its result, any JSON value.
-
-        Raise `ToolFailed` if it failed; the strategy decides what to do.
-        """
+        """Do `action` and return its result, any JSON value, or raise `ToolFailed`."""
         raise NotImplementedError
 
     def redact(self, args: JsonObject) -> object:
@@ -201,10 +198,7 @@ class Synthesizer(Protocol):
     async def __call__(
         self, prompt: object, transient: JsonObject, ctx: CallContext
     ) -> Synthesis | object:
-        """Return a `Synthesis`, or only its content if tokens are not counted.
-
-        Raise `ToolFailed` if it failed; the strategy decides what to do.
-        """
+        """Return a `Synthesis`, or its content if tokens are not counted; or raise `ToolFailed`."""
 
 
 class Gatherer(Protocol):
@@ -287,10 +281,7 @@ def overrides(
 
 
 def parse_overrides(text: str | bytes) -> Overrides:
-    """Return the overrides in `text`: a JSON object of some of `FIELDS`.
-
-    Raises `ValueError`, in one line that names the field.
-    """
+    """Return the overrides in `text`, JSON with some of `FIELDS`; `ValueError` has one line."""
     try:
         said = msgspec.json.decode(text)
     except UNDECODABLE as error:
@@ -326,10 +317,7 @@ def size_of(given: Overrides) -> int:
 
 
 def parse_step_overrides(text: str | bytes) -> dict[str, Overrides]:
-    """Return the overrides in `text`: a JSON object of step → overrides.
-
-    Raises `ValueError`, in one line that names the step and the field.
-    """
+    """Return the overrides in `text`, JSON of step → overrides; `ValueError` has one line."""
     try:
         said = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except UNDECODABLE as error:

@@ -107,10 +107,7 @@ def is_zone(tz: object) -> bool:
 
 
 def spelled_out(expression: object, *, tz: str) -> str:
-    """Return an expression as five fields in capitals, one space between them.
-
-    Raises `ValueError` if it is invalid, or fits no day of four years in the zone `tz`.
-    """
+    """Return an expression as five fields in capitals; `ValueError`: invalid, or it never fits."""
     try:
         spelled = _in_fields(expression)
         first = time_after(spelled, _JUDGED_FROM, tz=tz)
@@ -122,10 +119,7 @@ def spelled_out(expression: object, *, tz: str) -> str:
 
 
 def time_after(expression: str, after: datetime, *, tz: str) -> datetime | None:
-    """Return the first time past `after` that fits, in UTC; None if there is none in fifty years.
-
-    `expression` must come from `spelled_out`; `tz` is the zone whose clock must fit.
-    """
+    """Return the first time past `after` that fits, in UTC; None: there is none in fifty years."""
     zone = UTC if tz == "UTC" else ZoneInfo(tz)
     shown = CronSim(expression, after.astimezone(zone))
     # The second time that a clock shows an hour, the library offers what was due the first time.
@@ -220,8 +214,7 @@ def cron(
         tz: a name of the IANA database, such as "Europe/Berlin".
 
     `catch_up` and `window` are as for `every`. Raises `ValueError` if an argument cannot work, or
-    the
-    expression fits no day of four years.
+    the expression fits no day of four years.
     """
     if not is_zone(tz):
         raise ValueError(f"cron(): tz: {tz!r} is not a time zone; write one such as Europe/Berlin")
@@ -318,10 +311,9 @@ def _in_turn(schedule: Schedule, tick: datetime, now: datetime) -> Catch:
 
 
 def _newest(schedule: Schedule, tick: datetime, now: datetime) -> datetime:
-    """Return the newest tick up to `now`; `tick` is one.
+    """Return the newest tick up to `now`, by binary search: 27 steps cover a century.
 
-    Binary search: 27 steps cover a century. Walking backwards with cronsim would be one step, but
-    in the second pass of a repeated hour it does not see the first.
+    Walking backwards with cronsim would not see the first pass of a repeated hour from the second.
     """
     if isinstance(schedule, Every):
         return max(tick, _multiple(schedule, now))
@@ -501,11 +493,7 @@ def schedules_of(sources: Sources) -> tuple[Schedule, ...]:
 
 
 def trigger_of(happened: DomainEvent, *, subject_key: str, coalesced: int = 0) -> EventTrigger:
-    """Return the trigger of an episode for the event that fired it.
-
-    `subject_key` is the path to its subject; `coalesced` counts the earlier events that a debounce
-    replaced by this one.
-    """
+    """Return the trigger for an event; `coalesced` counts those that a debounce replaced by it."""
     return EventTrigger(
         event_id=happened.id,
         event_type=happened.name,

@@ -359,10 +359,7 @@ def checked_step(
     compensate: tuple[str, str] | None = None,
     reuse_s: float = 0.0,
 ) -> WorkflowStep:
-    """Return the step with these options, or raise `BadWorkflow`.
-
-    `runs` has its actor and expectation, or its workflow.
-    """
+    """Return the step that runs what `runs` has, or raise `BadWorkflow`."""
     for name, function in (("input", input), ("when", when), ("for_each", for_each)):
         check.function(name, function)
     if input is not None and for_each is not None:
@@ -466,9 +463,8 @@ class Workflow:
         """Declare a step that runs an expectation of an actor, and return it.
 
         `name` must be stable within the workflow: results are stored by it. The expectation may
-        have
-        other triggers, too. Raises `BadWorkflow` if a value cannot work, or the steps depend on one
-        another in a circle; the message names workflow, step and field.
+        have other triggers, too. Raises `BadWorkflow` if a value cannot work, or the steps depend
+        on one another in a circle; the message names workflow, step and field.
         """
         return self._add(name, {"actor": actor, "expectation": expectation}, options)
 

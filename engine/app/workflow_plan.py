@@ -56,10 +56,7 @@ STARTS_MAX: Final = 32
 def checked_workflows(
     workflows: Sequence[Workflow], actors: Mapping[str, Actor]
 ) -> Mapping[str, Workflow]:
-    """Return the workflows of an app by name.
-
-    Raises `BadWorkflow` if one names something that does not exist, or runs itself through others.
-    """
+    """Return the workflows of an app by name, or raise `BadWorkflow`."""
     given: object = workflows
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise WorkflowCheck(_ALL).refuse("workflows", f"{given!r} is not a list")
@@ -93,7 +90,7 @@ def spec_of(workflow: Workflow, actors: Mapping[str, Actor]) -> WorkflowSpec:
 def problem_of_code(spec: WorkflowSpec, workflow: Workflow) -> str | None:
     """Return what the code lacks to continue an instance of `spec`, or None.
 
-    Nodes that lack something leave the instance to others, such as those of the older version.
+    Another node, such as one of the older version, may have it.
     """
     for step in spec.steps:
         code = workflow.steps.get(step.id)
@@ -258,11 +255,7 @@ def starter_id(workflow: str) -> str:
 
 
 def fallback_starter(workflow: str) -> Actor:
-    """Return an actor with the id of a workflow's starter that starts nothing.
-
-    It lets running instances continue while the workflow is disabled. Raises `DeclarationError` if
-    no workflow can have this name.
-    """
+    """Return a workflow's starter that starts nothing, but lets running instances continue."""
     return Actor(starter_id(workflow), domain="workflows", max_concurrent_episodes=STARTS_MAX)
 
 
@@ -272,10 +265,7 @@ def workflow_of(actor_id: str) -> str | None:
 
 
 def problem_of_id(actor: Actor) -> str | None:
-    """Return why no actor of an app may have the id of `actor`, or None.
-
-    Ids become names of queues and of workflow starters, which must not collide.
-    """
+    """Return why `actor` may not have its id, or None: it must not collide with a starter's."""
     if actor.id.startswith("-"):
         return "begins with '-', as the engine's own queues do"
     begins = actor.expectations.get(START_EXPECTATION)
@@ -286,10 +276,7 @@ def problem_of_id(actor: Actor) -> str | None:
 
 
 def starters_of(workflows: Mapping[str, Workflow], actors: Mapping[str, Actor]) -> list[Actor]:
-    """Return the actors that start `workflows`, in addition to the `actors` of an app.
-
-    Raises `BadWorkflow` if a name is too long, an actor has the id, or a trigger cannot work.
-    """
+    """Return the actors that start `workflows`, beside `actors`; or raise `BadWorkflow`."""
     return [_starter_of(workflow, actors) for workflow in workflows.values()]
 
 

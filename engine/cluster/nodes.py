@@ -93,8 +93,7 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
     fallbacks: tuple[str, ...] = msgspec.field(default=(), name="understudies")
     """Those of `closed` that it could not run if they were open: it continues them only while no
-    node
-    can run them.
+    node can run them.
     """
     problems: dict[str, str] = {}
     """Why it cannot run what is defined: kind and id, such as `agent.disk_watch` → one line."""

@@ -38,12 +38,7 @@ log = structlog.get_logger("vigil.dead_letters")
 
 @dataclass(frozen=True)
 class DeadLetterWriter:
-    """Writes dead letters, for one node.
-
-    Writing one again, from any node, changes nothing. Write it before the message is acknowledged
-    or
-    the episode ended.
-    """
+    """Writes dead letters, for one node. Writing one again, from any node, changes nothing."""
 
     ports: Ports
     clock: Clock
@@ -147,10 +142,7 @@ def rejected(event: DomainEvent, stack: Stack, *, reason: str, detail: str) -> U
 def unopened(
     opened: EpisodeOpened, cause: object, error: TooLarge | Unwritable, *, stack: Stack, seq: int
 ) -> Unreadable:
-    """Return the cause of an episode that cannot be opened, for a dead letter.
-
-    `seq` is the cause's position in its stream.
-    """
+    """Return the cause, at `seq`, of an episode that cannot be opened, for a dead letter."""
     reason = "too_large" if isinstance(error, TooLarge) else "unwritable"
     if isinstance(cause, DomainEvent):
         return rejected(cause, stack, reason=reason, detail=str(error))

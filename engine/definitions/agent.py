@@ -367,18 +367,14 @@ def agent_of(data: JsonObject) -> AgentDefinition:
 
 
 def canonical(definition: Strict) -> msgspec.Raw:
-    """Return a definition as JSON that is the same for equal definitions.
-
-    Keys are sorted, defaults are omitted, and single values that may be lists are lists.
-    """
+    """Return a definition as JSON that is the same for equal ones: sorted, and without defaults."""
     return exact(definition.model_dump(mode="json", by_alias=True, exclude_defaults=True))
 
 
 def to_actor(definition: AgentDefinition, app: App, *, revision: int = 0) -> Actor:
-    """Return the actor of a definition.
+    """Return the actor of a definition, with the parts of `app` that it names.
 
-    `app` has the parts that it names; `revision` is kept by its episodes. `BadDefinition` names the
-    field that cannot work, or is not in the app, and what to write.
+    `BadDefinition` names the field that cannot work, and what to write.
     """
     try:
         actor = Actor(

@@ -71,10 +71,7 @@ UNDEFINED = Definition()
 
 
 def decide(definition: Definition, command: Command) -> DefinitionEvent | None:
-    """Return the event of `command` for a definition; None: nothing changes.
-
-    Raises `Refused` if it has changed since it was seen, or there is nothing to disable.
-    """
+    """Return the event of `command`; None: nothing changes. Raises `Refused` if it cannot."""
     if isinstance(command, Apply) and definition.holds and definition.body == command.body:
         return None
     if command.seen is not None and command.seen != definition.revision:
@@ -113,10 +110,7 @@ def fold(events: Iterable[DefinitionEvent]) -> Definition:
 
 
 def difference(old: JsonObject | None, new: JsonObject | None) -> list[str]:
-    """Return what is added (+), changed (~) and removed (-), in the order of the paths.
-
-    Both definitions are in canonical form; None: there is none.
-    """
+    """Return the lines for two canonical definitions, by path; None: there is none."""
     before, after = dict(_paths(old)), dict(_paths(new))
     lines = (
         _line(path, before.get(path, ABSENT), after.get(path, ABSENT))

@@ -28,8 +28,7 @@ from streams.ports.bucket import BucketEntry
 
 DEFINITIONS_MAX: Final = 1_000
 """Most definitions that a node runs at a time, as many as an app may have workflows. Further ones
-are
-reported as problems. Disabled ones do not count.
+are reported as problems. Disabled ones do not count.
 """
 
 DISABLED_MAX: Final = 1_000
@@ -68,13 +67,13 @@ class KnownDefinition(msgspec.Struct, frozen=True):
     """Whether there was room for it."""
 
     def takes_room(self, *, holds: bool) -> bool:
-        """Return whether something of it runs here, and it is in effect, or not, as `holds` asks."""
+        """Return whether something of it runs here, and it is in effect or not, as `holds`."""
         made = self.made
         is_served = made is not None and (made.actor is not None or made.fallback is not None)
         return is_served and self.registered is not None and self.registered.holds is holds
 
     def lacks_room(self, *, holds: bool) -> bool:
-        """Return whether there was no room for it, and it is in effect, or not, as `holds` asks."""
+        """Return whether there was no room for it, and it is in effect or not, as `holds`."""
         return not self.has_room and self.registered is not None and self.registered.holds is holds
 
     @property
@@ -85,8 +84,8 @@ class KnownDefinition(msgspec.Struct, frozen=True):
     def is_older_than(self, entry: BucketEntry, registered: RegisteredDefinition) -> bool:
         """Return whether an entry is newer, or is the same and has failed here.
 
-        The definition's revision decides, and not the sequence of the commit: another layout of
-        the journal begins those anew.
+        The definition's revision decides, and not the sequence: another layout of the journal
+        begins those anew.
         """
         if self.registered is None or registered.is_newer_than(self.registered):
             return entry.revision > self.revision
@@ -105,10 +104,7 @@ class DefinitionLoader:
         clock: Clock,
         on_change: Callable[[CatalogContents], None],
     ) -> None:
-        """Begin without any.
-
-        `on_change` is called with all that the node is to have, whenever that has changed.
-        """
+        """Begin empty; `on_change` is called whenever what the node is to have has changed."""
         self.has_looked = asyncio.Event()
         """Set once the node has loaded what was defined when it began."""
         self._app, self._clock = app, clock

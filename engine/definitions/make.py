@@ -40,10 +40,7 @@ _bodies: Final = msgspec.json.Decoder(JsonObject)
 
 
 def closed_actor(id_: str, body: msgspec.Raw = NOTHING) -> Actor | None:
-    """Return the actor that continues the open episodes of a definition; None: its id is invalid.
-
-    A `body` that is no readable agent has the default limits.
-    """
+    """Return the actor, with the limits in `body`, that continues open episodes; None: bad id."""
     try:
         plain = Actor(id_)
     except DeclarationError:
@@ -70,10 +67,7 @@ def _limited(id_: str, body: msgspec.Raw) -> Actor:
 
 
 def _cluster_max(agent: AgentDefinition) -> int | None:
-    """Return the limit of an actor, or the highest one if only its expectations have limits.
-
-    Without any limit it would have no lane.
-    """
+    """Return the limit of an actor, or the highest if only its expectations need a lane."""
     takes_turns = any(each.concurrency_key or each.priority for each in agent.expectations.values())
     own = agent.max_concurrent_cluster
     return CLUSTER_EPISODES_MAX if own is None and takes_turns else own
@@ -106,10 +100,7 @@ def name_of(registered: RegisteredDefinition) -> str:
 def unmade(
     name: str, *, problem: str = "", revision: int = 0, body: msgspec.Raw = NOTHING
 ) -> MadeDefinition:
-    """Return the result for a definition that is disabled or cannot be made.
-
-    `body`, if it is known, has the limits of a closed actor.
-    """
+    """Return the result for a disabled or unusable definition; `body` has its limits."""
     kind, _, id_ = name.partition(".")
     made = MadeDefinition(name=name, revision=revision, problem=problem)
     if kind != DefinitionKind.WORKFLOW:
@@ -140,10 +131,7 @@ def make(registered: RegisteredDefinition, app: App) -> MadeDefinition:
 def catalog_of(
     app: App, made: Iterable[MadeDefinition], *, stack: str | None = None
 ) -> CatalogContents:
-    """Return the actors and workflows of a node of `app`, with what is `made` of definitions.
-
-    Code wins over a definition of the same id. `stack` None applies no `stacks=`.
-    """
+    """Return the actors and workflows of a node; those of `app` win over those `made`."""
     problems: dict[str, str] = {}
     actors, begins, made = dict(app.actors), {}, list(made)
     for each in made:
@@ -213,10 +201,7 @@ def _workable(
     begins: Mapping[str, MadeDefinition],
     problems: dict[str, str],
 ) -> Mapping[str, Workflow]:
-    """Return the workflows whose steps can run, and add the problems of the others.
-
-    Each round removes one that cannot run, and with it perhaps what others need.
-    """
+    """Return the workflows whose steps can run. Each round removes one that others may need."""
     named = {id_: each for id_, each in actors.items() if not _begins_workflow(id_, app)}
     defined = {name: each.workflow for name, each in begins.items() if each.workflow is not None}
     for _ in range(len(defined)):

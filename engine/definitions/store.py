@@ -105,10 +105,7 @@ async def disable_definition(
     reason: str = "",
     seen: int | None = None,
 ) -> DefinitionChange:
-    """Take a definition out of effect until it is applied again.
-
-    Raises as `apply_definition`; `Refused`, too, if there never was one.
-    """
+    """Take a definition out of effect until it is applied again; errors as `apply_definition`."""
     _check(by=by, reason=reason)
     return await _change(ports, Disable(kind=kind, id=id_, by=by, reason=reason, seen=seen))
 
@@ -179,10 +176,7 @@ def _registered(command: Command, definition: Definition, *, seq: int) -> Regist
 
 
 async def _copy(ports: Ports, registered: RegisteredDefinition) -> None:
-    """Write `registered` to the registry, unless its entry is newer.
-
-    The same entry is written again: nodes that have failed to make it then try again.
-    """
+    """Write `registered`, even if it is there: nodes that have failed to make it then try again."""
     key, data = definition_key(registered.kind, registered.id), encode_registered(registered)
     for _ in range(TRIES_MAX):
         stands = await ports.registry.get(key)

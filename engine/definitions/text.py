@@ -63,10 +63,7 @@ def format_of(file: str) -> Format:
 
 
 def read(text: str | bytes, form: Format) -> JsonObject:
-    """Return the object in `text`.
-
-    Raises `BadDefinition`, in one line, if it is invalid, too long or too deep.
-    """
+    """Return the object in `text`, or raise `BadDefinition` with one line."""
     decoded = _decoded(text)
     try:
         plain = as_json(_bounded(_READERS[form](decoded)))

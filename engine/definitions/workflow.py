@@ -115,20 +115,14 @@ def _unknown(step: str, steps: Mapping[str, object]) -> str:
 
 
 def workflow_of(data: JsonObject) -> WorkflowDefinition:
-    """Return the workflow in `data`. Whether an app has its actors is checked when it is applied.
-
-    `BadDefinition` names the first field that cannot work in any app.
-    """
+    """Return the workflow in `data`, whose actors are not checked; or raise `BadDefinition`."""
     definition = parsed(WorkflowDefinition, data)
     to_workflow(definition)
     return definition
 
 
 def to_workflow(definition: WorkflowDefinition, *, revision: int = 0) -> Workflow:
-    """Return the workflow of a definition. Equal definitions give equal workflows.
-
-    Instances store `revision`. `BadDefinition` names the field that cannot work.
-    """
+    """Return the workflow, equal for equal definitions; or raise `BadDefinition`."""
     try:
         made = Workflow(
             definition.name,

@@ -7,8 +7,8 @@
 
 A probe that was canceled, or has not ended after `half_open_after_s`, makes room for another one.
 While the breaker is not closed only the probe's end counts: older episodes are no evidence.
-Canceled episodes never count. Dry runs and fires by hand neither ask the breaker nor count.
-The same call twice in a row changes nothing, so a crash may repeat it.
+Canceled episodes never count. Dry runs and fires by hand neither ask the breaker nor count. The
+same call twice in a row changes nothing, so a crash may repeat it.
 """
 
 from __future__ import annotations
@@ -63,10 +63,9 @@ class Passage(msgspec.Struct, frozen=True):
 def pass_through(
     state: BreakerState, breaker: Breaker, *, episode_id: str, now: datetime
 ) -> Passage:
-    """Return whether an episode may be opened now; only as the probe unless the breaker is closed.
+    """Return whether an episode may be opened now.
 
-    The state with the probe must be stored first, at its revision, or two nodes would each have
-    one.
+    The state with the probe must be stored first, at its revision, or two nodes would have one.
     """
     match state.status:
         case "closed":
@@ -175,10 +174,7 @@ def transition(before: BreakerState, after: BreakerState) -> Change | None:
 
 
 def change_by(episode_id: str, state: BreakerState) -> Literal["opened", "closed"] | None:
-    """Return what the end of an episode did to the breaker, if it is still so.
-
-    A node that continues after a crash publishes this again.
-    """
+    """Return what an episode's end did to the breaker, if it is still so; a crash may repeat it."""
     if state.status == "open" and state.failures[-1:] == (episode_id,):
         return "opened"
     if state.status == "closed" and state.probe == episode_id:

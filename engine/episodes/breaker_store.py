@@ -75,10 +75,7 @@ class Breakers:
         running: RunningEpisodes,
         own: dict[str, SeenBreaker] | None = None,
     ) -> None:
-        """Begin with the node's own breakers closed.
-
-        `own` are those of the node as they were when this version of the actor replaced another.
-        """
+        """Begin with the node's breakers `own`, of an earlier version of the actor."""
         self._actor, self._clock, self._node, self._running = actor, clock, node, running
         self._gates, self._publisher = ports.gates, EventPublisher(ports.domain_events)
         self.own: dict[str, SeenBreaker] = {} if own is None else own
@@ -111,11 +108,10 @@ class Breakers:
     async def record_end(
         self, opened: EpisodeOpened, finished: EpisodeFinished, *, seq: int
     ) -> None:
-        """Note how an episode has ended, and publish a change of its breaker.
+        """Note how an episode has ended, at `seq`, and publish a change of its breaker.
 
         Call it when the end is durable, and before the claim is given up: doing it again changes
-        nothing, and completes what a crash cut off. `seq` is the end's position; `START` if the
-        episode was never opened.
+        nothing, and completes what a crash cut off.
         """
         expectation = self._actor.expectations.get(opened.expectation_id)
         if expectation is None or expectation.breaker is None:
@@ -135,10 +131,7 @@ class Breakers:
             await self._publisher.tell([news])
 
     async def check(self, run: EpisodeRun) -> None:
-        """Cancel `run`, which is about to begin, if the breaker requires it.
-
-        `run` must be registered before: what opens the breaker after this then finds it.
-        """
+        """Cancel `run` if its breaker requires it; register it first, for changes after this."""
         expectation = self._actor.expectations.get(run.opened.expectation_id)
         if expectation is None or not _may_cancel(expectation):
             return
@@ -149,8 +142,7 @@ class Breakers:
         """Return whether an episode that has not begun is for others: this node's breaker is open.
 
         The node that opened it did not know that. When the breaker's time is over, one is let
-        through
-        as its probe.
+        through as its probe.
         """
         expectation = self._actor.expectations.get(opened.expectation_id)
         rules = expectation.breaker if expectation else None
@@ -166,10 +158,7 @@ class Breakers:
         return not passage.allowed
 
     async def look_again(self, expectation_id: str) -> None:
-        """Cancel the running episodes of an expectation if its breaker, as it is now, requires it.
-
-        The change that led here may be outdated. A probe that runs by then is in the state.
-        """
+        """Cancel running episodes of an expectation if its breaker, as it is now, requires it."""
         expectation = self._actor.expectations.get(expectation_id)
         if expectation is None or not _may_cancel(expectation):
             return

@@ -107,8 +107,8 @@ def undelivered(key: str, *, has_adapter: bool) -> OutputOutcome:
 def set_apart(converged: EpisodeConverged, opened: EpisodeOpened) -> EpisodeConverged:
     """Return `converged` with the dry run's own keys, if it stores its findings.
 
-    A `caused_by` gets the prefix if the same episode raises that finding; otherwise it names a live
-    one. Raises `InvalidFinding` if a key is too long with its prefix.
+    A `caused_by` that the same episode does not raise names a live finding. Raises
+    `InvalidFinding`.
     """
     prefix = prefix_of(opened)
     if not prefix:
@@ -138,10 +138,7 @@ def key_apart(key: str, prefix: str) -> str:
 
 
 def as_meant(finding: Finding, prefix: str) -> Finding:
-    """Return a stored finding of dry runs with `prefix` under its live names.
-
-    So the episode that reads it may use its key, and gets the prefix added only once.
-    """
+    """Return a finding that dry runs with `prefix` stored, under its live names."""
     apart = key_apart("", prefix)
     return replace(
         finding,

@@ -349,10 +349,7 @@ def _finished(episode: Episode, command: Finish) -> EpisodeFinished:
 
 
 def end_of(outputs: Iterable[OutputOutcome]) -> tuple[EndStatus, int]:
-    """Return how an episode ends with these outputs, and how many of them failed.
-
-    Outputs that people rejected or canceled do not count.
-    """
+    """Return how an episode ends, and how many outputs failed; rejected ones do not count."""
     outcomes = [each.outcome for each in outputs]
     failed = sum(each in FAILURES for each in outcomes)
     if not failed:

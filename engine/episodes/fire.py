@@ -65,10 +65,7 @@ class FireRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def fire_timer(asked: FireRequest, *, actor: str) -> Timer:
-    """Return the timer that carries the request to `actor`; raises `BadRequest`.
-
-    Its name comes from the cause, so a request with the key of a pending one replaces that.
-    """
+    """Return the timer of the request; it replaces a pending one of its key. Or `BadRequest`."""
     check_name("actor", actor)
     _check(asked)
     return Timer(
@@ -77,10 +74,7 @@ def fire_timer(asked: FireRequest, *, actor: str) -> Timer:
 
 
 def parse_fire(said: JsonObject) -> FireRequest:
-    """Return the request in a timer's payload, which any program may have written.
-
-    Raises `BadRequest`.
-    """
+    """Return the request in a timer's payload, which any program may have written."""
     try:
         asked = msgspec.json.decode(raw(said), type=FireRequest)
     except (TypeError, ValueError) as error:

@@ -50,7 +50,7 @@ def left(actor: str, episode_id: str) -> Timer:
 
 
 def left_for_now(actor: str, episode_id: str) -> Timer:
-    """Return the timer that informs the lane of `actor` that an episode waits for something else.
+    """Return the timer by which a waiting episode gives its place back.
 
     It may have its answer when the scheduler gets this, so the scheduler checks.
     """
@@ -72,10 +72,7 @@ def untouched(newest: Recorded | None) -> EpisodeOpened | None:
 
 
 async def record_opening(ports: Ports, opened: EpisodeOpened, *, at: datetime, trace: str) -> bool:
-    """Open an episode without a command; return whether it had not been opened before.
-
-    Raises `TooLarge` or `Unwritable` if the journal cannot store the trigger.
-    """
+    """Open an episode without a command; return whether it was new, or raise `TooLarge`."""
     episode_id = opened.episode_id
     commit = Commit(id=f"open.{episode_id}", at=at, events=(opened,), trace=trace)
     return await append_first(ports.log, ports.stack.episode(episode_id), commit)

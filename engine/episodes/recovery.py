@@ -44,10 +44,7 @@ NO_SUCH_EDITION: Final = "no_such_edition"
 
 
 def expiry(episode: Episode, *, at: datetime) -> CancelEpisode | None:
-    """Return the end of `episode` if it should have started before `at` and has not; else None.
-
-    One that has started continues, however late: it may have changed something outside.
-    """
+    """Return the end of `episode` if it has not started by `start_by`; one that has continues."""
     opened = episode.opened
     if opened is None or opened.start_by is None or at <= opened.start_by:
         return None
@@ -77,9 +74,7 @@ def take_over(
 ) -> Takeover:
     """Return how to continue `episode`, which has not ended.
 
-    Crashes, but not the stopping of nodes, count towards `attempts_max`; `repeatable` says whether
-    a
-    tool, by `capability.action`, honours idempotency keys.
+    A stopped node is no crash. `repeatable` says whether a tool honours idempotency keys.
     """
     crashes = episode.crashes + 1
     if episode.status is not Status.RUNNING:  # Left on purpose, or only to be carried out.

@@ -60,10 +60,7 @@ class JournalWriter:
         self._writing: asyncio.Task[None] | None = None
 
     def record(self, *commands: Command) -> None:
-        """Decide the events of `commands`, and start writing them to the log.
-
-        Raises `Rejected`, and what `barrier` raises, for an earlier record.
-        """
+        """Decide the events of `commands` and start to write them."""
         for command in commands:
             event = decide(self.episode, command)
             self.episode = evolve(self.episode, event)

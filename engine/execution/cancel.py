@@ -70,11 +70,7 @@ def _command_in(entry: BucketEntry) -> Cancel | None:
 
 @dataclass
 class CancelHandler:
-    """One delivery of a cancel command, on one node.
-
-    Ending an episode takes no slot, since nothing runs. Concluding it takes one; a node without a
-    free slot hands the command back.
-    """
+    """One delivery of a cancel command. Only concluding an episode takes a slot."""
 
     context: OutputContext
     command: Cancel
@@ -132,13 +128,13 @@ class CancelHandler:
         self._is_answered = True
 
     async def _tell_nodes(self) -> None:
-        """Set the key again for the node that runs the episode; the requester's may have lapsed."""
+        """Set the key again for the node that runs the episode; it may have lapsed."""
         key, said = cancel_key(self.command.episode_id), codec.encode_command(self.command)
         await self.context.ports.gates.put(key, said, ttl_s=cancel.KEY_TTL_S)
 
 
 def _is_too_late(episode: Episode) -> bool:
-    """Return whether everything left to do is beyond cancellation; undelivered outputs are not."""
+    """Return whether what is left is beyond cancellation; undelivered outputs are not."""
     converged = episode.converged
     if episode.status is not Status.CONVERGING or converged is None:
         return False
@@ -148,8 +144,7 @@ def _is_too_late(episode: Episode) -> bool:
 def needs_expectation(episode: Episode) -> bool:
     """Return whether canceling what is left of `episode` takes a node with its expectation.
 
-    The findings of a converged episode are applied as its expectation says. An episode that was
-    never opened may be of any.
+    Findings are applied as the expectation says. An unopened episode may be of any.
     """
     converged = episode.converged
     is_found = converged is not None and bool(converged.findings) and episode.deferred is None

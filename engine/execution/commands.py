@@ -255,8 +255,8 @@ class RunConsumer:
     async def _run(self, delivery: Incoming, *, has_slot: bool) -> None:
         """Handle a delivery in a slot, or hand it back if none gets free soon.
 
-        There was one when it was pulled; an event may have opened an episode in it since. A node
-        that may not run it waits for none and begins nothing: another may have room at once.
+        There was one when it was pulled; an event may have taken it since. A node that may not run
+        it waits for none: another may have room at once.
         """
         slots, runs = self.context.slots, self.context.permits.runs
         if not has_slot and not await slots.take(within_s=SLOT_S, unless=runs.withdrawn):
@@ -300,7 +300,7 @@ class RunConsumer:
         )
 
     def _has_no_turn(self, ctx: CommandContext) -> bool:
-        """Return whether an episode could begin, or continue with its answer, but lacks its turn."""
+        """Return whether an episode could begin or continue, but lacks its turn."""
         command = ctx.command
         is_admitted = isinstance(command, Start) and command.admitted
         if not self.context.is_laned:
@@ -324,10 +324,7 @@ def _is_told(ctx: CommandContext) -> bool:
 
 
 def _has_gone_on(ctx: CommandContext) -> bool:
-    """Return whether a node has since continued with the answer that a command is about.
-
-    It has claimed the episode, or ended it. So nothing depends on this command any more.
-    """
+    """Return whether a node has since claimed or ended it: the command is obsolete."""
     command, newest = ctx.command, ctx.records[-1]
     step_no = command.answered_step if isinstance(command, Start) else 0
     return bool(step_no) and step_no != step_answered(newest) and _was_answered(ctx, step_no)
@@ -350,10 +347,7 @@ def _is_untouched(episode: Episode) -> bool:
 
 
 def services_for(context: OutputContext) -> list[Service]:
-    """Return the services that run an actor's episodes and handle decisions and signals.
-
-    A fallback node of a workflow's actor starts nothing: a node with the workflow does.
-    """
+    """Return the services of an actor's queues; a fallback for a workflow's starter has none."""
     actor_id, commands = context.actor.id, context.ports.commands
     if context.is_fallback and context.starts_workflow is not None:
         return []

@@ -62,8 +62,8 @@ class Conclusion:
     ) -> ConclusionState:
         """Do all that can be done now for `episode`, which has converged.
 
-        `retells` says that earlier changes may not have been published. Raises `LeaseLost` or
-        `VersionConflict` if another node has the episode.
+        `retells`: earlier changes may not have been published. `LeaseLost` or `VersionConflict`:
+        another node has the episode.
         """
         findings, news = await self._findings(
             episode, since=since, version=version, retells=retells
@@ -92,10 +92,7 @@ class Conclusion:
         return replace(outputs, news=(*_changes(self.opened, applied), *outputs.news))
 
     async def deliver_rest(self, episode: Episode) -> ConclusionState:
-        """Deliver the remaining outputs of an `episode` that has ended.
-
-        If it was canceled, only outputs that a person has retried since.
-        """
+        """Deliver the remaining outputs of an ended episode; of a canceled one, the retried."""
         finished = episode.finished
         assert finished is not None, "what is settled after an end"
 
@@ -118,10 +115,7 @@ class Conclusion:
         return added_up(await self._each(keys, cancel))
 
     async def leave(self, progress: ConclusionState, *, version: int) -> None:
-        """Arm the timer for what is pending, and give the episode's place in its lane back.
-
-        Raises `LeaseLost` if another node may have the episode; that one does this.
-        """
+        """Arm the timer for what is pending, and give the lane's place back; raises `LeaseLost`."""
         self.output_delivery.check_claim()
         await self.wake(progress.wakes_at, progress.pending)
         if self.context.is_laned:
@@ -130,10 +124,7 @@ class Conclusion:
             await self.context.ports.timers.send(left, id=f"left.{episode_id}.deferred.{version}")
 
     async def wake(self, at: datetime | None, pending: Iterable[str] = ()) -> None:
-        """Arm the timer that calls a node to the episode by `at`; None: nothing will be due.
-
-        It is armed for sooner if a `pending` output waits for its route and there is a place.
-        """
+        """Arm the timer that calls a node by `at`, or sooner if a route has a place."""
         if at is not None:
             await call_by(self.context.ports, self.opened, at)
             self.context.adapters.line_up(pending, self.opened)
@@ -212,10 +203,7 @@ class Conclusion:
         return replace(dropped, news=(*progress.news, *dropped.news))
 
     async def _retold(self, episode: Episode) -> tuple[PublicEvent, ...]:
-        """Return the public events of what was settled when the episode was left last.
-
-        The node that left it may have died before it published them.
-        """
+        """Return the events of what was settled before, which may not have been published."""
         settled = episode.deferred.outputs if episode.deferred else ()
         keys = [one.output_key for one in settled if dry_run.delivers(self.opened)]
         return added_up(await self._each(keys, self.output_delivery.state)).news

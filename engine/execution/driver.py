@@ -78,10 +78,7 @@ class WallTime:
             self.limit.reschedule(asyncio.get_running_loop().time())
 
     async def standing_still(self, wait: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the log without using up time.
-
-        Raises `EpisodeFailed` if the time was used up before, and user code ignored the cut.
-        """
+        """Wait for the log without using up time; fails if user code ignored an earlier cut."""
         if self.limit.expired():
             raise EpisodeFailed("budget_exceeded", f"wall_s: all {self._limit_s:g} used")
         began_s, ends_s = self._clock.monotonic_s(), self.limit.when()
@@ -329,10 +326,7 @@ class Driver:
 
 
 def admitting(canceled: CancelEpisode, announced: StepAnnounced | None) -> CancelEpisode:
-    """Return `canceled` with a note that a side effect may have been cut off.
-
-    Outputs need no note: their own log shows it.
-    """
+    """Return `canceled` with a note that a side effect may have been cut off; outputs need none."""
     if announced is None or announced.output_key:
         return canceled
     begun = f"step {announced.step_no}, {announced.tool_name}, had been announced"

@@ -172,10 +172,7 @@ class Attempt:
         await self._accept_once()
 
     async def deliver_rest(self) -> None:
-        """Deliver the remaining outputs of an episode that has ended; it stays as it is.
-
-        Raises `LeaseLost` or `VersionConflict` if another node has the episode.
-        """
+        """Deliver the remaining outputs of an ended episode, which stays as it is."""
         await self._accept_once()
         progress = await self._conclusion.deliver_rest(self.episode)
         await self._conclusion.wake(progress.wakes_at, progress.pending)
@@ -192,9 +189,9 @@ class Attempt:
         return self._after_end.news(self.episode, seq=self._journal.version)
 
     async def _check_newest(self) -> None:
-        """Raise `VersionConflict` if the episode has moved: this command may be about its answer.
+        """Raise `VersionConflict` if a waiting episode has moved.
 
-        Nothing is appended to a waiting episode, so no version would show that a replica lags.
+        Nothing is appended to it, so no version would show that a replica lags.
         """
         subject = self._context.ports.stack.episode(self.opened.episode_id)
         newest = await self._context.ports.log.last(subject)
@@ -210,10 +207,7 @@ class Attempt:
             await self._conclusion.leave(progress, version=self._journal.version)
 
     async def _fence(self, *, careful: bool) -> None:
-        """Write this node's start, after the opening if there is none yet.
-
-        An episode that must not begin or continue gets its end instead.
-        """
+        """Write this node's start, or the end of an episode that must not begin or continue."""
         opening = (self.opened,) if self.episode.opened is None else ()
         if canceled := self._called_off():
             if self.episode.outputs_left:
@@ -231,10 +225,7 @@ class Attempt:
         return None
 
     def _called_off(self) -> CancelEpisode | None:
-        """Return how the episode ends if it is canceled; else None.
-
-        Once it has converged only undelivered outputs can be canceled, which delivery handles.
-        """
+        """Return the end of a canceled episode that has not converged; else None."""
         canceled, episode = self._run.canceled, self.episode
         if canceled is not None and episode.converged is None:
             return admitting(canceled, episode.announced)
@@ -333,9 +324,9 @@ class Attempt:
 
 @dataclass(frozen=True)
 class EpisodeRunner:
-    """Claims an episode, runs one attempt, and gives the claim up.
+    """Runs one attempt under a claim.
 
-    Every method raises `Unavailable` only before it is durable that this node has the episode.
+    `Unavailable` is raised only before it is durable that this node has the episode.
     """
 
     context: OutputContext
@@ -358,8 +349,8 @@ class EpisodeRunner:
     ) -> bool:
         """Do what is left of an episode; return whether this node got it.
 
-        With `careful`, the claim and the start are durable before any of its code runs, so that a
-        crash of that code is counted.
+        With `careful`, the claim and the start are durable first, so that a crash of its code
+        counts.
         """
         assert episode.opened is not None, "a shift of an episode that was never opened"
         is_over = episode.status in ENDED

@@ -286,8 +286,7 @@ class OutputSteps:
     async def send(self, action: SendOutput, key: str, *, is_repeat: bool) -> Performed:
         """Deliver the output announced as `key`, and return its state.
 
-        `is_repeat` says that a dead node may have begun with it. Raises `LeaseLost` or
-        `VersionConflict` if another node has the episode.
+        `is_repeat`: a dead node may have begun with it.
         """
         progress = await self.conclusion.output_delivery.carry(
             key, action.intent, retells=is_repeat

@@ -298,9 +298,8 @@ class FindingApplier:
     async def _check_ours(self, opened: EpisodeOpened, *, version: int) -> None:
         """Check that no other node had taken the episode over when the finding was read.
 
-        That node may have applied the intent, or found nothing to change, but only after its fence:
-        so a
-        finding that did not change since `version` needs no check.
+        It could act on the finding only after its fence: one unchanged since `version` needs no
+        check.
         """
         subject = self.ports.stack.episode(opened.episode_id)
         last = await self.ports.log.last(subject)
@@ -308,9 +307,5 @@ class FindingApplier:
             raise VersionConflict(subject, expected=version)
 
     def _comparable(self, seq: int) -> int:
-        """Return `seq` of an episode for comparison with findings, or `START`.
-
-        Sequences of two aggregates have an order only if the journal is one stream. Some reads are
-        saved then; otherwise a repeated attempt reads the whole finding.
-        """
+        """Return `seq`, or `START` where sequences of two aggregates have no common order."""
         return seq if self.ports.stack.partitions == 1 else START

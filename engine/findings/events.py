@@ -49,8 +49,7 @@ def finding_changed(
 def finding_changed_since(change: LateEvent, *, seq: int) -> PublicEvent:
     """Return `finding.expired`, `finding.escalated` or, by a person, `finding.cleared`.
 
-    `episode_id` is the episode that raised the finding. The hops start anew, since time or a person
-    is the cause. The id is one per raise; of an escalation, one per severity.
+    The hops start anew, since time or a person is the cause. The id is one per raise, or severity.
     """
     finding, what = change.finding, change_of(change)
     payload: JsonObject = {

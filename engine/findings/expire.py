@@ -170,10 +170,7 @@ class FindingExpiry:
         return findings.grow_worse(finding, steps, cause=cause, at=at)
 
     async def _tell_again(self, aged: DueFinding) -> None:
-        """Publish what the timer led to before: the node that handled it may have died.
-
-        Needed on a first delivery, too: this node may have been frozen.
-        """
+        """Publish what the timer led to, on a first delivery, too: this node may have frozen."""
         cause = DueTimer(timer_id=aged.due.id)
         for record in await self.context.ports.log.read(aged.subject, after=START):
             for event in events_of(record):

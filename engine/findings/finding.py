@@ -75,10 +75,7 @@ def clear(finding: Finding, *, cause: Person, at: datetime) -> FindingClearedByH
 
 
 def acknowledge(finding: Finding, *, cause: Person, at: datetime) -> FindingAcknowledged | None:
-    """Return the acknowledgement of `finding`; None if it is inactive or acknowledged already.
-
-    It stays active, and expires and escalates as before.
-    """
+    """Return the acknowledgement of `finding`, which stays active; None: it cannot have one."""
     if finding.status is not FindingStatus.ACTIVE or finding.acknowledged_by:
         return None
     known = replace(finding, acknowledged_by=cause.by, acknowledged_at=at)
@@ -100,10 +97,7 @@ def decide(
     at: datetime,
     ttl_s: float = 0.0,
 ) -> IntentEvent | None:
-    """Return the event of `intent` for `finding`; None if nothing changes.
-
-    `ttl_s` is the default time to live, in seconds; 0: none.
-    """
+    """Return the event of `intent`, or None; `ttl_s` is the default time to live, 0: none."""
     active = finding if finding and finding.status is FindingStatus.ACTIVE else None
     match intent:
         case RaiseFinding() if active is None:

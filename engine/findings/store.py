@@ -50,11 +50,7 @@ class FindingStore:
     turns: Turns
 
     async def change(self, key: str, rule: Rule, *, id: str) -> FindingChange:
-        """Change the finding `key` by `rule`, which is asked again after a conflict.
-
-        `id`, of the commit, must be unique for ever. Raises `BadName` if no finding can have this
-        key.
-        """
+        """Change the finding `key` by `rule`; `id` is the commit's. Raises `BadName`."""
 
         def decide(newest: FindingEvent | None, at: datetime) -> Sequence[FindingEvent]:
             event = rule(newest, at) if newest is not None else None
