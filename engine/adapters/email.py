@@ -101,7 +101,7 @@ def letter(
     message["Subject"] = subject
     message["Date"] = format_datetime(at)
     message["Message-ID"] = f"<{id}@{sender.domain}>"
-    # Whoever is away answers no machine (RFC 3834).
+    # Absence notices do not answer automatic mail (RFC 3834).
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(mail.text)
     if mail.html:

@@ -251,7 +251,7 @@ def _failure(
         case TimeoutError() | httpx.TimeoutException():
             return DeliveryFailed("delivery_timeout", f"{host}: no answer for {timeout_s:g} s")
         case httpx.InvalidURL() | httpx.UnsupportedProtocol() | httpx.LocalProtocolError():
-            # Their words may hold a secret: what is wrong with the URL, or with a header.
+            # Their text may contain a secret: what is wrong with the URL, or with a header.
             return DeliveryFailed("bad_request", type(error).__name__, permanent=True)
         case _ if is_about_tls(error):
             return DeliveryFailed("tls_failed", f"{host}: {error}")

@@ -25,7 +25,7 @@ Scope: TypeAlias = Literal["cluster", "node"]
 """Who shares a breaker: all nodes, or the episodes of one."""
 
 THRESHOLD_MAX: Final = 100
-"""Most failures that a threshold may be: the state holds the id of each, 36 characters."""
+"""Most failures that a threshold may be: the state has the id of each, 36 characters."""
 
 HALF_OPEN_AFTER_S_MAX: Final = 7 * 86_400.0
 """Longest time that a breaker may stay open, in seconds: a week."""

@@ -280,7 +280,7 @@ def checked_intent(intent: object) -> OutputIntent:
     if problem := _problem_of_approval(intent):
         raise InvalidOutput(problem)
     try:
-        # Whoever made it by hand may have put anything in; the log could not be read with that.
+        # An intent made by hand may contain anything; the log could not be read with that.
         msgspec.json.decode(msgspec.json.encode(intent), type=OutputIntent)
         checked_name(intent.adapter, of="adapter")
         if intent.dedupe_key:

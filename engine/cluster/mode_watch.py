@@ -107,7 +107,7 @@ class ModeWatcher:
 
     async def follow(self) -> None:
         """Apply the registry's entries for ever. After `Unavailable`, what was in force stays."""
-        # Only these: the registry also says what every episode waits for.
+        # Only these: the registry also has an entry for what each episode waits for.
         watches = [self._registry.watch(under=MODES), self._registry.watch(under=PAUSES)]
         following = follow_and_look(
             watches, self._hear, self._look_at_all, look_every_s=LOOK_S, clock=self._clock

@@ -38,7 +38,10 @@ log = structlog.get_logger("vigil.dead_letters")
 
 @dataclass(frozen=True)
 class DeadLetterWriter:
-    """Writes dead letters, for one node. Writing one again, from any node, changes nothing."""
+    """Writes dead letters, for one node. Writing one again, from any node, changes nothing.
+
+    Acknowledge the message, or end the episode, only after its dead letter is written.
+    """
 
     ports: Ports
     clock: Clock
@@ -94,7 +97,7 @@ class DeadLetterWriter:
         """Append `letter` at `subject`, unless one is there."""
         commit = Commit(id=f"bury.{subject}", at=self.clock.now(), events=(letter,))
         if not await append_first(self.ports.log, subject, commit):
-            return  # Another actor, an earlier delivery or an earlier owner has buried it.
+            return  # Another actor, an earlier delivery or an earlier owner has written it.
         telemetry.dead_letters.add(1, {"reason": letter.reason})
         log.warning(
             "dead letter written",
@@ -118,7 +121,7 @@ async def settle(
 
     def rule(letter: DeadLetter, _: datetime) -> Sequence[DeadEvent]:
         if letter is not known.state and letter.settled == command:
-            return ()  # A node that was faster at trying it again has noted it.
+            return ()  # A node that was faster at requeuing it has recorded that.
         return (dead_letter.decide(letter, command),)
 
     # Two people may decide at once, and each decision is a commit of its own.

@@ -429,7 +429,7 @@ def _strategy(definition: StrategyDefinition, app: App, *, at: str) -> Strategy[
         return template(definition.config)
     except BadDefinition as error:
         raise error.within(f"{at}.config") from error
-    # What a template of a user's does not check, it stumbles over.
+    # A user's template may raise these where it checks nothing.
     except (ValueError, TypeError, LookupError) as error:
         raise BadDefinition(f"{at}.config", f"{type(error).__name__}: {error}") from error
 

@@ -67,13 +67,13 @@ class KnownDefinition(msgspec.Struct, frozen=True):
     """Whether there was room for it."""
 
     def takes_room(self, *, holds: bool) -> bool:
-        """Return whether something of it runs here, and it is in effect or not, as `holds`."""
+        """Return whether something of it runs here, with `registered.holds` as asked."""
         made = self.made
         is_served = made is not None and (made.actor is not None or made.fallback is not None)
         return is_served and self.registered is not None and self.registered.holds is holds
 
     def lacks_room(self, *, holds: bool) -> bool:
-        """Return whether there was no room for it, and it is in effect or not, as `holds`."""
+        """Return whether there was no room for it, with `registered.holds` as asked."""
         return not self.has_room and self.registered is not None and self.registered.holds is holds
 
     @property
@@ -127,7 +127,7 @@ class DefinitionLoader:
 
     async def _look(self) -> None:
         """Read all definitions, and ask whether the missing ones are really gone."""
-        # As it was known before anybody is asked: what comes meanwhile is newer than the answers.
+        # As it was before the read: what comes meanwhile is newer than the answers.
         known = {key: each.revision for key, each in self._known.items() if each.made}
         found = await self._registry.entries(under=DEFINITIONS)
         missing = known.keys() - found.keys()

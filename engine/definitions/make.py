@@ -40,7 +40,7 @@ _bodies: Final = msgspec.json.Decoder(JsonObject)
 
 
 def closed_actor(id_: str, body: msgspec.Raw = NOTHING) -> Actor | None:
-    """Return the actor, with the limits in `body`, that continues open episodes; None: bad id."""
+    """Return the actor, with the limits in `body`, for open episodes; None: its id is invalid."""
     try:
         plain = Actor(id_)
     except DeclarationError:
@@ -107,7 +107,7 @@ def unmade(
         return replace(made, fallback=closed_actor(id_, body))
     try:
         return replace(made, fallback=fallback_starter(id_))
-    except DeclarationError:  # No workflow can be called so, and none ever was.
+    except DeclarationError:  # No workflow can have this name, and none ever had.
         return made
 
 
@@ -208,7 +208,7 @@ def _workable(
         try:
             return checked_workflows([*app.workflows.values(), *defined.values()], named)
         except BadWorkflow as error:
-            # What is not about one of them is about how many there are.
+            # An error that names none of them is about how many there are.
             left_out = [error.workflow] if error.workflow in defined else list(defined)
             for name in left_out:
                 del defined[name]

@@ -51,7 +51,7 @@ class RevisionResolver:
         made = self._made.pop(key, None) if registered.holds else None
         if made is None:
             made = await self._make(registered)
-        # What has failed is tried again: its template may have looked at what was away just then.
+        # What has failed is tried again: its template may have needed what was unavailable then.
         if registered.holds and not made.problem:
             self._keep(key, made)
         return made

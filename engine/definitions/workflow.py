@@ -139,7 +139,7 @@ def to_workflow(definition: WorkflowDefinition, *, revision: int = 0) -> Workflo
                 made.sub(name, step.workflow, **step.options())
             else:
                 made.step(name, step.actor, step.expectation, **step.options())
-        # Only whoever begins it can tell whether what it says of its beginning works.
+        # Whether its triggers and options work, only making its starter can show.
         starters_of({made.name: made}, {})
     except BadWorkflow as error:
         place = ("steps", error.step) if error.step else ()

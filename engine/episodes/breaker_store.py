@@ -1,8 +1,7 @@
 """The circuit breakers of one actor on one node: read → decide → store → publish.
 
 A cluster-wide breaker is a key in a bucket, changed at its revision; a node's own is in memory, and
-closed at a restart. With a breaker each end of an episode costs one read, and a write if it
-changes.
+closed at a restart. An episode's end costs one read, and a write if its breaker changes.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class Breakers:
         running: RunningEpisodes,
         own: dict[str, SeenBreaker] | None = None,
     ) -> None:
-        """Begin with the node's breakers `own`, of an earlier version of the actor."""
+        """Begin with `own`, the node's breakers of an earlier version of the actor, or closed."""
         self._actor, self._clock, self._node, self._running = actor, clock, node, running
         self._gates, self._publisher = ports.gates, EventPublisher(ports.domain_events)
         self.own: dict[str, SeenBreaker] = {} if own is None else own
@@ -111,7 +110,7 @@ class Breakers:
         """Note how an episode has ended, at `seq`, and publish a change of its breaker.
 
         Call it when the end is durable, and before the claim is given up: doing it again changes
-        nothing, and completes what a crash cut off.
+        nothing, and completes what a crash cut off. `seq` is `START` if it was never opened.
         """
         expectation = self._actor.expectations.get(opened.expectation_id)
         if expectation is None or expectation.breaker is None:
@@ -131,7 +130,7 @@ class Breakers:
             await self._publisher.tell([news])
 
     async def check(self, run: EpisodeRun) -> None:
-        """Cancel `run` if its breaker requires it; register it first, for changes after this."""
+        """Cancel `run` if its breaker requires it. Register it before, or a change is missed."""
         expectation = self._actor.expectations.get(run.opened.expectation_id)
         if expectation is None or not _may_cancel(expectation):
             return
@@ -194,7 +193,7 @@ class Breakers:
         try:
             if not await self._put(expectation, state, after=seen.revision):
                 return None
-        except UnknownOutcome:  # What stands there the next time tells.
+        except UnknownOutcome:  # The next read shows whether it was stored.
             return None
         change = breaker.transition(seen.state, state)
         if change is not None:

@@ -82,7 +82,7 @@ async def cancel(ports: Ports, actor: str, episode_id: str, *, by: str, reason: 
 async def ask_to_cancel(ports: Ports, command: Cancel, *, id: str) -> None:
     """Send a cancel command under `id`."""
     key, said = cancel_key(command.episode_id), codec.encode_command(command)
-    # The command last: whoever answers for it deletes the key.
+    # The command last: the node that acknowledges it deletes the key.
     await ports.gates.put(key, said, ttl_s=KEY_TTL_S)
     await ports.commands.send(command, id=id, trace=traceparent())
 
@@ -93,7 +93,7 @@ class EpisodeRun:
     def __init__(self, opened: EpisodeOpened) -> None:
         self.opened = opened
         self.canceled: CancelEpisode | None = None
-        """Why it is to be canceled, by the first who said so; None: it is not."""
+        """Why it is to be canceled, by the first request; None: it is not."""
         self._interrupt: Callable[[], None] | None = None
 
     def cancel(self, end: CancelEpisode) -> None:

@@ -107,8 +107,7 @@ def undelivered(key: str, *, has_adapter: bool) -> OutputOutcome:
 def set_apart(converged: EpisodeConverged, opened: EpisodeOpened) -> EpisodeConverged:
     """Return `converged` with the dry run's own keys, if it stores its findings.
 
-    A `caused_by` that the same episode does not raise names a live finding. Raises
-    `InvalidFinding`.
+    A `caused_by` that the same episode does not raise names a live one. May be `InvalidFinding`.
     """
     prefix = prefix_of(opened)
     if not prefix:

@@ -94,7 +94,7 @@ class Save(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlockEpisode(msgspec.Struct, frozen=True, kw_only=True):
-    """Wait for somebody outside."""
+    """Wait for an answer from outside."""
 
     reason: BlockReason
     fingerprint: str
@@ -349,7 +349,7 @@ def _finished(episode: Episode, command: Finish) -> EpisodeFinished:
 
 
 def end_of(outputs: Iterable[OutputOutcome]) -> tuple[EndStatus, int]:
-    """Return how an episode ends, and how many outputs failed; rejected ones do not count."""
+    """Return how an episode ends, and how many outputs failed; people's refusals do not count."""
     outcomes = [each.outcome for each in outputs]
     failed = sum(each in FAILURES for each in outcomes)
     if not failed:

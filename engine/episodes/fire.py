@@ -65,7 +65,7 @@ class FireRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def fire_timer(asked: FireRequest, *, actor: str) -> Timer:
-    """Return the timer of the request; it replaces a pending one of its key. Or `BadRequest`."""
+    """Return the timer of a checked request; it replaces a pending one with the same key."""
     check_name("actor", actor)
     _check(asked)
     return Timer(

@@ -35,7 +35,7 @@ PLACE: Final = "place"
 
 
 ATTEND: Final = "attend"
-"""Purpose of the timer. The key is the episode."""
+"""Purpose of the timer of a waiting episode. The key is the episode."""
 
 
 TRIES_MAX: Final = 8
@@ -72,7 +72,7 @@ def untouched(newest: Recorded | None) -> EpisodeOpened | None:
 
 
 async def record_opening(ports: Ports, opened: EpisodeOpened, *, at: datetime, trace: str) -> bool:
-    """Open an episode without a command; return whether it was new, or raise `TooLarge`."""
+    """Open an episode without a command; return whether it was new. It may be `TooLarge`."""
     episode_id = opened.episode_id
     commit = Commit(id=f"open.{episode_id}", at=at, events=(opened,), trace=trace)
     return await append_first(ports.log, ports.stack.episode(episode_id), commit)
@@ -82,7 +82,7 @@ async def open_episode(ports: Ports, opened: EpisodeOpened, *, at: datetime) -> 
     """Open an episode and send the start command; otherwise as `record_opening`."""
     episode_id, trace = opened.episode_id, traceparent()
     is_new = await record_opening(ports, opened, at=at, trace=trace)
-    # Of one that is not new the start may still be missing.
+    # The start command of one that is not new may still be missing.
     start = Start(actor_id=opened.actor_id, episode_id=episode_id)
     await ports.commands.send(start, id=f"start.{episode_id}", trace=trace)
     return is_new

@@ -44,7 +44,10 @@ NO_SUCH_EDITION: Final = "no_such_edition"
 
 
 def expiry(episode: Episode, *, at: datetime) -> CancelEpisode | None:
-    """Return the end of `episode` if it has not started by `start_by`; one that has continues."""
+    """Return the end of `episode` if it should have started before `at` and has not; else None.
+
+    One that has started continues, however late: it may have changed something outside.
+    """
     opened = episode.opened
     if opened is None or opened.start_by is None or at <= opened.start_by:
         return None

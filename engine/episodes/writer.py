@@ -60,7 +60,7 @@ class JournalWriter:
         self._writing: asyncio.Task[None] | None = None
 
     def record(self, *commands: Command) -> None:
-        """Decide the events of `commands` and start to write them."""
+        """Decide the events of `commands` and start to write them; an earlier append may fail."""
         for command in commands:
             event = decide(self.episode, command)
             self.episode = evolve(self.episode, event)

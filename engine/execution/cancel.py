@@ -99,7 +99,8 @@ class CancelHandler:
     async def _end(self, episode: Episode, records: Sequence[Recorded]) -> bool:
         """End an episode that does not run here; its result is concluded all the same."""
         if episode.opened is not None and is_answered(records[-1]):
-            # Whoever answered it may have died before they told so, and after the end nobody will.
+            # The node that recorded the answer may have died before it published that; after the
+            # end no node will.
             await WaitRegistry(self.context).tell_answer(episode.opened, records)
         runner = EpisodeRunner(self.context, self._answer)
         # Where no node has begun, none of its code has run that a crash could be counted for.

@@ -92,7 +92,10 @@ class Conclusion:
         return replace(outputs, news=(*_changes(self.opened, applied), *outputs.news))
 
     async def deliver_rest(self, episode: Episode) -> ConclusionState:
-        """Deliver the remaining outputs of an ended episode; of a canceled one, the retried."""
+        """Deliver the remaining outputs of an ended episode.
+
+        If it was canceled, only outputs that a person has retried since.
+        """
         finished = episode.finished
         assert finished is not None, "what is settled after an end"
 

@@ -1,4 +1,4 @@
-"""`Driver`: runs the strategy of a claimed episode, from where its journal stands to convergence.
+"""`Driver`: runs the strategy of a claimed episode, from where its journal ends to convergence.
 
 `Driver._turns` is the loop: ask the strategy, announce, perform, record. `WallTime` limits the
 running time over all attempts and cuts user code off when it is used up or the episode is canceled.
@@ -96,7 +96,7 @@ class WallTime:
 
 
 class Leaving(Exception):
-    """The node is stopping; the episode stands at a barrier and is for another node."""
+    """The node is stopping; the episode is at a barrier, and for another node."""
 
 
 @dataclass
@@ -276,7 +276,8 @@ class Driver:
         else:
             return
         # No version can take a side effect back. A node that was frozen while it announced one
-        # must not make the call now: the next owner may have made it, or said that nobody knows.
+        # must not make the call now: the next owner may have made it, or recorded that its outcome
+        # is unknown.
         self.check_claim()
 
     async def _repeat(

@@ -225,7 +225,10 @@ class Attempt:
         return None
 
     def _called_off(self) -> CancelEpisode | None:
-        """Return the end of a canceled episode that has not converged; else None."""
+        """Return the end of an episode that is canceled or has expired; else None.
+
+        Once it has converged only undelivered outputs can be canceled, which delivery handles.
+        """
         canceled, episode = self._run.canceled, self.episode
         if canceled is not None and episode.converged is None:
             return admitting(canceled, episode.announced)
@@ -349,8 +352,7 @@ class EpisodeRunner:
     ) -> bool:
         """Do what is left of an episode; return whether this node got it.
 
-        With `careful`, the claim and the start are durable first, so that a crash of its code
-        counts.
+        With `careful`, the claim and the start are durable first: a crash of its code then counts.
         """
         assert episode.opened is not None, "a shift of an episode that was never opened"
         is_over = episode.status in ENDED

@@ -128,7 +128,7 @@ class StepExecutor:
 
     async def _call_tool(self, action: ToolCall, ctx: CallContext) -> Performed:
         tool = self._registered(action)
-        # A copy, for whoever redacts in place: the call gets the arguments as they are.
+        # A copy, since a tool may redact in place: the call gets the arguments as they are.
         shown = unraw(validation.encode(without_transient(action.args), what="arguments"))
         step = Performed(
             kind=StepKind.TOOL_CALL,
@@ -184,7 +184,7 @@ def _with_result(
     kept = validation.encode(result, what="result")
     if redact is None:
         return replace(step, result=kept)
-    # A copy of it: whoever redacts in place must not take anything from the strategy.
+    # A copy, since a tool may redact in place: the strategy gets the result as it is.
     shown = validation.encode(redact(unraw(kept)), what="redacted result")
     return replace(step, result=kept, result_shown=NOTHING if shown == kept else shown)
 

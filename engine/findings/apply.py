@@ -168,8 +168,7 @@ class FindingApplier:
     ) -> list[AppliedIntent]:
         """Apply `intents` and return their outcomes, in order.
 
-        Intents on one key are applied in order. Those of a dry run that stores no findings are left
-        out.
+        Intents on one key are applied in order. A dry run that stores no findings applies none.
 
         Args:
             attempt: 1 if no node can have tried before.
@@ -298,8 +297,7 @@ class FindingApplier:
     async def _check_ours(self, opened: EpisodeOpened, *, version: int) -> None:
         """Check that no other node had taken the episode over when the finding was read.
 
-        It could act on the finding only after its fence: one unchanged since `version` needs no
-        check.
+        It acts only after its fence: a finding that is unchanged since `version` needs no check.
         """
         subject = self.ports.stack.episode(opened.episode_id)
         last = await self.ports.log.last(subject)

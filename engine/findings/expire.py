@@ -87,7 +87,7 @@ class FindingTimers:
         wakes = findings.wakes_at(finding, steps or ())
         is_active = finding.status is FindingStatus.ACTIVE
         if steps is None and is_active and (before is None or _gets_worse_else(finding, before)):
-            # Nobody here knows how it gets worse with age. Those who do are to look, at once.
+            # Its escalations are not known here. A node that knows them is to look, at once.
             return {**wakes, ESCALATE: self.clock.now()}
         return wakes
 
@@ -161,7 +161,7 @@ class FindingExpiry:
             raise Unavailable(aged.subject, detail=str(error)) from error
 
     def _rule(self, due: Due, newest: FindingEvent, now: datetime) -> AgeEvent | None:
-        # The server's clock has said that it is time, and ours may be behind.
+        # By the server's clock it is time, and ours may be behind.
         at = max(now, due.fired_at)
         finding, cause = newest.finding, DueTimer(timer_id=due.id)
         if due.purpose == findings.EXPIRE:

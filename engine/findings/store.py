@@ -157,7 +157,7 @@ class IntentJob(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     opened: EpisodeOpened
     attempt: int
-    """1 if nobody can have tried before."""
+    """1 if no node can have tried before."""
     since: int
     """As `oldest_of` gives it."""
     version: int | None
