@@ -1,23 +1,24 @@
 """What can go wrong in the engine, and what the caller should do about it.
 
 EngineError
-├── DeclarationError       an actor says the impossible      fix the place that it names
-│   └── BadWorkflow        a workflow does                   the same
+├── DeclarationError       an actor is declared wrongly      fix the place that it names
+│   └── BadWorkflow        a workflow is                     the same
 ├── BadDefinition          a definition cannot work          change the field that it names
-├── BadAdapter             an adapter is declared so that it cannot work   change the argument
+├── BadAdapter             an adapter is declared wrongly    change the argument that it names
 ├── BadRequest             a request cannot work             change the field that it names
-├── Refused                what is asked cannot stand any more  look at what became of it
-├── NoFinding              no finding has ever had the key   look for its key; do not retry
+├── Refused                the journal no longer allows it   look at what has happened since
+├── NoFinding              no finding ever had the key       look for its key; do not retry
 ├── Rejected               a command does not fit the state  a bug in the caller; do not retry
 ├── EpisodeFailed          the episode cannot go on          record it as failed, then stop
 ├── BadHistory             a history cannot be replayed      fix the file or the app that it names
-└── StrategyError          user code broke the contract      the episode fails, `error_class` says
-    ├── BadInput           a workflow's function said nothing that a step can run with
+└── StrategyError          user code broke the contract      the episode fails with its
+`error_class`
+    ├── BadInput           a workflow's function raised, or returned no valid input
     ├── InvalidAction      `next_step` returned no action, or one with impossible values
     ├── InvalidResult      `converge` returned no usable result
-    ├── InvalidFinding     a finding intent says something impossible
-    ├── InvalidOutput      an output says something impossible
-    ├── Unencodable        a state, argument or result that JSON cannot say, or too large
+    ├── InvalidFinding     a finding intent has impossible values
+    ├── InvalidOutput      an output has impossible values
+    ├── Unencodable        a state, argument or result is no JSON, or too large
     └── NondeterministicReplay   a replay asked for another action than the one recorded
 
 Three errors can come from any function that awaits the log; a `Raises:` section names only others:
@@ -63,15 +64,15 @@ class BadDefinition(EngineError, ValueError):
         self.problem = problem
 
     def within(self, path: str) -> BadDefinition:
-        """Return the same, told of what holds this definition at `path`."""
+        """Return the same error with `path` put before its own."""
         return BadDefinition(".".join(filter(None, (path, self.path))), self.problem)
 
 
 class BadAdapter(EngineError, ValueError):
-    """An adapter that comes with the engine was told something that it cannot work with."""
+    """An adapter that comes with the engine has an argument that cannot work."""
 
     def __init__(self, adapter: str, argument: str, problem: str) -> None:
-        """Say what is wrong; a secret must not be in `problem`."""
+        """Create the error; `problem` must not contain a secret."""
         super().__init__(f"{adapter}: {argument}: {problem}")
         self.adapter = adapter
         self.argument = argument
@@ -91,7 +92,7 @@ class BadWorkflow(DeclarationError):
 
 
 class BadRequest(EngineError, ValueError):
-    """A request that cannot work as it was asked for: to fire by hand, or to cancel."""
+    """A request, such as to fire or to cancel, that cannot work as it was made."""
 
     def __init__(self, *, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
@@ -100,7 +101,7 @@ class BadRequest(EngineError, ValueError):
 
 
 class Refused(EngineError):
-    """What was asked for cannot stand as the journal is now; the message says why, for people."""
+    """The journal's state no longer allows what was asked for; the message says why, for people."""
 
 
 class NoFinding(EngineError):
@@ -125,18 +126,18 @@ class EpisodeFailed(EngineError):
 
 
 class BadHistory(EngineError, ValueError):
-    """A recorded journal is none, or none that this app can replay."""
+    """A file that is no recorded journal, or none that this app can replay."""
 
 
 class StrategyError(EngineError, ValueError):
     """User code broke the contract. The episode fails; the node does not."""
 
     error_class: ClassVar[str] = "strategy_error"
-    """What the failed episode says."""
+    """Recorded with the failed episode."""
 
 
 class BadInput(StrategyError):
-    """`input`, `when` or `for_each` of a step raised, or returned what no step can run with."""
+    """`input`, `when` or `for_each` of a step raised, or returned a value that no step can use."""
 
     error_class = "bad_input"
 
@@ -166,7 +167,7 @@ class InvalidOutput(StrategyError):
 
 
 class Unencodable(StrategyError):
-    """A state, an argument or a result cannot be kept: JSON cannot say it, or it is too large."""
+    """A state, an argument or a result is no valid JSON, or too large."""
 
     error_class = "unencodable"
 

@@ -136,18 +136,18 @@ outputs: Final = _meter.create_counter(
 
 
 class _Tracing:
-    """Whether anybody traces. Asking OpenTelemetry costs more than a step of an episode does."""
+    """Whether tracing is set up. Asking OpenTelemetry costs more than a step of an episode does."""
 
     is_on = False
 
 
 def look() -> None:
-    """Look whether this process traces; whoever sets that up does so before a node runs."""
+    """Look whether this process traces. Tracing must be set up before a node runs."""
     _Tracing.is_on = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 def span(name: str, parent: Context | None = None) -> AbstractContextManager[object]:
-    """Return a span to enter; it costs nothing while nobody traces, here or where we come from."""
+    """Return a span to enter; it costs nothing unless this process traces or `parent` is given."""
     if parent is None and not _Tracing.is_on:
         return _NO_SPAN
     return _tracer.start_as_current_span(name, parent)

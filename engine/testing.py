@@ -18,21 +18,18 @@ from streams.memory.leases import MARKER_KEPT_S, MemoryLeases
 from streams.ports.leases import Lease
 
 STRANGER: Final = "stranger"
-"""Who holds a key that was set busy."""
+"""The holder of a key that was set busy."""
 
 
 class FakeLeases(MemoryLeases):
-    """`Leases` in memory that keep the whole contract, and two controls."""
+    """`Leases` in memory with the whole contract, and two controls."""
 
     def __init__(self, clock: Clock | None = None, *, ttl_s: float = LEASE_TTL_S) -> None:
-        """Keep leases that last `ttl_s` seconds on `clock`, by default the machine's."""
+        """Create leases that last `ttl_s` seconds on `clock`, by default the machine's."""
         super().__init__(clock or SystemClock(), ttl_s=ttl_s)
 
     def set_busy(self, key: str) -> None:
-        """Give `key` to a stranger who keeps it until it is made to lapse.
-
-        Whoever held it has lost it.
-        """
+        """Give `key` to a stranger until `lapse`; a present holder loses it."""
         self._settle()
         lease = Lease(
             key=key,
@@ -47,11 +44,7 @@ class FakeLeases(MemoryLeases):
         self._bucket[key] = replace(self._bucket[key], ends_s=math.inf)
 
     def lapse(self, key: str) -> None:
-        """End the claim of `key` now, as if nobody had renewed it.
-
-        Raises:
-            KeyError: nobody holds it.
-        """
+        """End the claim of `key` now, as if nobody had renewed it; `KeyError` if it is free."""
         self._settle()
         stored = self._bucket.get(key)
         if stored is None or stored.change.claim is None:

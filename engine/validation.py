@@ -107,15 +107,7 @@ Graded: TypeAlias = Annotated[Severity, Field(strict=False)]
 
 
 def encode(value: object, *, what: str) -> msgspec.Raw:
-    """Return `value` as JSON for the journal.
-
-    Args:
-        value: anything JSON can say; structs, dataclasses and pydantic models count.
-        what: named in the error.
-
-    Raises:
-        Unencodable: JSON cannot say it, as it cannot NaN, or it is over `KEPT_BYTES_MAX` bytes.
-    """
+    """Return `value`, also a struct, dataclass or model, as JSON; or raise `Unencodable`."""
     try:
         plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
         encoded = exact(plain)
@@ -131,11 +123,7 @@ def encode(value: object, *, what: str) -> msgspec.Raw:
 
 
 def decode(encoded: msgspec.Raw, *, type_: type, what: str) -> Any:  # noqa: ANN401 - the user's
-    """Return the state that `encode` made `encoded` from, as a `type_`.
-
-    Raises:
-        Unencodable: it does not fit `type_`: the state's shape changed since it was kept.
-    """
+    """Return the state in `encoded`; `Unencodable`: its shape has changed since."""
     try:
         if issubclass(type_, BaseModel):
             return type_.model_validate_json(bytes(encoded))
@@ -150,26 +138,19 @@ def backoff_s(tries: int, *, first_s: float, most_s: float) -> float:
 
 
 def jittered_s(pause_s: float, *, seed: str) -> float:
-    """Return something between half and all of `pause_s`: always the same for the same `seed`.
-
-    Rivals with seeds of their own, who failed together, so do not try again together.
-    """
+    """Return half to all of `pause_s`, fixed by `seed`, so that rivals do not retry together."""
     digest = hashlib.blake2b(seed.encode(), digest_size=_DIGEST_BYTES).digest()
     share = int.from_bytes(digest) / (1 << 8 * _DIGEST_BYTES)
     return pause_s * (1 + share) / 2
 
 
 def is_whole(value: object) -> bool:
-    """Return whether `value` is a whole number; in Python `True` is one, and here it is not."""
+    """Return whether `value` is a whole number; `True`, an `int` to Python, is none."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def seconds_of(value: object, *, least_s: float, most_s: float) -> float:
-    """Return the seconds that a `Duration` means, from `least_s` to `most_s`.
-
-    Raises:
-        ValueError: it is no duration, or too short or too long; what to write instead.
-    """
+    """Return the seconds of a `Duration`; `ValueError`: it is none, or out of bounds."""
     seconds = _seconds(value)
     if seconds is None:
         raise ValueError(f"{value!r} is not a duration; write 90, '15m' or '1h30m'")
@@ -211,7 +192,7 @@ def check_name(field: str, value: str) -> None:
 
 
 def check_id(field: str, value: str) -> None:
-    """Raise `BadRequest` unless `value` is the id of an episode, as the engine writes it."""
+    """Raise `BadRequest` unless `value` is an episode's id as the engine writes it."""
     try:
         is_id = str(UUID(value)) == value
     except (ValueError, TypeError, AttributeError):
@@ -222,7 +203,7 @@ def check_id(field: str, value: str) -> None:
 
 
 def check_switch(field: str, *, value: bool) -> None:
-    """Raise `BadRequest` unless `value` is True or False, and nothing that only looks like it."""
+    """Raise `BadRequest` unless `value` is a `bool`."""
     if not isinstance(value, bool):
         raise BadRequest(field=field, problem=f"{value!r} is not True or False")
 
@@ -289,11 +270,7 @@ class Strict(BaseModel):
 
 
 def parsed(model: type[M], data: object) -> M:
-    """Return `data`, any JSON value, as a `model`.
-
-    Raises:
-        BadDefinition: it is none; the error names the first field that is wrong, and what to write.
-    """
+    """Return `data` as a `model`; `BadDefinition` names the first wrong field."""
     try:
         plain = as_json(data)
     except (TypeError, ValueError) as error:
@@ -305,27 +282,23 @@ def parsed(model: type[M], data: object) -> M:
 
 
 def as_json(value: object) -> Any:  # noqa: ANN401 - the shape is the user's
-    """Return what JSON makes of `value`; the keys of an object stay in their order.
-
-    Raises:
-        TypeError, ValueError: JSON cannot say it.
-    """
+    """Return what JSON makes of `value`, keys in order; `TypeError` or `ValueError`: it is none."""
     exact(value)
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def tag(kind: str) -> str:
-    """Return what tells pydantic one kind of a value from another, and stands in no path."""
+    """Return a tag that tells pydantic the kinds of a value apart; paths in errors omit it."""
     return f"({kind})"
 
 
 def wrong(field: str, problem: str) -> PydanticCustomError:
-    """Return the error that says what is wrong with a field, for whoever looks at several."""
+    """Return the error for `field`, from a validator that checks several."""
     return PydanticCustomError(_WRONG, "{problem}", {"field": field, "problem": problem})
 
 
 def _meant(stray: str, known: Sequence[str]) -> str:
-    """Return which field may have been meant, as the beginning of a sentence; empty: none."""
+    """Return a hint at a similar field, as the beginning of a sentence; empty: none is."""
     near = get_close_matches(stray, known, n=1)
     return f"did you mean {near[0]}? Or " if near else ""
 
@@ -354,6 +327,6 @@ def _in_one_line(error: ErrorDetails) -> BadDefinition:
 
 
 def shown(value: object) -> str:
-    """Return a value as an error shows it: on one line, and not all of it if it is long."""
+    """Return `value` as an error shows it: on one line, cut at `SHOWN_CHARS_MAX`."""
     text = repr(value)
     return text if len(text) <= SHOWN_CHARS_MAX else f"{text[: SHOWN_CHARS_MAX - 1]}…"

@@ -1,14 +1,11 @@
 """Adapters that come with the engine: outputs as requests, mails, chat messages and NATS messages.
 
-    App(outputs={
-        "pager": Webhook("https://pager.example/alerts", secret=env("PAGER_SECRET")),
-        "mail": Email("smtp.example.com", sender="vigil@example.com"),
-        "chat": Slack(env("SLACK_URL")),
-        "orders": Subject("orders.checked"),
-    })
-
-Only this package talks HTTP and SMTP. Adapters of your own need nothing of it: see
-`engine.app.outputs`.
+App(outputs={
+    "pager": Webhook("https://pager.example/alerts", secret=env("PAGER_SECRET")),
+    "mail": Email("smtp.example.com", sender="vigil@example.com"),
+    "chat": Slack(env("SLACK_URL")),
+    "orders": Subject("orders.checked"),
+})
 """
 
 from engine.adapters.email import Email

@@ -63,11 +63,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def recipients_of(mail: Mail, *, default: Sequence[str]) -> Sequence[Address]:
-    """Return the recipients of `mail`, or `default` if it names none.
-
-    Raises:
-        ValueError: there is none, one without an address, or more than `RECIPIENTS_MAX`.
-    """
+    """Return the recipients of `mail`, or `default` if it names none; or raise `ValueError`."""
     given = (mail.to,) if isinstance(mail.to, str) else mail.to
     try:
         found = [address for each in given or default for address in addresses(each)]
@@ -94,11 +90,7 @@ def addresses(text: str) -> Sequence[Address]:
 def letter(
     mail: Mail, *, sender: Address, to: Sequence[Address], id: str, at: datetime
 ) -> EmailMessage:
-    """Return `mail` as a message whose `Message-ID` follows from `id`.
-
-    Raises:
-        ValueError: its subject has several lines.
-    """
+    """Return `mail` as a message whose `Message-ID` follows from `id`, or raise `ValueError`."""
     try:
         subject = _one_line(mail.subject)
     except ValueError as error:
@@ -109,7 +101,7 @@ def letter(
     message["Subject"] = subject
     message["Date"] = format_datetime(at)
     message["Message-ID"] = f"<{id}@{sender.domain}>"
-    # Whoever is away answers no machine (RFC 3834).
+    # Absence notices do not answer automatic mail (RFC 3834).
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(mail.text)
     if mail.html:
@@ -164,8 +156,7 @@ class Email(OutputAdapter):
             context: None: the machine's certificate authorities.
             clock: for the date of a mail.
 
-        Raises:
-            BadAdapter: one of them cannot work.
+        Raises `BadAdapter` if one of them cannot work.
         """
         if tls not in get_args(Tls):
             raise BadAdapter("Email", "tls", f"{tls!r}; use one of {get_args(Tls)}")
@@ -203,7 +194,6 @@ class Email(OutputAdapter):
     async def _send(
         self, message: EmailMessage, to: Sequence[str], confidence: Confidence
     ) -> Refusals:
-        """Send `message`, and return the recipients that the server refused."""
         smtp = self._client(confidence)
         try:
             async with asyncio.timeout(self._timeout_s):

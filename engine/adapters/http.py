@@ -76,12 +76,7 @@ class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(answer: HttpAnswer, *, now: datetime) -> None:
-    """Return if `answer` says that the receiver has accepted the output.
-
-    Raises:
-        DeliveryFailed: it has not; the error class is `http_` and the status. The detail is the
-            answer's text, which may quote secrets.
-    """
+    """Raise `DeliveryFailed` unless the output is accepted; the detail may quote secrets."""
     status = answer.status
     if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return
@@ -152,13 +147,7 @@ class HttpClient:
     async def send(
         self, method: str, url: str, *, body: bytes, headers: Mapping[str, str]
     ) -> HttpAnswer:
-        """Send a request and return the answer, whatever its status.
-
-        Only the status decides: an incomplete body is no failure.
-
-        Raises:
-            DeliveryFailed: there was no status.
-        """
+        """Send a request and return the answer; `DeliveryFailed`: not even a status arrived."""
         if self._client is None:
             self._client = _client(self._timeout_s, self._tls)
         client = self._client
@@ -197,18 +186,14 @@ def problem_of_url(url: str) -> str | None:
 
 
 def checked_url(url: str) -> str:
-    """Return `url` if a request can go there; otherwise raise a permanent `DeliveryFailed`."""
+    """Return `url` if a request can go there; else raise a permanent `DeliveryFailed`."""
     if problem := problem_of_url(url):
         raise DeliveryFailed("bad_url", problem, permanent=True)
     return url
 
 
 def declared_url(url: Secret, *, of: str) -> Secret:
-    """Return `url` if the adapter `of` may be able to use it.
-
-    Raises:
-        BadAdapter: it is neither a URL nor a function that returns one.
-    """
+    """Return `url` if it is a URL or a function that returns one; else raise `BadAdapter`."""
     checked_secret(url, of=of, argument="url")
     if isinstance(url, str) and (problem := problem_of_url(url)):
         raise BadAdapter(of, "url", problem)
@@ -241,7 +226,6 @@ def _keep_urls_out_of_logs() -> None:
 
 
 async def _beginning(response: httpx.Response) -> bytes:
-    """Return the part of the body that arrives in time, up to `ANSWER_BYTES_MAX`."""
     read = bytearray()
     try:
         async with asyncio.timeout(ANSWER_S_MAX):
@@ -255,7 +239,6 @@ async def _beginning(response: httpx.Response) -> bytes:
 
 
 def _host(url: str) -> str:
-    """Return host and port of a URL: safe to show."""
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
@@ -268,7 +251,7 @@ def _failure(
         case TimeoutError() | httpx.TimeoutException():
             return DeliveryFailed("delivery_timeout", f"{host}: no answer for {timeout_s:g} s")
         case httpx.InvalidURL() | httpx.UnsupportedProtocol() | httpx.LocalProtocolError():
-            # Their words may hold a secret: what is wrong with the URL, or with a header.
+            # Their text may contain a secret: what is wrong with the URL, or with a header.
             return DeliveryFailed("bad_request", type(error).__name__, permanent=True)
         case _ if is_about_tls(error):
             return DeliveryFailed("tls_failed", f"{host}: {error}")

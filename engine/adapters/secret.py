@@ -1,12 +1,9 @@
 """Secrets of adapters: reading them, keeping them out of error messages, and signing with them.
 
-Passwords, keys and secret addresses do not belong in code: `env` reads them from the environment.
 Receivers quote addresses and headers in their refusals, which end up in the journal, in rows and in
-dead letters; `Confidence` removes all secrets of a delivery from them first.
-
-`signed_headers` follows Standard Webhooks 1.0.0 (https://www.standardwebhooks.com), for which most
-languages have libraries: HMAC-SHA256 of `<id>.<timestamp>.<body>`, with the base64 in the secret as
-the key, in three headers.
+dead letters; `Confidence` removes all secrets of a delivery from them first. `signed_headers`
+follows Standard Webhooks 1.0.0 (https://www.standardwebhooks.com): HMAC-SHA256 of
+`<id>.<timestamp>.<body>`, with the base64 in the secret as the key, in three headers.
 """
 
 from __future__ import annotations
@@ -83,11 +80,7 @@ def env(variable: str) -> Callable[[], str]:
 
 
 def checked_secret(secret: Secret, *, of: str, argument: str) -> Secret:
-    """Return `secret` if it can be one.
-
-    Raises:
-        BadAdapter: it is neither a text nor a function. The message never contains the secret.
-    """
+    """Return `secret` if it can be one; else raise `BadAdapter`, without the secret."""
     if isinstance(secret, str) or callable(secret):
         return secret
     kind = "None" if secret is None else type(secret).__name__
@@ -95,11 +88,7 @@ def checked_secret(secret: Secret, *, of: str, argument: str) -> Secret:
 
 
 def told(secret: Secret, *, of: str) -> str:
-    """Return the current value of `secret`; errors name the adapter and argument in `of`.
-
-    Raises:
-        DeliveryFailed: its environment variable is not set, or it is no text.
-    """
+    """Return the current value of `secret`, the argument `of`; `DeliveryFailed`: there is none."""
     try:
         value: object = secret if isinstance(secret, str) else secret()
     except DeliveryFailed as error:
@@ -125,21 +114,13 @@ class Confidence:
         self._paths: set[str] = set()
 
     def told(self, secret: Secret, argument: str) -> str:
-        """Return the current value of `secret`, and hide it from then on.
-
-        Raises:
-            DeliveryFailed: it is missing.
-        """
+        """Return the current value of `secret`, and hide it from then on."""
         value = told(secret, of=f"{self._adapter}: {argument}")
         self.keep(value)
         return value
 
     def told_url(self, secret: Secret) -> str:
-        """Return the current URL, and hide all but its host from then on.
-
-        Raises:
-            DeliveryFailed: it is missing or invalid.
-        """
+        """Return the current URL, and hide all but its host from then on."""
         url = told(secret, of=f"{self._adapter}: url")
         try:
             parts = urlsplit(url)
@@ -220,9 +201,7 @@ def checked_tls(tls: object, *, of: str, argument: str = "tls") -> ssl.SSLContex
 def keys_of(secret: str) -> Sequence[bytes]:
     """Return the keys in `secret`: one, or several separated by spaces.
 
-    Raises:
-        ValueError: there is none, or one is not `whsec_` and 24 to 64 bytes in base64. The message
-            never contains the secret.
+    Raises `ValueError`, without the secret, unless each is `whsec_` and 24 to 64 bytes in base64.
     """
     keys = [_key(part) for part in secret.split()]
     if not keys:
@@ -231,10 +210,7 @@ def keys_of(secret: str) -> Sequence[bytes]:
 
 
 def signed_headers(keys: Sequence[bytes], *, id: str, at: datetime, body: bytes) -> dict[str, str]:
-    """Return the headers of a request with `body` that is sent at `at`.
-
-    It is signed with each of `keys`, so that receivers can rotate them.
-    """
+    """Return the headers of a request, signed with each key so that receivers can rotate them."""
     timestamp = str(int(at.timestamp()))
     signed = b".".join((id.encode(), timestamp.encode(), body))
     signatures = " ".join(f"v1,{_signature(key, signed)}" for key in keys)

@@ -40,8 +40,7 @@ class Slack(OutputAdapter):
             tls: None: public certificate authorities.
             clock: for a `Retry-After` that is a date.
 
-        Raises:
-            BadAdapter: one of them cannot work.
+        Raises `BadAdapter` if one of them cannot work.
         """
         self._url = declared_url(url, of="Slack")
         self._http = HttpClient(

@@ -47,11 +47,7 @@ class Subject(OutputAdapter):
     """
 
     def __init__(self, subject: str | None = None) -> None:
-        """Declare the subject; None: each payload names one.
-
-        Raises:
-            BadAdapter: no message can go to `subject`.
-        """
+        """Declare the subject, or raise `BadAdapter`; None: each payload names one."""
         if subject is not None and (problem := _problem(subject)):
             raise BadAdapter("Subject", "subject", problem)
         self._subject = subject

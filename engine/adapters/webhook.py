@@ -73,8 +73,7 @@ class Webhook(OutputAdapter):
             tls: None: public certificate authorities.
             clock: for the time of a signature.
 
-        Raises:
-            BadAdapter: one of them cannot work.
+        Raises `BadAdapter` if one of them cannot work.
         """
         if method not in get_args(Method):
             raise BadAdapter("Webhook", "method", f"{method!r}; use one of {get_args(Method)}")
@@ -101,7 +100,6 @@ class Webhook(OutputAdapter):
         await self._http.close()
 
     async def _send(self, output: OutputView, confidence: Confidence) -> str | None:
-        """Send the request, and return the receiver's reference."""
         body = bytes(exact(output.payload))
         answer = await self._http.send(
             self._method,

@@ -1,7 +1,6 @@
 """The actions that `next_step` may return, as data, and the check of their values. Pure.
 
-`Step` is the union of the actions whose result is recorded. A strategy may construct an action
-without the functions below, so `problem_of` checks each one before it is performed.
+A strategy may construct an action without the functions below, so `problem_of` checks each one.
 """
 
 from __future__ import annotations
@@ -140,8 +139,8 @@ def observe(data: object) -> Observe:
 def synthesize(prompt: object, *, transient: JsonObject | None = None) -> Synthesize:
     """Return the action that asks the synthesizer about `prompt`, any JSON value.
 
-    `prompt` is recorded with the step; `transient` reaches the synthesizer and is stored nowhere,
-    so put secrets there.
+    `prompt` is recorded; `transient` reaches the synthesizer and is stored nowhere: put secrets
+    there.
     """
     return Synthesize(prompt, transient or {})
 
@@ -174,8 +173,7 @@ def approval(
         on_expiry: the decision if nobody decides in time: `deny`, `approve` or `fail`.
         remind_every_s: seconds between two public reminders, at least 1; None: none.
 
-    Raises:
-        InvalidAction: a value is impossible.
+    Raises `InvalidAction` if a value is impossible.
     """
     return RequestApproval(
         plan=plan,
@@ -197,15 +195,8 @@ def wait(
     """Return the action that waits for the signal `ref`, such as `payment:42`: 1 to 256 characters.
 
     `handle_result` gets the signal's result, any JSON value, or a `Failure` of class
-    `wait_expired`.
-
-    Args:
-        expires_s: time limit in seconds, over 0 and up to ten years; None: none.
-        on_expiry: the answer if no signal arrives in time: `fail`, or `continue` with `null`.
-        remind_every_s: seconds between two public reminders, at least 1; None: none.
-
-    Raises:
-        InvalidAction: a value is impossible.
+    `wait_expired`. `on_expiry` is the answer if no signal arrives in time: `fail`, or `continue`
+    with `null`. The other arguments and errors are those of `approval`.
     """
     return WaitFor(
         ref=ref,
@@ -226,7 +217,6 @@ def done() -> Done:
 
 
 def _approvers(given: Iterable[str] | str | None) -> tuple[str, ...]:
-    """Return names as actions have them, where none stands for None."""
     if given is None:
         return ()
     names = (given,) if isinstance(given, str) else tuple(given)
@@ -244,7 +234,6 @@ def _check_approver(name: object) -> None:
 
 
 def _seconds(field: str, given: float | None) -> float:
-    """Return a number of seconds as actions have it, where 0 stands for None."""
     if given is None:
         return 0.0
     said: object = given
@@ -266,10 +255,7 @@ def either(allowed: frozenset[OnExpiry]) -> str:
 
 
 def problem_of(action: Action) -> str | None:
-    """Return what is wrong with the values of `action`, or None.
-
-    Whether JSON can represent them is checked when they are recorded.
-    """
+    """Return what is wrong with the values of `action`, or None; their JSON is checked later."""
     match action:
         case ToolCall(capability=capability, action=name, args=args):
             return _name("capability", capability) or _name("action", name) or _object("args", args)
@@ -306,7 +292,6 @@ def _deadlines(action: Pause, allowed: frozenset[OnExpiry]) -> str | None:
 
 
 def _problem_of_seconds(field: str, value: object, *, least: float) -> str | None:
-    """Return what is wrong with a number of seconds, of which 0 stands for none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return f"{field} must be a number of seconds, not a {type(value).__name__}"
     if value == 0 or least <= value <= EXPIRES_S_MAX:
@@ -348,11 +333,7 @@ def without_transient(args: JsonObject) -> JsonObject:
 
 
 def fingerprint(action: Step) -> str:
-    """Return the SHA-256 of `action` in hex, transient values left out.
-
-    Raises:
-        Unencodable: JSON cannot represent the action.
-    """
+    """Return the SHA-256 of `action` in hex, transient values left out; or raise `Unencodable`."""
     match action:
         case ToolCall():
             action = msgspec.structs.replace(action, args=without_transient(action.args))

@@ -99,9 +99,8 @@ StrategyLike: TypeAlias = type[Strategy[Any]] | Strategy[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectationOptions:
-    """The options of `Actor.expect`. Each is declared here and nowhere else.
+    """The options of `Actor.expect`, each with its type, its `Check`, its default and its meaning.
 
-    A field has the option's type, the `Check` of what is given for it, its default and its meaning.
     Definitions, `vigil actors show` and the reference take the options from here.
     """
 
@@ -193,12 +192,12 @@ class Expectation(ExpectationOptions):
 
     @property
     def is_gated(self) -> bool:
-        """Whether more than the event itself decides if it fires: what the cluster remembers."""
+        """Whether firing depends on state that the cluster stores, besides the event."""
         return bool(self.cooldown_s or self.debounce_s or self.breaker)
 
     @property
     def waits_its_turn(self) -> bool:
-        """Whether its episodes have an order that holds in the whole cluster."""
+        """Whether its episodes have an order in the whole cluster."""
         return bool(self.concurrency_key or self.priority)
 
     @property
@@ -209,7 +208,7 @@ class Expectation(ExpectationOptions):
 
     @property
     def foreign_streams(self) -> tuple[ForeignStream, ...]:
-        """The streams that are not the stack's whose events may fire it."""
+        """The foreign streams whose events may fire it."""
         sources = (source for source in self.on if isinstance(source, EventSource))
         return tuple(source.foreign for source in sources if source.foreign is not None)
 
@@ -225,11 +224,7 @@ class Expectation(ExpectationOptions):
 
 
 def checked_options(check: Check, options: ExpectationOptions) -> dict[str, Any]:
-    """Return each of `options` as an expectation has it.
-
-    Raises:
-        DeclarationError: a value cannot work.
-    """
+    """Return each of `options` as an expectation has it, or raise `DeclarationError`."""
     given = ((option, getattr(options, option.name)) for option in fields(options))
     return {
         option.name: value
@@ -255,10 +250,7 @@ def contradiction(expectation: Expectation) -> tuple[str, str] | None:
 
 
 def unasked(expectation: Expectation) -> tuple[str, str] | None:
-    """Return an option that nothing which fires `expectation` is ever asked, and what is; or None.
-
-    Whatever is fired by hand is asked none of these.
-    """
+    """Return an option that no trigger of `expectation` uses, and what it needs; or None."""
     if expectation.hears:
         return None
     of_events = {
@@ -281,7 +273,7 @@ def _taking(
     [Callable[[A, str, StrategyLike, ExpectationOptions], Expectation]],
     Callable[Concatenate[A, str, StrategyLike, P], Expectation],
 ]:
-    """Have a method be called with the fields of `options` in the place of its last argument."""
+    """Make a method callable with the fields of `options` in the place of its last argument."""
 
     def decorated(
         method: Callable[[A, str, StrategyLike, ExpectationOptions], Expectation],
@@ -342,8 +334,7 @@ class Actor:
             id: stable; stored with every episode. 1 to 64 of A-Z a-z 0-9 _ -
             domain: a label, for people.
             spec_rev: a version of your own, stored with every episode.
-            revision: of the definition that it is made of, for who makes actors of those; leave it
-                out otherwise.
+            revision: for code that makes actors from definitions; leave it out otherwise.
             max_concurrent_episodes: most of its episodes that one node runs at a time; the rest
                 wait in order for any node with room.
             max_concurrent_cluster: most of them that all nodes together run at a time; None: as
@@ -356,8 +347,7 @@ class Actor:
             tools: capability → tool, before those of the app.
             synthesizer: for expectations that have none of their own.
 
-        Raises:
-            DeclarationError: a value cannot work; the message names it.
+        Raises `DeclarationError` if a value cannot work; the message names it.
         """
         try:
             checked_name(id, of="actor id")
@@ -391,14 +381,12 @@ class Actor:
     def expect(self, name: str, strategy: StrategyLike, options: ExpectationOptions) -> Expectation:
         """Declare an expectation and return it.
 
-        Args:
-            name: stable within the actor; stored with every episode.
-            strategy: a `Strategy` subclass, or an instance; one instance serves all episodes.
-            options: the fields of `ExpectationOptions`, by keyword.
+        `name` must be stable within the actor: it is stored with every episode. `strategy` is a
+        subclass or an instance; one instance serves all episodes. `options` are the fields of
+        `ExpectationOptions`, by keyword.
 
-        Raises:
-            DeclarationError: a value cannot work, or can never take effect; the message names
-                actor, expectation and field.
+        Raises `DeclarationError` if a value cannot work, or can never take effect; the message
+        names actor, expectation and field.
         """
         check = Check(self.id, name)
         check.name(name, taken=self.expectations)
@@ -420,7 +408,7 @@ class Actor:
 
     @property
     def is_laned(self) -> bool:
-        """Whether its episodes take turns, in an order and within limits that hold everywhere."""
+        """Whether its episodes take turns, in an order and within limits of the whole cluster."""
         waits = any(each.waits_its_turn for each in self.expectations.values())
         return self.max_concurrent_cluster is not None or self.overflow != "queue" or waits
 
@@ -429,10 +417,7 @@ class Actor:
         return frozenset().union(*(each.event_names for each in self.expectations.values()))
 
     def foreign_streams(self) -> tuple[ForeignStream, ...]:
-        """Return the streams that are not the stack's whose events may fire it, each once.
-
-        Of two expectations that begin in different places, the one declared first says where.
-        """
+        """Return the foreign streams that may fire it, once each; the first one's start counts."""
         every = (foreign for each in self.expectations.values() for foreign in each.foreign_streams)
         found: dict[tuple[str, str], ForeignStream] = {}
         for foreign in every:

@@ -1,8 +1,8 @@
 """`App`: the actors of a node, and the tools, outputs and templates that all of them share. Pure.
 
-An app is checked as a whole when it is declared. `on_stack` then leaves out the actors that
-name other stacks. It also leaves out a workflow if any actor that its steps need, directly or
-through other workflows, is left out: its instances could never end.
+An app is checked as a whole when it is declared. `on_stack` then leaves out the actors that name
+other stacks, and any workflow whose steps need one of those, directly or not: its instances could
+never end.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ ResolvePolicy: TypeAlias = Callable[[Orphan], Policy | None]
 
 @dataclass(frozen=True, init=False)
 class App:
-    """Everything a node needs to know about its work. Any of its nodes runs any actor."""
+    """The work of a node. Any of its nodes runs any actor."""
 
     actors: Mapping[str, Actor]
     tools: Mapping[str, Tool]
@@ -106,9 +106,8 @@ class App:
             workflows: each gets an actor of its own, `workflow-<name>`, that starts its instances.
                 `actors` must include every actor that a step names, also if other nodes run it.
 
-        Raises:
-            DeclarationError: a value cannot work; the message names it. For a workflow it is a
-                `BadWorkflow`.
+        Raises `DeclarationError`, for a workflow `BadWorkflow`, if a value cannot work; the message
+        names it.
         """
         synthesizer = checked_callback(synthesizer, actor=ALL, field="synthesizer")
         resolve_policy = checked_callback(resolve_policy, actor=ALL, field="resolve_policy")
@@ -134,11 +133,7 @@ class App:
             self.check(actor)
 
     def check(self, actor: Actor) -> None:
-        """See whether `actor` could be one of this app's.
-
-        Raises:
-            DeclarationError: it could not; the message names the field.
-        """
+        """Raise `DeclarationError` unless `actor` could be one of this app's."""
         if not actor.expectations:
             raise Check(actor.id).refuse("expectations", "none; use actor.expect(…)")
         if problem := problem_of_id(actor):
@@ -161,7 +156,7 @@ class App:
         return made
 
     def tool(self, actor: Actor, capability: str) -> Tool | None:
-        """Return the tool that `actor` means by `capability`, or None if there is none."""
+        """Return the tool of `actor` for `capability`, or None."""
         return actor.tools.get(capability) or self.tools.get(capability)
 
     def synthesizer_of(self, actor: Actor, expectation: Expectation) -> Synthesizer | None:
@@ -218,7 +213,6 @@ def _strategies(given: object) -> Mapping[str, Strategy[Any]]:
 
 
 def _problem_of_queue(actor: Actor) -> str | None:
-    """Return why nothing ever waits in the queue that `actor` bounds, or None."""
     if actor.queue_max == QUEUE_MAX:
         return None
     if not actor.is_laned:
@@ -232,7 +226,6 @@ def _problem_of_queue(actor: Actor) -> str | None:
 
 
 def _problem_of_breakers(actor: Actor) -> str | None:
-    """Return why a breaker of `actor` could not stop what fails, or None."""
     if not actor.is_laned:
         return None
     for expectation in actor.expectations.values():
@@ -245,15 +238,15 @@ def _problem_of_breakers(actor: Actor) -> str | None:
 
 
 class Absent(msgspec.Struct, frozen=True, kw_only=True):
-    """What of an app a stack does not have, by name and in order."""
+    """What a stack lacks of an app, by name and in order."""
 
     actors: tuple[str, ...]
-    """Those that were declared; what begins an absent workflow goes without saying."""
+    """The declared ones; starters of absent workflows are not listed."""
     workflows: tuple[str, ...]
 
 
 def on_stack(app: App, stack: str) -> App:
-    """Return `app` without what is absent from the stack called `stack`."""
+    """Return `app` without what the stack called `stack` lacks."""
     absent = absent_from(app, stack)
     gone = {*absent.actors, *map(starter_id, absent.workflows)}
     made = copy(app)
@@ -269,7 +262,7 @@ def on_stack(app: App, stack: str) -> App:
 
 
 def absent_from(app: App, stack: str) -> Absent:
-    """Return what the stack called `stack` does not have of `app`."""
+    """Return what the stack called `stack` lacks of `app`."""
     actors = {actor.id for actor in app.actors.values() if not actor.runs_on(stack)}
     lacking = {each.name for each in app.workflows.values() if _asks(each) & actors}
     within = {name: tuple(_inner(each)) for name, each in app.workflows.items()}

@@ -1,7 +1,4 @@
-"""Checks of what actors and apps are declared as: each returns the value or says what is wrong.
-
-An error names the actor, the expectation and the field, so that whoever declared it finds it.
-"""
+"""Checks of the declarations of actors and apps; an error names actor, expectation and field."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ Scope: TypeAlias = Literal["cluster", "node"]
 """Who shares a breaker: all nodes, or the episodes of one."""
 
 THRESHOLD_MAX: Final = 100
-"""Most failures that a threshold may be: the state holds the id of each, 36 characters."""
+"""Most failures that a threshold may be: the state has the id of each, 36 characters."""
 
 HALF_OPEN_AFTER_S_MAX: Final = 7 * 86_400.0
 """Longest time that a breaker may stay open, in seconds: a week."""
@@ -126,11 +123,7 @@ def overspent(budget: Budget, *, turns: int, tokens: int, wall_s: float) -> str 
 
 
 def checked_tools(tools: Mapping[str, ToolLike], *, actor: str) -> Mapping[str, Tool]:
-    """Return `tools` with every value as a `Tool`.
-
-    Raises:
-        DeclarationError: a value is no tool, or a capability has a dot in its name.
-    """
+    """Return `tools` with every value as a `Tool`, or raise `DeclarationError`."""
     if not isinstance(tools, Mapping):
         raise DeclarationError(actor=actor, field="tools", problem=f"{tools!r} is not a dict")
     checked = {}

@@ -1,16 +1,13 @@
 """The conditions of an event filter: on values of the payload, by path. Pure.
 
-Strategies build them with `gt`, `between`, `exists` and so on; definitions spell them as JSON:
+Definitions spell them as JSON:
 
     {"disk.used": {"gt": 90, "lte": 100}, "state": ["new", "paid"], "test": {"exists": false}}
 
-A plain value must be equal, a list names the allowed values, and an object names operators that
-must all hold; to compare with an object, use `eq`. A condition is checked when it is declared, so a
-`Misfit` is always about the event. It has one of three classes:
-
-    filter               the value does not fit                   expected; filters do that
-    filter_key_missing   there is no value at the path            check the path
-    filter_type          for example text compared with a number  check the type
+A plain value must be equal, a list has the allowed values, and an object has operators that must
+all match; to compare with an object, use `eq`. A `Misfit` has one of three classes: `filter` (the
+value does not fit, as expected), `filter_key_missing` (check the path) and `filter_type` (for
+example text compared with a number: check the type).
 """
 
 from __future__ import annotations
@@ -155,11 +152,7 @@ def condition_of(wanted: object) -> Condition:
 
 
 def filter_of(wanted: Mapping[str, object]) -> Filter:
-    """Return `wanted` as a filter.
-
-    Raises:
-        ValueError: a path that leads nowhere, or a condition that cannot work; which one, and why.
-    """
+    """Return `wanted` as a filter; `ValueError`: a path or a condition cannot work."""
     if not isinstance(wanted, Mapping):
         raise ValueError(f"filter: {wanted!r} is not a dict of path: value")  # noqa: TRY004 - as for its value
     conditions = {path: condition_of(value) for path, value in wanted.items()}
@@ -309,11 +302,7 @@ def operators_of(spelled: object) -> Mapping[str, object]:
 
 
 def operator_condition(operator: str, value: object) -> Condition:
-    """Return the condition for one operator and its value.
-
-    Raises:
-        ValueError: the operator does not exist or cannot take this value.
-    """
+    """Return the condition for one operator and its value, or raise `ValueError`."""
     make = OPERATORS.get(operator)
     if make is None:
         raise ValueError(f"there is no {operator!r}; write one of {', '.join(OPERATORS)}")
@@ -324,11 +313,7 @@ def operator_condition(operator: str, value: object) -> Condition:
 
 
 def conditions_of(spelled: object) -> Condition:
-    """Return the condition that a definition spells as `spelled`.
-
-    Raises:
-        ValueError: it cannot work.
-    """
+    """Return the condition that a definition spells as `spelled`, or raise `ValueError`."""
     operators = operators_of(spelled)
     if not operators:
         raise ValueError(f"write an operator, such as {{eq: 1}}; {', '.join(OPERATORS)}")

@@ -2,12 +2,8 @@
 
 Findings are available where user code may read the outside: in `init`, `converge`, tools,
 synthesizers and enrichments. `next_step` and `handle_result` run again after a crash and must
-decide the same, so there `Findings` refuses.
-
-The file also encodes a strategy's state as JSON and back. A state is a `msgspec.Struct`, a
-dataclass, a pydantic model or a dict; checkpoints store it, and it may outlive the code that wrote
-it. `StateSchema` numbers its shape: every change of shape is a new version with a migration from
-the one before.
+decide the same, so there `Findings` refuses. `StateSchema` numbers the shape of a strategy's state,
+which may outlive the code that wrote it: every change of shape is a version with a migration.
 """
 
 from __future__ import annotations
@@ -38,25 +34,18 @@ class Findings(Protocol):
         """Return the latest raise of a finding, active or not; None if there has never been one.
 
         In a dry run that stores its findings it returns the stored one of that key, if there is
-        one.
-
-        Raises:
-            BadName: no finding can have this key.
+        one. Raises `BadName` if no finding can have this key.
         """
 
     async def recent(self, key: str, within: Duration) -> Finding | None:
         """Return the finding if it was raised, changed or ended `within` that time; else None.
 
-        `within` is a number of seconds, a text such as `15m`, or a timedelta; up to ten years.
-
-        Raises:
-            ValueError: `within` is no duration.
+        `within` is a number of seconds, a text such as `15m`, or a timedelta; up to ten years;
+        `ValueError` otherwise.
         """
 
 
 class _OutOfReach:
-    """The findings where user code must not read them."""
-
     def get(self, key: str) -> NoReturn:
         raise RuntimeError(f"finding {key!r}: {WHERE}")
 
@@ -135,11 +124,7 @@ class StateSchema:
 
 
 def migrate(state: msgspec.Raw, schema: StateSchema, *, version: int) -> msgspec.Raw:
-    """Return `state`, stored at `version`, in the current shape.
-
-    Raises:
-        Unencodable: a migration returned something that JSON cannot represent.
-    """
+    """Return `state`, stored at `version`, in the current shape, or raise `Unencodable`."""
     for step in range(version, schema.version):
         try:
             state = raw(schema.migrations[step](unraw(state)))

@@ -1,16 +1,9 @@
 """Episode ids from causes: the same cause always gives the same episode. Pure.
 
-The dedupe key identifies the cause. Each kind of key has its own prefix, so keys of two kinds never
-collide:
-
-    event:<id>                          the event's id
-    payload:<hash>[@<window>]           its payload, or parts of it
-    value:<path>=<JSON>[@<window>]      one value of the payload
-    own:<text>                          the result of the user's function
-    manual:<text>, dry_run:<text>       the idempotency key of a fire by hand
-
-A window is a bucket of time; the same cause counts again in the next one. The time at which the
-server stored an event selects its bucket, so redelivery does not change it.
+Each kind of dedupe key has its own prefix, so keys of two kinds never collide: `event:<id>`,
+`payload:<hash>[@<window>]`, `value:<path>=<JSON>[@<window>]`, `own:<text>` of a user's function,
+and `manual:<text>` or `dry_run:<text>` of a fire by hand. The time at which the server stored an
+event selects its window, so redelivery does not change it.
 """
 
 from __future__ import annotations
@@ -131,13 +124,7 @@ def event_key(event_id: str) -> str:
 
 
 def key_of(dedupe: Dedupe, event: DomainEvent) -> str:
-    """Return the dedupe key of an episode that `event` opens.
-
-    Exceptions of the user's function pass through.
-
-    Raises:
-        StrategyError: the user's function returned something that cannot be a key.
-    """
+    """Return the dedupe key of an episode that `event` opens; `StrategyError`: it can be none."""
     match dedupe:
         case ByEvent():
             return event_key(event.id)
@@ -164,9 +151,8 @@ def episode_id(
 ) -> str:
     """Return the episode's id: a UUIDv8 (RFC 9562) over BLAKE2b-128 of its cause.
 
-    Opening an episode twice is therefore a version conflict, not a second episode. The parts are
-    hashed as a JSON list, so that different lists never hash alike. A retry by a person increments
-    the generation, which gives a new id.
+    The parts are hashed as a JSON list, so that different lists never hash alike. Each retry by a
+    person has its own `generation`.
     """
     parts = msgspec.json.encode([stack, actor, expectation, dedupe_key, generation])
     digest = bytearray(hashlib.blake2b(parts, digest_size=16).digest())
@@ -190,7 +176,6 @@ def _spelled(value: object) -> str:
 
 
 def _bucket(window: Window | None, at: datetime) -> str:
-    """Return the part of a key that names the window of `at`; empty without windows."""
     if window is None:
         return ""
     start = at - (at - FIRST_WINDOW) % WINDOWS[window]

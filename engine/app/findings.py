@@ -1,15 +1,9 @@
 """Findings as strategies write them: intents, escalations and enrichments, checked. Pure.
 
-`raise_finding`, `update_finding` and `clear_finding` return intents; `engine.findings.finding`
-decides what follows from them.
-
-`expire` and `grow_worse` are the rules for age. A finding with an end expires at that time. One
-whose class has escalations gets more severe with age, counted from its raise; the escalated
-severity becomes a floor for later raises. Both rules look at the finding as it is now, so calling
-them early, late or twice is harmless.
-
-An enrichment is a user's callback that may add evidence, a better summary or another confidence to
-a finding after it was raised. It never decides whether a finding is raised or how severe it is.
+What follows from an intent is decided in `engine.findings.finding`. `expire` and `grow_worse` are
+the rules for age; they look at the finding as it is now, so calling them early, late or twice is
+harmless. An escalated severity is a floor for later raises. An enrichment is a user's callback that
+adds to a finding after it was raised, but never decides whether it is raised or how severe it is.
 """
 
 from __future__ import annotations
@@ -84,10 +78,7 @@ def escalate(*, after: Duration, to: str) -> Escalation:
     """Return the escalation to severity `to` of findings that are active for as long as `after`.
 
     `after` is a number of seconds, a text such as `30m`, or a timedelta: from 0.1 s to a year. `to`
-    is `medium`, `high` or `critical`; a finding that is already worse stays as it is.
-
-    Raises:
-        ValueError: a value is impossible.
+    is `medium`, `high` or `critical`; a worse finding stays as it is. Raises `ValueError`.
     """
     after_s = seconds_of(after, least_s=AGE_S_MIN, most_s=AGE_S_MAX)
     if to not in tuple(Severity)[1:]:
@@ -123,7 +114,7 @@ def expire(finding: Finding, *, cause: DueTimer, at: datetime) -> FindingExpired
 def grow_worse(
     finding: Finding, steps: Sequence[Escalation], *, cause: DueTimer, at: datetime
 ) -> FindingEscalated | None:
-    """Return the escalation of `finding` that its age calls for, or None if there is none."""
+    """Return the escalation of `finding` that its age requires, or None."""
     if finding.status is not FindingStatus.ACTIVE:
         return None
     due = [step.to for step in _worse(finding, steps) if _due_at(finding, step) <= at]
@@ -180,8 +171,7 @@ def raise_finding(
             years; a new finding's default is the expectation's `finding_ttl_s`.
         expires_at: a fixed end instead of `ttl_s`, with a time zone and at most in 2200.
 
-    Raises:
-        InvalidFinding: a value is impossible; the message names it.
+    Raises `InvalidFinding` if a value is impossible; the message names it.
     """
     kind, id_ = _subject(subject)
     return RaiseFinding(
@@ -209,10 +199,7 @@ def update_finding(
 ) -> UpdateFinding:
     """Return the intent to change an active finding; `None` leaves a value as it is.
 
-    Its time to live starts again.
-
-    Raises:
-        InvalidFinding: a value is impossible; the message names it.
+    Its time to live starts again. Raises `InvalidFinding` if a value is impossible.
     """
     return UpdateFinding(
         finding_key=checked_key(key),
@@ -226,8 +213,7 @@ def update_finding(
 def clear_finding(key: str, *, reason: str = "") -> ClearFinding:
     """Return the intent to end an active finding. Clearing one that is not active does nothing.
 
-    Raises:
-        InvalidFinding: the key is impossible.
+    Raises `InvalidFinding` if the key is impossible.
     """
     return ClearFinding(finding_key=checked_key(key), reason=reason)
 
@@ -295,11 +281,7 @@ def _expires_at(expires_at: object, *, ttl_s: object) -> datetime | None:
 
 
 def checked_evidence(evidence: object) -> msgspec.Raw:
-    """Return `evidence` as JSON; None gives no bytes.
-
-    Raises:
-        Unencodable: JSON cannot represent it.
-    """
+    """Return `evidence` as JSON; None gives no bytes. Raises `Unencodable`."""
     return NOTHING if evidence is None else validation.encode(evidence, what="evidence")
 
 
@@ -322,10 +304,7 @@ def enriched(
     """Return, from an enrichment, the changes to the finding; None leaves a value as it is.
 
     `evidence` is any JSON value and replaces the old one, `summary` is one sentence for people, and
-    `confidence` is from 0.0 to 1.0.
-
-    Raises:
-        InvalidFinding, Unencodable: a value is impossible.
+    `confidence` is from 0.0 to 1.0. Raises `InvalidFinding` or `Unencodable`.
     """
     return Enriched(
         evidence=checked_evidence(evidence),

@@ -1,16 +1,12 @@
 """Outputs as users declare them: adapters, routes, and the intents of strategies. Pure.
 
-An adapter (`OutputAdapter`) delivers outputs to the outside; an app registers it, alone or in a
-`Route`:
-
     App(outputs={
         "pager": Webhook(url="https://pager.example/alerts"),
         "mail": Route(Email(…), retries=Retries(attempts_max=3), max_concurrent=2, rate_per_s=5),
     })
 
-A strategy asks for a delivery with `propose_output` or `output`. Delivery is at least once: if a
-node dies after the receiver accepted an output and before the journal has that, the output is
-delivered again with the same `idempotency_key`. A receiver that honours the key acts once.
+Delivery is at least once: if a node dies after the receiver accepted an output and before the
+journal has that, the output is delivered again with the same `idempotency_key`.
 """
 
 from __future__ import annotations
@@ -101,14 +97,10 @@ class DeliveryFailed(Exception):
         permanent: bool = False,
         retry_after_s: float | None = None,
     ) -> None:
-        """Report the failure.
+        """Report the failure, for people in `detail`.
 
-        Args:
-            error_class: a stable word or two, such as `rate_limited`.
-            detail: for people.
-            permanent: whether the output fails at once instead of being retried as its `Route`
-                allows.
-            retry_after_s: no attempt is made for so long, up to an hour.
+        `error_class` is a stable name, such as `rate_limited`. A `permanent` failure is not
+        retried, whatever the `Route` allows. No attempt is made for `retry_after_s`, up to an hour.
         """
         super().__init__(f"{error_class}: {detail}" if detail else error_class)
         self.error_class = error_class or "delivery_failed"
@@ -130,10 +122,8 @@ class OutputAdapter:
         """Deliver `output` and return the receiver's reference for it, if there is one.
 
         It may run for several outputs at once, up to `Route.max_concurrent`, and is canceled after
-        `Route.timeout_s`.
-
-        Raises:
-            DeliveryFailed: it was not delivered. Any other exception counts as a failure for now.
+        `Route.timeout_s`. Raise `DeliveryFailed` if it was not delivered; any other exception
+        counts as a failure for now.
         """
         raise NotImplementedError
 
@@ -148,8 +138,6 @@ AdapterLike: TypeAlias = OutputAdapter | DeliverFunction
 
 
 class _Function(OutputAdapter):
-    """A plain function as an adapter."""
-
     def __init__(self, function: DeliverFunction) -> None:
         self._function = function
 
@@ -182,10 +170,7 @@ def _problem_of(adapter: OutputAdapter) -> str | None:
 
 
 def plan_hash(plan: msgspec.Raw) -> str:
-    """Return the hash by which a decision names a plan: SHA-256 in hex.
-
-    `plan` must be encoded by `streams.json.raw`, which sorts the keys.
-    """
+    """Return the SHA-256, in hex, of a plan encoded by `streams.json.raw`, which sorts the keys."""
     return hashlib.sha256(bytes(plan)).hexdigest()
 
 
@@ -204,8 +189,6 @@ def propose_output(
 ) -> OutputIntent:
     """Return the intent to deliver something to the outside, for `ConvergeResult(outputs=[…])`.
 
-    The arguments after `requires_approval` count only if that is set.
-
     Args:
         adapter: a name in `App(outputs=…)`.
         payload: any JSON value; the adapter decides what it means.
@@ -215,17 +198,17 @@ def propose_output(
         key: identifies the output where there is no `dedupe_key`: same adapter, key and cause are
             one output. Up to 512 characters. Without either, every proposal is an output of its
             own.
-        requires_approval: whether somebody must approve it before it is delivered.
-        summary: the question to people, in one sentence of up to 4,000 characters.
-        approvers: names of those who may decide, 1 to 64; None: anybody.
-        expires_s: time limit in seconds, over 0 and up to ten years; None: none.
+        requires_approval: whether somebody must approve it before it is delivered. The arguments
+            below count only then, and are those of `approval`.
+        summary: the question to people.
+        approvers: names of those who may decide.
+        expires_s: time limit in seconds.
         on_expiry: if nobody decides in time: `deny` rejects it, `fail` fails it as undeliverable,
             `approve` delivers it.
-        remind_every_s: seconds between two public reminders, at least one; None: none.
+        remind_every_s: seconds between two public reminders.
 
-    Raises:
-        InvalidOutput: a value is impossible; the message names it.
-        Unencodable: JSON cannot represent the payload, or it is over 256 KiB.
+    Raises `InvalidOutput` if a value is impossible, and `Unencodable` if the payload is no JSON, or
+    over 256 KiB.
     """
     try:
         asked = approval(
@@ -297,7 +280,7 @@ def checked_intent(intent: object) -> OutputIntent:
     if problem := _problem_of_approval(intent):
         raise InvalidOutput(problem)
     try:
-        # Whoever made it by hand may have put anything in; the log could not be read with that.
+        # An intent made by hand may contain anything; the log could not be read with that.
         msgspec.json.decode(msgspec.json.encode(intent), type=OutputIntent)
         checked_name(intent.adapter, of="adapter")
         if intent.dedupe_key:
@@ -380,11 +363,7 @@ Outputs: TypeAlias = Mapping[str, AdapterLike | Route]
 
 
 def checked_routes(outputs: object) -> Mapping[str, Route]:
-    """Return the routes of `App(outputs=…)`, each with an `OutputAdapter`.
-
-    Raises:
-        ValueError, TypeError: a value cannot work; the message names it.
-    """
+    """Return the routes of `App(outputs=…)`; `ValueError` or `TypeError`: one cannot work."""
     if not isinstance(outputs, Mapping):
         raise TypeError(f"{outputs!r} is not a dict of name to adapter")
     return {_name(name): _route(name, value) for name, value in outputs.items()}

@@ -1,7 +1,4 @@
-"""`Strategy`: the code of an expectation, which decides one step at a time. Pure.
-
-A strategy returns actions (`engine.app.actions`) until it converges to a `ConvergeResult`.
-"""
+"""`Strategy`: the code of an expectation, which decides one step at a time. Pure."""
 
 from __future__ import annotations
 
@@ -70,13 +67,7 @@ class ConvergeResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def conclude(result: object) -> EpisodeConverged:
-    """Return `result` as the event for the journal.
-
-    Raises:
-        InvalidResult: not a `ConvergeResult`, or one with impossible values.
-        InvalidFinding, InvalidOutput: one of its intents is impossible.
-        Unencodable: JSON cannot represent the classification or the result.
-    """
+    """Return `result` as the event for the journal, or raise a `StrategyError`."""
     if not isinstance(result, ConvergeResult):
         raise InvalidResult(f"converge() returned {_name(result)}; it must return a ConvergeResult")
     _check(result)
@@ -234,11 +225,7 @@ class Strategy(Generic[S]):
 
 
 def state_type(strategy: Strategy[Any]) -> type:
-    """Return the type of the state of `strategy`.
-
-    Raises:
-        TypeError: neither `State` nor the annotation of `init` names a type that can be stored.
-    """
+    """Return the type of the state of `strategy`; `TypeError`: it declares none to store."""
     declared = strategy.State or _returned_by(strategy.init)
     if declared is None:
         return dict
@@ -278,11 +265,7 @@ Template: TypeAlias = Callable[[JsonObject], Strategy[Any]]
 
 
 def checked_templates(templates: object) -> Mapping[str, Template]:
-    """Return the templates of `App(templates=…)`.
-
-    Raises:
-        TypeError, ValueError: one is no template, or its name is taken; the message names it.
-    """
+    """Return the templates of `App(templates=…)`; `TypeError` or `ValueError`: one cannot work."""
     if not isinstance(templates, Mapping):
         raise TypeError(f"{templates!r} is not a dict of name to template")
     for name, template in templates.items():

@@ -1,17 +1,11 @@
 """How a strategy reaches the outside: tools, synthesizers and gatherers; and their overrides. Pure.
 
-A `Tool` does what a `tool_call` asks for. A gatherer is an async function in
-`App(gatherers={"metrics": …})` that gives a template its facts: it gets the payload of the trigger
-and the options of the template's configuration. Its result is recorded as a step, so after a crash
-the same facts are used.
-
-Overrides replace the outside in dry runs. An expectation declares them, or a fire by hand gives
-them (as JSON, with the same three names); `engine.episodes.dry_run` decides which apply:
+A gatherer is an async function in `App(gatherers={"metrics": …})` that gives a template its facts.
+Its result is recorded as a step, so after a crash the same facts are used. Overrides replace the
+outside in dry runs. An expectation declares them, or a fire by hand gives them as JSON;
+`engine.episodes.dry_run` decides which apply:
 
     overrides(tools={"mail.send": {"id": 7}}, synthesis="all is well", persist_findings=True)
-
-`publish` publishes domain events as a step, with ids that are the same in a replay;
-`engine.execution.steps` supplies the tool for it.
 """
 
 from __future__ import annotations
@@ -94,10 +88,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolFailed(Exception):
-    """Raised by a tool to report a failure with its own error class.
-
-    The strategy's `handle_result` gets it as a `Failure`.
-    """
+    """Raised by a tool to report a failure, which `handle_result` gets as a `Failure`."""
 
     def __init__(self, error_class: str, detail: str = "") -> None:
         super().__init__(f"{error_class}: {detail}" if detail else error_class)
@@ -124,11 +115,7 @@ class Tool:
     """
 
     async def call(self, action: str, args: JsonObject, ctx: CallContext) -> object:
-        """Do `action` and return its result, any JSON value.
-
-        Raises:
-            ToolFailed: the call failed; the strategy decides what to do.
-        """
+        """Do `action` and return its result, any JSON value, or raise `ToolFailed`."""
         raise NotImplementedError
 
     def redact(self, args: JsonObject) -> object:
@@ -144,11 +131,7 @@ class EngineTool(Tool):
     """A tool that the engine supplies and that gets the calling episode."""
 
     async def serve(self, opened: EpisodeOpened, action: str, args: JsonObject) -> object:
-        """Do `action` for the episode that `opened` opened, and return its result.
-
-        Raises:
-            ToolFailed: the call failed; the strategy decides what to do.
-        """
+        """Do `action` for the episode that `opened` opened, and return its result."""
         raise NotImplementedError
 
 
@@ -159,8 +142,6 @@ ToolLike: TypeAlias = Tool | ToolFunction | Mapping[str, ToolFunction]
 
 
 class _Functions(Tool):
-    """Plain functions as a tool."""
-
     def __init__(
         self, functions: Mapping[str, ToolFunction], fallback: ToolFunction | None = None
     ) -> None:
@@ -217,11 +198,7 @@ class Synthesizer(Protocol):
     async def __call__(
         self, prompt: object, transient: JsonObject, ctx: CallContext
     ) -> Synthesis | object:
-        """Return a `Synthesis`, or only its content if tokens are not counted.
-
-        Raises:
-            ToolFailed: it failed; the strategy decides what to do.
-        """
+        """Return a `Synthesis`, or its content if tokens are not counted; or raise `ToolFailed`."""
 
 
 class Gatherer(Protocol):
@@ -230,10 +207,8 @@ class Gatherer(Protocol):
     async def __call__(self, payload: JsonObject, options: JsonObject) -> object:
         """Return the facts, any JSON value of up to 256 KiB.
 
-        `payload` is the trigger's, `options` come from the template's configuration.
-
-        Raises:
-            ToolFailed: it failed; the error class becomes the step's and the episode's.
+        `payload` is the trigger's, `options` come from the template's configuration. Raise
+        `ToolFailed` if it failed; the error class becomes the step's and the episode's.
         """
 
 
@@ -259,11 +234,7 @@ def gather(gatherer: str, *, payload: JsonObject, options: JsonObject) -> ToolCa
 
 
 def checked_gatherers(gatherers: object) -> Mapping[str, Gatherer]:
-    """Return the gatherers of `App(gatherers=…)`.
-
-    Raises:
-        TypeError, ValueError: one is no gatherer, or has no name; the message says what to write.
-    """
+    """Return the gatherers of `App(gatherers=…)`; `TypeError` or `ValueError`: one is none."""
     if not isinstance(gatherers, Mapping):
         raise TypeError(f"{gatherers!r} is not a dict of name to gatherer")
     for name, gatherer in gatherers.items():
@@ -301,8 +272,7 @@ def overrides(
             False: no; True: with the prefix `dry_run:`; or another prefix, 1 to 64 of
             `A-Z a-z 0-9 _ -`.
 
-    Raises:
-        ValueError: a value is impossible; the message names the field.
+    Raises `ValueError` if a value is impossible; the message names the field.
     """
     try:
         return _made(tools or {}, synthesis, persist_findings)
@@ -311,11 +281,7 @@ def overrides(
 
 
 def parse_overrides(text: str | bytes) -> Overrides:
-    """Return the overrides in `text`: a JSON object of some of `FIELDS`.
-
-    Raises:
-        ValueError: it is invalid; the message is one line that names the field.
-    """
+    """Return the overrides in `text`, JSON with some of `FIELDS`; `ValueError` has one line."""
     try:
         said = msgspec.json.decode(text)
     except UNDECODABLE as error:
@@ -331,7 +297,7 @@ def parse_overrides(text: str | bytes) -> Overrides:
 
 
 def problem_of_overrides(given: object) -> str | None:
-    """Return why a dry run cannot use `given`, for the person who gave it, or None."""
+    """Return why a dry run cannot use `given`, for people, or None."""
     if not isinstance(given, Overrides) or not isinstance(given.tools, dict):
         return f"{given!r}: not made by overrides(tools={{'mail.send': …}})"
     for tool_name in given.tools:
@@ -351,11 +317,7 @@ def size_of(given: Overrides) -> int:
 
 
 def parse_step_overrides(text: str | bytes) -> dict[str, Overrides]:
-    """Return the overrides in `text`: a JSON object of step → overrides.
-
-    Raises:
-        ValueError: it is invalid; the message is one line that names the step and the field.
-    """
+    """Return the overrides in `text`, JSON of step → overrides; `ValueError` has one line."""
     try:
         said = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except UNDECODABLE as error:
@@ -389,7 +351,6 @@ def _made(tools: object, synthesis: object, persist_findings: object) -> Overrid
 
 
 def _prefix(persist_findings: object) -> str:
-    """Return the prefix of stored findings; empty: none are stored."""
     if isinstance(persist_findings, bool):
         return PREFIX if persist_findings else ""
     if problem := _problem_of_prefix(persist_findings):

@@ -1,23 +1,13 @@
 """The triggers of an expectation, as declared: events, schedules, people and workflows. Pure.
 
-`event`, `every`, `cron`, `manual` and `workflow` return them; `engine.triggers.rules` decides
-whether an event fires. `due_ticks` decides which ticks of a schedule open an episode. A tick is an
-instant that follows from the schedule alone, so every node computes the same ticks and the same
+A tick is an instant that follows from the schedule alone, so every node computes the same ticks and
 dedupe keys: one tick is one episode, however many nodes open it. Ticks of `every` are multiples of
-the interval since `FIRST_WINDOW`; ticks of `cron` follow the clock of its time zone.
-
-When clocks change, cron does the same as Debian's (measured with cronsim 2.8):
-
-    neither minutes nor hours begin with `*`
-        a skipped time comes once, at the end of the gap; a repeated time counts the first time
-        only
-    one of them does
-        whenever the clock shows such a time: never in the gap, and both times in the repeated
-        hour; but where a clock is set back by half an hour (Lord Howe Island), the half hour
-        after that is left out
-
-`L`, `LW` and `#` work too. If neither the day of the month nor the day of the week begins with `*`,
-one of them must fit; else both must.
+the interval since `FIRST_WINDOW`. Cron does the same as Debian's (measured with cronsim 2.8) when
+clocks change. If neither minutes nor hours begin with `*`, a skipped time comes once, at the end of
+the gap, and a repeated time counts the first time only. If one does, it fires whenever the clock
+shows such a time; but where a clock is set back by half an hour (Lord Howe Island), the half hour
+after that is left out. `L`, `LW` and `#` work too. If neither the day of the month nor the day of
+the week begins with `*`, one of them must fit; else both must.
 """
 
 from __future__ import annotations
@@ -117,11 +107,7 @@ def is_zone(tz: object) -> bool:
 
 
 def spelled_out(expression: object, *, tz: str) -> str:
-    """Return an expression as five fields in capitals, one space between them.
-
-    Raises:
-        ValueError: it is invalid, or fits no day of four years in the zone `tz`.
-    """
+    """Return an expression as five fields in capitals; `ValueError`: invalid, or it never fits."""
     try:
         spelled = _in_fields(expression)
         first = time_after(spelled, _JUDGED_FROM, tz=tz)
@@ -133,10 +119,7 @@ def spelled_out(expression: object, *, tz: str) -> str:
 
 
 def time_after(expression: str, after: datetime, *, tz: str) -> datetime | None:
-    """Return the first time past `after` that fits, in UTC; None if there is none in fifty years.
-
-    `expression` must come from `spelled_out`; `tz` is the zone whose clock must fit.
-    """
+    """Return the first time past `after` that fits, in UTC; None: there is none in fifty years."""
     zone = UTC if tz == "UTC" else ZoneInfo(tz)
     shown = CronSim(expression, after.astimezone(zone))
     # The second time that a clock shows an hour, the library offers what was due the first time.
@@ -187,7 +170,7 @@ Schedule: TypeAlias = Every | Cron
 
 
 class Catch(msgspec.Struct, frozen=True):
-    """What to do about a tick that came due."""
+    """The result for a tick that came due."""
 
     opens: tuple[datetime, ...]
     """The ticks that open an episode, oldest first."""
@@ -207,8 +190,7 @@ def every(interval: Duration, *, catch_up: CatchUp = "one", window: Window | Non
             newest), or for "all".
         window: ticks in the same window, such as "h1", open one episode.
 
-    Raises:
-        ValueError: an argument cannot work; the message names it.
+    Raises `ValueError` if an argument cannot work; the message names it.
     """
     try:
         seconds = seconds_of(interval, least_s=EVERY_S_MIN, most_s=EVERY_S_MAX)
@@ -230,12 +212,9 @@ def cron(
         expression: minute, hour, day of month, month, day of week, such as "*/5 9-17 * * MON-FRI";
             or one of `MACROS`, such as "@hourly". Days of the week are 0-7; 0 and 7 are Sunday.
         tz: a name of the IANA database, such as "Europe/Berlin".
-        catch_up: as for `every`.
-        window: as for `every`.
 
-    Raises:
-        ValueError: an argument cannot work, or the expression fits no day of four years; the
-            message names it.
+    `catch_up` and `window` are as for `every`. Raises `ValueError` if an argument cannot work, or
+    the expression fits no day of four years.
     """
     if not is_zone(tz):
         raise ValueError(f"cron(): tz: {tz!r} is not a time zone; write one such as Europe/Berlin")
@@ -248,11 +227,7 @@ def cron(
 
 
 def checked_schedule(schedule: Schedule) -> Schedule:
-    """Return `schedule` as `every` or `cron` would have made it.
-
-    Raises:
-        ValueError: neither would have made it; the message names the field.
-    """
+    """Return `schedule` as `every` or `cron` would have made it, or raise `ValueError`."""
     catch_up, window = schedule.catch_up, schedule.window
     match schedule:
         case Every(interval_s=interval_s):
@@ -291,11 +266,7 @@ def schedule_in(spec: str) -> Schedule | None:
 
 
 def next_tick(schedule: Schedule, after: datetime) -> datetime:
-    """Return the first tick later than `after`, in UTC.
-
-    Raises:
-        ValueError: there is none; what `cron` returned always has one.
-    """
+    """Return the first tick later than `after`, in UTC; `ValueError`: `cron` made none such."""
     match schedule:
         case Every(interval_s=interval_s):
             return _multiple(schedule, after) + timedelta(seconds=interval_s)
@@ -311,8 +282,7 @@ def next_tick(schedule: Schedule, after: datetime) -> datetime:
 def due_ticks(schedule: Schedule, tick: datetime, now: datetime) -> Catch:
     """Return which ticks open an episode now that `tick` has come due, and which to arm next.
 
-    `tick` is the oldest unanswered one. If `now` is before it, clocks differ, and `tick` counts as
-    now.
+    `tick` is the oldest unanswered one. If `now` is before it, clocks differ, and it counts as now.
     """
     tick, now = tick.astimezone(UTC), max(now, tick).astimezone(UTC)
     if schedule.catch_up == "all":
@@ -333,7 +303,6 @@ def tick_key(schedule: Schedule, tick: datetime) -> str:
 
 
 def _in_turn(schedule: Schedule, tick: datetime, now: datetime) -> Catch:
-    """Return every tick from `tick` to `now`, up to `TICKS_MAX`."""
     opens, following = [tick], next_tick(schedule, tick)
     while following <= now and len(opens) < TICKS_MAX:
         opens.append(following)
@@ -342,10 +311,9 @@ def _in_turn(schedule: Schedule, tick: datetime, now: datetime) -> Catch:
 
 
 def _newest(schedule: Schedule, tick: datetime, now: datetime) -> datetime:
-    """Return the newest tick up to `now`; `tick` is one.
+    """Return the newest tick up to `now`, by binary search: 27 steps cover a century.
 
-    Binary search: 27 steps cover a century. Walking backwards with cronsim would be one step, but
-    in the second pass of a repeated hour it does not see the first.
+    Walking backwards with cronsim would not see the first pass of a repeated hour from the second.
     """
     if isinstance(schedule, Every):
         return max(tick, _multiple(schedule, now))
@@ -428,8 +396,7 @@ def event(
         start: where a new actor starts reading: `"new"`, the default; `"all"` with the oldest; a
             time with a zone; or a sequence.
 
-    Raises:
-        ValueError: there is no valid name, or filter or stream cannot work.
+    Raises `ValueError` if there is no valid name, or filter or stream cannot work.
     """
     foreign = ForeignStream(stream=stream, subject=subject, start=start) if stream else None
     if problem := problem_of_names(names, foreign, is_plain=subject == ">" and start == "new"):
@@ -445,7 +412,7 @@ def event(
 def problem_of_names(
     names: Sequence[object], foreign: ForeignStream | None, *, is_plain: bool
 ) -> str | None:
-    """Return why an event trigger cannot have these `names` and that `feed`, or None."""
+    """Return why an event trigger cannot have these `names` and that stream, or None."""
     if foreign is not None:
         if names:
             return "name events, or a stream with a subject, not both"
@@ -490,12 +457,7 @@ _CALLS: Final[Sequence[tuple[object, str]]] = (
 
 
 def sources_of(on: On) -> Sources:
-    """Return the triggers in `on`, in order, each checked.
-
-    Raises:
-        ValueError: it is neither a trigger nor a list of triggers, or one of them cannot work.
-        TypeError: the names of one are not texts.
-    """
+    """Return the triggers in `on`, in order, each checked; or raise `ValueError` or `TypeError`."""
     given: object = on
     listed = given if isinstance(given, list | tuple) else [given]
     if not 1 <= len(listed) <= SOURCES_MAX:
@@ -531,11 +493,7 @@ def schedules_of(sources: Sources) -> tuple[Schedule, ...]:
 
 
 def trigger_of(happened: DomainEvent, *, subject_key: str, coalesced: int = 0) -> EventTrigger:
-    """Return the trigger that an episode gets for the event that fired it.
-
-    `subject_key` is the path to its subject; `coalesced` counts the earlier events that a debounce
-    replaced by this one.
-    """
+    """Return the trigger for an event; `coalesced` counts those that a debounce replaced by it."""
     return EventTrigger(
         event_id=happened.id,
         event_type=happened.name,

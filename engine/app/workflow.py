@@ -5,20 +5,12 @@
     review.step("rate", "risk", "rate_client", depends_on=["screen"],
                 when=lambda trigger, prior: prior["screen"]["hit"],
                 on_failure=retrying(attempts=3, backoff_s=5), compensate=("risk", "undo_rate"))
-    review.step("notify", "mail", "notify_owner", depends_on=["rate"],
-                for_each=lambda trigger, prior: prior["rate"]["owners"])
-    review.sub("onboard", "vendor_onboarding", depends_on=["rate"])
 
 Steps that do not depend on one another run at the same time. `input`, `when` and `for_each` get the
 workflow's trigger and the results of all steps that theirs depends on, by name; the result of a
-step that has none is None. They must be deterministic. A failed step follows its policy:
-
-    on_failure="abort"                                cancel what runs, compensate what is done
-    on_failure="continue"                             go on as if the result were None
-    on_failure="pause"                                wait for a person
-    on_failure=retrying(attempts=3, backoff_s=5)      try again, and then one of these
-
-`remedy` is the rule that applies the policy.
+step that has none is None. They must be deterministic. A failed step follows its policy: "abort"
+cancels what runs and compensates what is done, "continue" goes on as if the result were None,
+"pause" waits for a person, and `retrying(…)` tries again, and then does one of these.
 """
 
 from __future__ import annotations
@@ -117,8 +109,7 @@ def retrying(
         skip_on: error classes that are not retried, such as `["bad_input"]`.
         then: after the last attempt: "abort", "continue" or "pause".
 
-    Raises:
-        ValueError: an argument cannot work; the message names it.
+    Raises `ValueError` if an argument cannot work; the message names it.
     """
     if isinstance(skip_on, str) or not isinstance(skip_on, Sequence):
         raise ValueError(f"retrying(): skip_on: {skip_on!r} is not a list of error classes")  # noqa: TRY004 - as for its values
@@ -150,8 +141,7 @@ def remedy(
 ) -> datetime | Remedy:
     """Return when the next attempt is made, or what happens to the instance if none is.
 
-    `attempts` counts those since a person last retried it; `seed` selects the jitter, so the same
-    one gives the same wait.
+    `attempts` counts those since a person last retried it; `seed` selects the jitter.
     """
     is_final = error_class in policy.skip_on or error_class in DECIDED
     if is_final or attempts >= policy.attempts_max:
@@ -369,11 +359,7 @@ def checked_step(
     compensate: tuple[str, str] | None = None,
     reuse_s: float = 0.0,
 ) -> WorkflowStep:
-    """Return the step with these options; `runs` has its actor and expectation, or its workflow.
-
-    Raises:
-        BadWorkflow: a value cannot work.
-    """
+    """Return the step that runs what `runs` has, or raise `BadWorkflow`."""
     for name, function in (("input", input), ("when", when), ("for_each", for_each)):
         check.function(name, function)
     if input is not None and for_each is not None:
@@ -401,7 +387,6 @@ def checked_step(
 
 
 def _why_never_reused(runs: Mapping[str, str], compensate: object, *, asks: bool) -> str | None:
-    """Return why a step can never reuse a result, or None."""
     if "workflow" in runs:
         return "is for steps that run an actor's expectation"
     if asks:
@@ -453,8 +438,7 @@ class Workflow:
             dedupe: which events are the same cause, as for an expectation.
             revision: for code that makes workflows from definitions; leave it out otherwise.
 
-        Raises:
-            BadWorkflow: a value cannot work; the message names it.
+        Raises `BadWorkflow` if a value cannot work; the message names it.
         """
         check = WorkflowCheck(name)
         values = {
@@ -479,11 +463,8 @@ class Workflow:
         """Declare a step that runs an expectation of an actor, and return it.
 
         `name` must be stable within the workflow: results are stored by it. The expectation may
-        have other triggers, too.
-
-        Raises:
-            BadWorkflow: a value cannot work, or the steps depend on one another in a circle; the
-                message names workflow, step and field.
+        have other triggers, too. Raises `BadWorkflow` if a value cannot work, or the steps depend
+        on one another in a circle; the message names workflow, step and field.
         """
         return self._add(name, {"actor": actor, "expectation": expectation}, options)
 
@@ -492,10 +473,7 @@ class Workflow:
 
         The other workflow gets the input as the payload of its trigger. The result has the results
         of its last steps, those that nothing depends on, by name. Once it is done, only
-        `compensate` undoes anything of it.
-
-        Raises:
-            BadWorkflow: as for `step`.
+        `compensate` undoes anything of it. Raises as `step`.
         """
         return self._add(name, {"workflow": workflow}, options)
 

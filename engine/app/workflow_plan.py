@@ -1,10 +1,8 @@
 """An app's workflows, checked against its actors and turned into data for the journal. Pure.
 
-`spec_of` returns what an instance stores when it starts, so a later deployment changes only the
-functions. `starters_of` returns an actor for each workflow whose only expectation, `StartWorkflow`,
-starts instances. So anything that can trigger an actor can start a workflow, with the same rules
-for events, debounce, schedules, dedupe keys, pauses and dry runs. Its episodes record which
-instance they started, or why none.
+An instance stores `spec_of` its workflow when it starts, so a later deployment changes only the
+functions. Each workflow has an actor whose only expectation, `StartWorkflow`, starts instances: so
+anything that can trigger an actor can start a workflow, by the same rules.
 """
 
 from __future__ import annotations
@@ -58,12 +56,7 @@ STARTS_MAX: Final = 32
 def checked_workflows(
     workflows: Sequence[Workflow], actors: Mapping[str, Actor]
 ) -> Mapping[str, Workflow]:
-    """Return the workflows of an app by name.
-
-    Raises:
-        BadWorkflow: one names a step, an actor, an expectation or a workflow that does not exist,
-            or runs itself through others; the message names workflow, step and field.
-    """
+    """Return the workflows of an app by name, or raise `BadWorkflow`."""
     given: object = workflows
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise WorkflowCheck(_ALL).refuse("workflows", f"{given!r} is not a list")
@@ -83,7 +76,7 @@ def checked_workflows(
 
 
 def spec_of(workflow: Workflow, actors: Mapping[str, Actor]) -> WorkflowSpec:
-    """Return what an instance of `workflow` has to do; `checked_workflows` must have checked it."""
+    """Return the steps of `workflow` for an instance; `checked_workflows` must have checked it."""
     return WorkflowSpec(
         name=workflow.name,
         steps=tuple(_step_spec(step, actors) for step in workflow.steps.values()),
@@ -97,8 +90,7 @@ def spec_of(workflow: Workflow, actors: Mapping[str, Actor]) -> WorkflowSpec:
 def problem_of_code(spec: WorkflowSpec, workflow: Workflow) -> str | None:
     """Return what the code lacks to continue an instance of `spec`, or None.
 
-    Nodes that lack something leave the instance to others, such as nodes of the version that
-    started it.
+    Another node, such as one of the older version, may have it.
     """
     for step in spec.steps:
         code = workflow.steps.get(step.id)
@@ -148,7 +140,6 @@ def _check_known(check: WorkflowCheck, field: str, name: str, known: Iterable[st
 
 
 def _check_nesting(workflows: Mapping[str, Workflow]) -> None:
-    """Refuse workflows that run themselves, or that are nested too deep."""
     graph = {
         name: tuple(dict.fromkeys(each.workflow for each in one.steps.values() if each.workflow))
         for name, one in workflows.items()
@@ -264,26 +255,17 @@ def starter_id(workflow: str) -> str:
 
 
 def fallback_starter(workflow: str) -> Actor:
-    """Return an actor with the id of a workflow's starter that starts nothing.
-
-    It lets running instances continue while the workflow itself is disabled.
-
-    Raises:
-        DeclarationError: no workflow can have this name.
-    """
+    """Return a workflow's starter that starts nothing, but lets running instances continue."""
     return Actor(starter_id(workflow), domain="workflows", max_concurrent_episodes=STARTS_MAX)
 
 
 def workflow_of(actor_id: str) -> str | None:
-    """Return the workflow that an actor starts instances of, if its id says so."""
+    """Return the workflow that an actor starts, if its id says so."""
     return actor_id.removeprefix(PREFIX) if actor_id.startswith(PREFIX) else None
 
 
 def problem_of_id(actor: Actor) -> str | None:
-    """Return why no actor of an app may have the id of `actor`, or None.
-
-    Ids become names of queues and of workflow starters, which must not collide.
-    """
+    """Return why `actor` may not have its id, or None: it must not collide with a starter's."""
     if actor.id.startswith("-"):
         return "begins with '-', as the engine's own queues do"
     begins = actor.expectations.get(START_EXPECTATION)
@@ -294,11 +276,7 @@ def problem_of_id(actor: Actor) -> str | None:
 
 
 def starters_of(workflows: Mapping[str, Workflow], actors: Mapping[str, Actor]) -> list[Actor]:
-    """Return the actors that start `workflows`, in addition to the `actors` of an app.
-
-    Raises:
-        BadWorkflow: a name is too long, an actor has the id, or a trigger cannot work.
-    """
+    """Return the actors that start `workflows`, beside `actors`; or raise `BadWorkflow`."""
     return [_starter_of(workflow, actors) for workflow in workflows.values()]
 
 

@@ -1,5 +1,1 @@
-"""Nodes of a stack: which are up, what they may do, and pauses.
-
-`nodes.py` is what a node reports, `members.py` reports and reads it; `modes.py` decides what a node
-may do, `mode_watch.py` applies that.
-"""
+"""Nodes of a stack: which are up (`nodes`, `members`), what they may do (`modes`), and pauses."""

@@ -1,9 +1,9 @@
 """Membership: reports that this node is up, and knows which other nodes are.
 
 A node repeats its entry at every heartbeat; the server removes it after the lifetime of a lease, so
-a crashed node disappears when its episodes become free. Node names are unique: of two nodes with
-one name the newer is listed, since the older may be about to stop, and the older one returns when
-the newer is gone. Both log it, because work that is distributed by name would go wrong.
+a crashed node disappears when its episodes become free. Of two nodes with one name the newer is
+listed, since the older may be about to stop; the older one returns when the newer is gone. Both log
+it, because work that is distributed by name would go wrong.
 """
 
 from __future__ import annotations
@@ -32,31 +32,32 @@ from streams.keys import NODES, node_key
 from streams.ports.bucket import Bucket, BucketEntry
 
 TTL_S_MIN: Final = 2
-"""Shortest life of what a node says, in seconds: a busy machine renews it in time."""
+"""Shortest life of a node's entry, in seconds: a busy machine renews it in time."""
 
 RENEWALS_PER_TTL: Final = 3
 """As for leases: two may fail in a row before the node is missed."""
 
 SAY_TRIES_MAX: Final = 5
-"""Most tries to say it while another node of the name does; after that, at the next renewal."""
+"""Most tries to write it while another node of the name does; after that, at the next renewal."""
 
 LEAVE_S_MAX: Final = 1.0
-"""Longest that a stopping node waits to be forgotten, in seconds; it is soon, anyway."""
+"""Longest that a stopping node waits for its entry's deletion, in seconds; it expires anyway."""
 
 TWO_OF_A_NAME: Final = (
     "stop one of them, or give it a name of its own: VIGIL_NODE; nothing if one is stopping anyway"
 )
 
 LOOK_S: Final = 30.0
-"""Between two looks at all nodes, in seconds: a roster that was cut off for over an hour is not
-told who has gone meanwhile."""
+"""Between two reads of all nodes, in seconds. A watch that was cut off for over an hour misses
+deletions.
+"""
 
 log = structlog.get_logger("vigil.members")
 
 
 @dataclass
 class Heartbeat:
-    """Keeps one node in the gates."""
+    """Keeps one node's entry in the gates."""
 
     gates: Bucket
     clock: Clock
@@ -67,17 +68,17 @@ class Heartbeat:
     version: str
     since: datetime
     _has_arrived: bool = False
-    """Whether it has been seen. Whoever has its place then was started later."""
+    """Whether it has been listed. Another process in its place was then started later."""
     _rival: str = ""
-    """The process that it was last warned of, and that may have its place; empty: none has."""
+    """The process that it last warned of, and that may have its place; empty: none has."""
 
     @property
     def ttl_s(self) -> int:
-        """How long what it says stays there, in seconds: the lease's life in the server's unit."""
+        """How long an entry lasts, in seconds: the lease's life in the server's unit."""
         return max(TTL_S_MIN, math.ceil(self.lease_s))
 
     def info(self) -> NodeInfo:
-        """Return what the node has to say of itself now: an actor is there once it sees events."""
+        """Return the node's entry as it is now; an actor is listed once it receives events."""
         problems = nodes.problems_told(self.catalog.problems)
         return NodeInfo(
             name=self.node,
@@ -107,11 +108,7 @@ class Heartbeat:
         )
 
     async def beat(self) -> None:
-        """Say it for ever, and at once when something changes.
-
-        Raises:
-            Unavailable: the gates are away.
-        """
+        """Write the entry for ever: at every heartbeat, and at once when something changes."""
         await self.mode_watcher.has_looked.wait()
         while True:
             self.mode_watcher.changed.clear()
@@ -120,7 +117,7 @@ class Heartbeat:
             await self._wait_change(recast)
 
     async def leave(self) -> None:
-        """Have the node forgotten at once, if that can be done soon; but no other of its name."""
+        """Delete this node's entry, if that can be done soon; never another process's."""
         try:
             async with self.clock.timeout(LEAVE_S_MAX):
                 stands = await self.gates.get(node_key(self.node))
@@ -130,7 +127,7 @@ class Heartbeat:
             log.debug("the node is missed only when its time is over", why=repr(error))
 
     async def _say(self) -> None:
-        """Say it, unless a node of the same name that was started later does."""
+        """Write the entry, unless a node of the same name that was started later does."""
         for _ in range(SAY_TRIES_MAX):
             stands = await self.gates.get(node_key(self.node))
             if stands is not None and self._is_others(stands):
@@ -167,7 +164,7 @@ class Heartbeat:
         self._has_arrived, self._rival = True, ""
 
     async def _wait_change(self, recast: asyncio.Event) -> None:
-        """Wait until there is something new to say, or it is time to say the same again."""
+        """Wait until the entry has changed, or is to be renewed."""
         try:
             async with self.clock.timeout(self.ttl_s / RENEWALS_PER_TTL):
                 await wait_first(self.mode_watcher.changed.wait(), recast.wait())
@@ -177,20 +174,20 @@ class Heartbeat:
 
 @dataclass
 class Membership:
-    """The nodes that live, as far as this one knows."""
+    """The live nodes, as far as this one knows."""
 
     gates: Bucket
     clock: Clock
     has_looked: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once it knows who is there."""
+    """Set once the nodes have been read."""
     _nodes: dict[str, NodeInfo] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by `_look`, so that no change is heard before what was read earlier than it is noted."""
+    """Locked by `_look`, so that no change is noted before what was read earlier."""
 
     @property
     def nodes(self) -> Sequence[NodeInfo]:
-        """Those that live, by name."""
+        """The live nodes, by name."""
         return [self._nodes[key] for key in sorted(self._nodes)]
 
     def capacity(self, actor: str) -> int:
@@ -198,15 +195,11 @@ class Membership:
         return nodes.capacity(self._nodes.values(), actor)
 
     async def wait_change(self) -> None:
-        """Wait until a node comes, goes or says something else than now."""
+        """Wait until a node comes, goes or changes its entry."""
         await self._changed.wait()
 
     async def follow(self) -> None:
-        """Follow who comes and goes, for ever.
-
-        Raises:
-            Unavailable: the gates are away. What was known stays so.
-        """
+        """Follow who comes and goes, for ever. After `Unavailable`, what was known stays."""
         watches = [self.gates.watch(under=NODES)]
         await follow_and_look(
             watches, self._hear, self._look, look_every_s=LOOK_S, clock=self.clock
@@ -222,7 +215,7 @@ class Membership:
         self.has_looked.set()
 
     def _set(self, said: Mapping[str, NodeInfo | None]) -> None:
-        """Take note of who is there, and wake those who wait if that is news."""
+        """Note the live nodes, and wake those who wait if they have changed."""
         living = {key: info for key, info in said.items() if info is not None}
         if living != self._nodes:
             self._nodes = living
@@ -231,10 +224,9 @@ class Membership:
 
 
 async def live_nodes(gates: Bucket, *, from_leader: bool = False) -> Sequence[NodeInfo]:
-    """Return the nodes that live now, by name; for whoever asks once.
+    """Return the live nodes, by name.
 
-    Any replica may answer, which may lack those that have just come: who must know them asks the
-    leader, which costs more.
+    Any replica may answer, and may lack those that have just come; the leader costs more.
     """
     found = _said((await gates.entries(under=NODES, from_leader=from_leader)).values())
     return [info for _, info in sorted(found.items()) if info is not None]
@@ -250,12 +242,11 @@ def _process_in(stands: BucketEntry) -> str:
 
 
 def _process(said: NodeInfo) -> str:
-    """Return which process a node is, in words that fit no other one."""
     return f"process {said.pid} on {said.host}, since {said.since.isoformat()}"
 
 
 def _said(entries: Iterable[BucketEntry]) -> dict[str, NodeInfo | None]:
-    """Return what each entry of a node says; None where it is gone, or cannot be read."""
+    """Return each node's entry; None where it is gone, or cannot be read."""
     return {
         entry.key: None if entry.value is None else nodes.decoded(entry.value)
         for entry in entries

@@ -1,7 +1,7 @@
 """Applies modes and pauses to a running node: what it may wake, and whether it runs episodes.
 
 The entries are in a bucket, so they also apply to a node that comes back. A node, and a new actor
-on it, does nothing before the first look there: if people switched it off, it stays off.
+on it, does nothing before its entries are read: if people switched it off, it stays off.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from streams.keys import MODES, PAUSES, mode_key, pause_key
 from streams.ports.bucket import Bucket, BucketEntry
 
 LOOK_S: Final = 60.0
-"""Between two looks at what is said, in seconds. A node that was cut off for over an hour is not
-told what has been deleted meanwhile, so now and then it asks."""
+"""Between two reads of known entries, in seconds. A watch that was cut off for over an hour misses
+deletions.
+"""
 
 LOOKS_IN_FLIGHT_MAX: Final = 64
 
@@ -43,21 +44,16 @@ class ModeWatcher:
         setting: NodeMode,
         never_wakes: bool = False,
     ) -> None:
-        """Give nothing yet.
+        """Give no permit yet.
 
-        Args:
-            registry: of the stack.
-            actors: the node's, to begin with.
-            clock: the node's.
-            node: its name.
-            setting: its mode, unless the registry says another one.
-            never_wakes: whether its gates stay shut, whatever anybody says.
+        `setting` is the node's mode unless the registry has one; with `never_wakes` its gates stay
+        shut in any mode.
         """
         self.permits: dict[str, Permits] = {}
         self.runs = Permit()
         """Whether the node may run the episodes of any of its actors."""
         self.has_looked = asyncio.Event()
-        """Set while what the registry says of all actors is in force."""
+        """Set while the registry's entries for all actors are in force."""
         self.changed = asyncio.Event()
         """Set when a permit or the mode changes; for one reader, who clears it."""
         self.setting = setting
@@ -66,7 +62,7 @@ class ModeWatcher:
         self._newest: dict[str, BucketEntry] = {}
         self._orders: Orders = NO_ORDERS
         self._unasked: dict[str, Permits] = {}
-        """Those of actors that nothing is known about yet."""
+        """Those of actors whose entries are not read yet."""
         self._has_newcomers = asyncio.Event()
         self._knows_mode = asyncio.Event()
         self._is_over = False
@@ -75,7 +71,7 @@ class ModeWatcher:
 
     @property
     def mode(self) -> NodeMode:
-        """The node's mode, for actors of which nothing else is said."""
+        """The node's mode, for actors without an entry of their own."""
         return modes.mode_of(self._orders, node=self._node, setting=self.setting)
 
     def may(self, actor: str) -> Switch:
@@ -84,7 +80,7 @@ class ModeWatcher:
         return Switch(wakes=now.wakes.is_given, runs=now.runs.is_given)
 
     def learn(self, actor: str) -> Permits:
-        """Return what the node may do for an actor: nothing, until the registry has been asked."""
+        """Add an actor and return its permits: none are given until the registry has been asked."""
         if actor in self.permits:
             return self.permits[actor]
         permits = self.permits[actor] = self._unasked[actor] = Permits()
@@ -95,7 +91,7 @@ class ModeWatcher:
         return permits
 
     def forget(self, actor: str) -> None:
-        """Give nothing any more for an actor that the node does not have any more."""
+        """Withdraw the permits of an actor that the node no longer has."""
         self.permits.pop(actor).end()
         self._unasked.pop(actor, None)
         self._newest.pop(pause_key(actor), None)
@@ -110,12 +106,8 @@ class ModeWatcher:
         self.changed.set()
 
     async def follow(self) -> None:
-        """Do for ever what the registry says.
-
-        Raises:
-            Unavailable: the registry is away. What was in force stays so.
-        """
-        # Only these: the registry also says what every episode waits for.
+        """Apply the registry's entries for ever. After `Unavailable`, what was in force stays."""
+        # Only these: the registry also has an entry for what each episode waits for.
         watches = [self._registry.watch(under=MODES), self._registry.watch(under=PAUSES)]
         following = follow_and_look(
             watches, self._hear, self._look_at_all, look_every_s=LOOK_S, clock=self._clock
@@ -123,10 +115,7 @@ class ModeWatcher:
         await wait_first(following, self._look_at_newcomers())
 
     async def _look_at_all(self) -> None:
-        """Ask about whatever stands, and about the mode and each actor that was never asked about.
-
-        What has come since then, the watches tell.
-        """
+        """Read again every entry that exists, and those never read: the mode and new actors."""
         standing = {key for key, entry in self._newest.items() if entry.value is not None}
         unknown = set() if self._knows_mode.is_set() else {mode_key(self._node)}
         await self._look(standing | unknown | {*map(pause_key, self._unasked)})
@@ -140,7 +129,7 @@ class ModeWatcher:
             await self._look([*map(pause_key, self._unasked)])
 
     async def _look(self, keys: Iterable[str]) -> None:
-        """Ask what stands at `keys`, and do that; nobody is unasked of whom it is known then."""
+        """Read the entries at `keys` and apply them; their actors count as asked."""
         room, unasked = asyncio.Semaphore(LOOKS_IN_FLIGHT_MAX), dict(self._unasked)
 
         async def ask(key: str) -> BucketEntry:
@@ -154,7 +143,7 @@ class ModeWatcher:
         self._see_whether_all_asked()
 
     def _note_asked(self, asked: Mapping[str, Permits]) -> None:
-        """Take note of the actors that were asked about, unless they have gone and come since."""
+        """Note the actors that were asked about, unless they have gone and come back since."""
         for actor, permits in asked.items():
             if self._unasked.get(actor) is permits:
                 del self._unasked[actor]
@@ -170,7 +159,7 @@ class ModeWatcher:
         return BucketEntry(key=key, value=None, revision=known.revision if known else 0)
 
     async def _hear(self, entries: Iterable[BucketEntry]) -> None:
-        """Take note of what is new, and switch accordingly."""
+        """Note the entries that are new, and switch accordingly."""
         for entry in entries:
             known = self._newest.get(entry.key)
             if self._concerns(entry.key) and (known is None or _is_news(entry, known)):
@@ -202,6 +191,6 @@ class ModeWatcher:
 
 
 def _is_news(entry: BucketEntry, known: BucketEntry) -> bool:
-    """Return whether `entry` is newer; a deletion that was never heard of has no revision."""
+    """Return whether `entry` is newer; a deletion that was never watched has no revision."""
     was_deleted = entry.revision == known.revision and entry.value is None
     return entry.revision > known.revision or (was_deleted and known.value is not None)

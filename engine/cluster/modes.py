@@ -34,10 +34,10 @@ class NodeMode(StrEnum):
 class ModeOrder(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """What people want of one node: the value of `mode.<node>`."""
+    """The entry `mode.<node>`: what people want of one node."""
 
     mode: NodeMode | None = None
-    """For every actor that `actors` does not name. None: as the node's own setting says."""
+    """For every actor that `actors` does not name. None: the node's own setting."""
     actors: dict[str, NodeMode] = {}
     by: str = ""
     """Who changed it last."""
@@ -47,7 +47,7 @@ class ModeOrder(
 class PauseOrder(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """That an actor is to be woken nowhere: the value of `pause.<actor>`."""
+    """The entry `pause.<actor>`: no node wakes the actor."""
 
     by: str = ""
     reason: str = ""
@@ -55,7 +55,7 @@ class PauseOrder(
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the registry says about modes and pauses."""
+    """All entries about modes and pauses."""
 
     modes: Mapping[str, ModeOrder] = {}
     """By node."""
@@ -85,7 +85,7 @@ _pauses: Final = msgspec.json.Decoder(PauseOrder)
 
 
 def orders_of(entries: Iterable[BucketEntry]) -> Orders:
-    """Return what `entries` of the registry say; those of other kinds are passed over."""
+    """Return the modes and pauses among `entries` of the registry."""
     modes: dict[str, ModeOrder] = {}
     pauses: dict[str, PauseOrder] = {}
     problems: dict[str, str] = {}
@@ -102,7 +102,7 @@ def orders_of(entries: Iterable[BucketEntry]) -> Orders:
 
 
 def mode_of(orders: Orders, *, node: str, setting: NodeMode, actor: str | None = None) -> NodeMode:
-    """Return the mode that `node` is in: for `actor`, or for those that nothing is said about."""
+    """Return the mode of `node` for `actor`, or for actors without an entry of their own."""
     said = orders.modes.get(node, ModeOrder())
     whole = setting if said.mode is None else said.mode
     return whole if actor is None else said.actors.get(actor, whole)
@@ -117,7 +117,7 @@ def switch(orders: Orders, *, node: str, setting: NodeMode, actor: str) -> Switc
 def with_mode(
     said: ModeOrder | None, mode: NodeMode, *, actor: str | None, by: str, at: datetime
 ) -> ModeOrder:
-    """Return what is said of a node after `mode` is, of `actor` or of the node."""
+    """Return a node's entry with `mode` set, for `actor` or for the node."""
     before = said or ModeOrder()
     if actor is None:
         return ModeOrder(mode=mode, actors=before.actors, by=by, at=at)
@@ -127,7 +127,7 @@ def with_mode(
 def without_mode(
     said: ModeOrder | None, *, actor: str | None, by: str, at: datetime
 ) -> ModeOrder | None:
-    """Return what is said of a node after nothing is, of `actor` or at all; None: nothing is."""
+    """Return a node's entry without the mode of `actor`, or of the node; None: none is left."""
     if said is None or actor is None:
         return None
     actors = {each: mode for each, mode in said.actors.items() if each != actor}

@@ -1,7 +1,6 @@
 """What a live node reports about itself, to other nodes and to people. Pure.
 
-The report is in a bucket under the node's name while the node lives, and a little longer if it
-crashes. Nothing relies on it for safety: it may be outdated by moments.
+Nothing relies on it for safety: it may be outdated by moments, and outlives a crash for a while.
 """
 
 from __future__ import annotations
@@ -29,18 +28,19 @@ from streams.model.foreign_streams import ForeignStream
 from streams.model.triggers import Budget
 
 INFO_BYTES_MAX: Final = 256 * 1024
-"""Most that a node says of itself, in bytes. The server's own limit is four times that, and it is
-said anew several times in the life of a lease."""
+"""Largest report of a node, in bytes. The server's own limit is four times that, and it is written
+several times in the life of a lease.
+"""
 
 PROBLEMS_MAX: Final = 100
-"""Most definitions of which a node says why it cannot run them."""
+"""Most definitions with a problem that a node reports."""
 
 PROBLEM_CHARS_MAX: Final = 300
 """Longest such line, in characters."""
 
 
 _EVENT: Final = "event "
-"""How a trigger begins that is one of the stack's own events."""
+"""Prefix of a trigger that is one of the stack's own events."""
 
 
 class ExpectationInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -66,12 +66,12 @@ class ActorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     revision: int = 0
     """Of the definition that the node runs it by; 0: its app declares it in code."""
     limits: dict[str, Any] = {}
-    """What holds in the whole cluster, if anything does."""
+    """What applies in the whole cluster, if anything does."""
     expectations: dict[str, ExpectationInfo] = {}
 
 
 class NodeInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One node that lives."""
+    """One live node."""
 
     name: str
     host: str
@@ -81,29 +81,31 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     since: datetime
     """When it started."""
     mode: NodeMode
-    """The one that is in force, for actors of which nothing else is said."""
+    """In force for actors without an entry of their own."""
     setting: NodeMode
     """The one that it was started with."""
     lease_s: float
     """Its leases lapse that long after it has died."""
     actors: dict[str, ActorInfo] = {}
     closed: dict[str, int] = {}
-    """Actors that it does not have any more, and whose open episodes it has go on: actor → how many
-    of them it runs at a time, at most."""
+    """Actors that it does not have any more, and whose open episodes it continues: actor → how many
+    of them it runs at a time, at most.
+    """
     fallbacks: tuple[str, ...] = msgspec.field(default=(), name="understudies")
-    """Those of `closed` that it could not run if they were open: it has them go on only while there
-    is no node that could."""
+    """Those of `closed` that it could not run if they were open: it continues them only while no
+    node can run them.
+    """
     problems: dict[str, str] = {}
     """Why it cannot run what is defined: kind and id, such as `agent.disk_watch` → one line."""
     problems_at: dict[str, int] = {}
-    """By the same names, the revision that each of them is about, as far as the node knows."""
+    """By the same names, the revision that each problem is about, as far as the node knows."""
 
 
 _decoder: Final = msgspec.json.Decoder(NodeInfo)
 
 
 def actor_info(actor: Actor, may: Switch) -> ActorInfo:
-    """Return what a node says of `actor`, for which it may do what `may` says."""
+    """Return a node's report on `actor`, for which it may do what `may` says."""
     limits = {
         "max_concurrent_cluster": actor.max_concurrent_cluster,
         "overflow": actor.overflow,
@@ -122,13 +124,13 @@ def actor_info(actor: Actor, may: Switch) -> ActorInfo:
 
 
 def problems_told(problems: Mapping[str, str]) -> dict[str, str]:
-    """Return as much of `problems` as a node says: the first by name, each in one line."""
+    """Return as much of `problems` as a node reports: the first by name, each in one line."""
     first = sorted(problems.items())[:PROBLEMS_MAX]
     return {name: " ".join(problem.split())[:PROBLEM_CHARS_MAX] for name, problem in first}
 
 
 def encoded(info: NodeInfo) -> bytes:
-    """Return `info` as it is kept; without expectations if they make it too long."""
+    """Return `info` as bytes; without expectations if they make it too long."""
     data = msgspec.json.encode(info)
     if len(data) <= INFO_BYTES_MAX:
         return data
@@ -139,7 +141,7 @@ def encoded(info: NodeInfo) -> bytes:
 
 
 def decoded(data: bytes) -> NodeInfo | None:
-    """Return what a node said of itself; None if this version cannot read it."""
+    """Return the report in `data`; None if this version cannot read it."""
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -147,7 +149,7 @@ def decoded(data: bytes) -> NodeInfo | None:
 
 
 def capacity(nodes: Iterable[NodeInfo], actor: str) -> int:
-    """Return how many episodes of `actor` the `nodes` that run it can run at a time together."""
+    """Return how many episodes of `actor` the `nodes` can run at a time together."""
     return sum(_room(node, actor) for node in nodes)
 
 
@@ -159,7 +161,7 @@ def _room(node: NodeInfo, actor: str) -> int:
 
 
 def is_woken(nodes: Iterable[NodeInfo], actor: str) -> bool:
-    """Return whether any of `nodes` takes what may wake `actor`."""
+    """Return whether any of `nodes` may wake `actor`."""
     return any(node.actors[actor].wakes for node in nodes if actor in node.actors)
 
 
@@ -192,7 +194,7 @@ def _expectation(expectation: Expectation) -> ExpectationInfo:
 
 
 def trigger_texts(source: Source) -> tuple[str, ...]:
-    """Return what fires by `source`, such as `event order.placed`; see `ExpectationInfo`."""
+    """Return the texts of `ExpectationInfo.triggers` for `source`."""
     match source:
         case EventSource(foreign=ForeignStream() as foreign):
             return (f"stream {foreign.stream} {foreign.subject}",)
@@ -207,12 +209,12 @@ def trigger_texts(source: Source) -> tuple[str, ...]:
 
 
 def event_in(trigger: str) -> str | None:
-    """Return the name of the event that a node says fires something; None for other triggers."""
+    """Return the name of the event in a trigger's text; None for other triggers."""
     return trigger.removeprefix(_EVENT) if trigger.startswith(_EVENT) else None
 
 
 def _options(expectation: Expectation) -> Iterable[tuple[str, Any]]:
-    """Yield the options that are not as by default, and that a text can say."""
+    """Yield the options that are not the defaults, and that a text can show."""
     for field in fields(expectation):
         value = getattr(expectation, field.name)
         if field.name == "name" or value == field.default:

@@ -3,8 +3,8 @@
     (nothing) ──DeadLettered──▶ waiting ──DeadRequeued──▶ requeued
                                    └─────DeadDiscarded──▶ discarded
 
-What requeuing does comes before its `DeadRequeued`, with ids from the letter. So a crash in between
-leaves the letter waiting, and requeuing it again completes the work. An output's letter is also
+The work of a requeue is done before its `DeadRequeued`, with ids from the letter: after a crash in
+between the letter still waits, and another requeue completes the work. An output's letter is also
 settled when the output is retried by its key, or proposed again.
 """
 
@@ -33,7 +33,7 @@ class DeadLetterStatus(StrEnum):
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """What a dead letter's events add up to."""
+    """The state of a dead letter."""
 
     status: DeadLetterStatus = DeadLetterStatus.UNWRITTEN
     lettered: DeadLettered | None = None
@@ -45,17 +45,13 @@ UNWRITTEN: Final = DeadLetter()
 
 
 def decide(letter: DeadLetter, command: DeadRequeued | DeadDiscarded) -> DeadEvent:
-    """Return what happens if a person settles `letter` so.
-
-    Raises:
-        Rejected: it is settled already, or there is no such letter.
-    """
+    """Return `command` as an event; rejected if `letter` is settled, or does not exist."""
     _waiting(letter)
     return command
 
 
 def evolve(letter: DeadLetter, event: DeadEvent, *, at: datetime) -> DeadLetter:
-    """Return `letter` after `event`, recorded at `at`. Never refuses: it has already happened."""
+    """Return `letter` after `event`, recorded at `at`."""
     match event:
         case DeadLettered():
             return DeadLetter(status=DeadLetterStatus.WAITING, lettered=event)
@@ -66,7 +62,7 @@ def evolve(letter: DeadLetter, event: DeadEvent, *, at: datetime) -> DeadLetter:
 
 
 def fold(records: Iterable[Recorded]) -> DeadLetter:
-    """Return what all of a letter's `records` add up to, oldest first."""
+    """Return the state after all of a letter's `records`, oldest first."""
     letter = UNWRITTEN
     for record in records:
         for event in record.commit.events:

@@ -1,4 +1,4 @@
-"""Writes dead letters: what could not be done, with the reason, for a person to decide."""
+"""Writes dead letters: what could not be processed, with the reason, until a person decides."""
 
 from __future__ import annotations
 
@@ -38,17 +38,16 @@ log = structlog.get_logger("vigil.dead_letters")
 
 @dataclass(frozen=True)
 class DeadLetterWriter:
-    """Writes dead letters, for one node."""
+    """Writes dead letters, for one node. Writing one again, from any node, changes nothing.
+
+    Acknowledge the message, or end the episode, only after its dead letter is written.
+    """
 
     ports: Ports
     clock: Clock
 
     async def bury(self, message: Unreadable, *, actor_id: str) -> None:
-        """Keep `message` as a dead letter. Doing it again, from any node, changes nothing.
-
-        Raises:
-            Unavailable: it could not be written; do not acknowledge the message.
-        """
+        """Write a dead letter for `message`."""
         letter = DeadLettered(
             reason=message.reason,
             detail=message.detail,
@@ -63,11 +62,7 @@ class DeadLetterWriter:
         await self.write(self.ports.stack.dead(message.stream, str(message.seq)), letter)
 
     async def bury_episode(self, opened: EpisodeOpened, *, reason: str, detail: str) -> None:
-        """Keep a dead letter for an episode that nobody shall try again by itself.
-
-        Raises:
-            Unavailable: it could not be written; do not end the episode yet.
-        """
+        """Write a dead letter for an episode that is not to be retried automatically."""
         stack = self.ports.stack
         subject = stack.episode(opened.episode_id)
         letter = DeadLettered(
@@ -82,11 +77,7 @@ class DeadLetterWriter:
         await self.write(stack.dead(Kind.EPISODE, opened.episode_id), letter)
 
     async def bury_command(self, command: Command, *, seq: int, reason: str, detail: str) -> None:
-        """Keep a dead letter for a command, at `seq` of its queue, that no node can follow.
-
-        Raises:
-            Unavailable: it could not be written; do not acknowledge the command.
-        """
+        """Write a dead letter for a command, at `seq` of its queue, that no node can handle."""
         stack, data = self.ports.stack, codec.encode_command(command)
         subject = inbox_of(stack, command)
         letter = DeadLettered(
@@ -103,10 +94,10 @@ class DeadLetterWriter:
         await self.write(stack.dead(letter.stream, str(seq)), letter)
 
     async def write(self, subject: str, letter: DeadLettered) -> None:
-        """Keep `letter` at `subject`, unless somebody has kept one there."""
+        """Append `letter` at `subject`, unless one is there."""
         commit = Commit(id=f"bury.{subject}", at=self.clock.now(), events=(letter,))
         if not await append_first(self.ports.log, subject, commit):
-            return  # Another actor, an earlier delivery or an earlier owner has buried it.
+            return  # Another actor, an earlier delivery or an earlier owner has written it.
         telemetry.dead_letters.add(1, {"reason": letter.reason})
         log.warning(
             "dead letter written",
@@ -126,15 +117,11 @@ async def settle(
     known: Loaded[DeadLetter],
     command: DeadRequeued | DeadDiscarded,
 ) -> None:
-    """Append what settles a letter, as it was read.
-
-    Raises:
-        Rejected: it is settled in another way.
-    """
+    """Append `command`, which settles the letter `known`; rejected if it was settled otherwise."""
 
     def rule(letter: DeadLetter, _: datetime) -> Sequence[DeadEvent]:
         if letter is not known.state and letter.settled == command:
-            return ()  # A node that was faster at trying it again has noted it.
+            return ()  # A node that was faster at requeuing it has recorded that.
         return (dead_letter.decide(letter, command),)
 
     # Two people may decide at once, and each decision is a commit of its own.
@@ -158,10 +145,7 @@ def rejected(event: DomainEvent, stack: Stack, *, reason: str, detail: str) -> U
 def unopened(
     opened: EpisodeOpened, cause: object, error: TooLarge | Unwritable, *, stack: Stack, seq: int
 ) -> Unreadable:
-    """Return the cause of an episode that cannot be opened, for a dead letter.
-
-    `seq` is the cause's position in its stream.
-    """
+    """Return the cause, at `seq`, of an episode that cannot be opened, for a dead letter."""
     reason = "too_large" if isinstance(error, TooLarge) else "unwritable"
     if isinstance(cause, DomainEvent):
         return rejected(cause, stack, reason=reason, detail=str(error))

@@ -1,11 +1,8 @@
 """Definitions: actors and workflows as data, in JSON, YAML or TOML, instead of Python.
 
-    data = read(text, "yaml")
-    actor = to_actor(agent_of(data), app)
-    workflow = to_workflow(workflow_of(data))
-
-`agent.py` and `workflow.py` are the models, `store.py` the journal and its copy for nodes,
-`loader.py` loads them into a running node. Read `definition.py` first.
+data = read(text, "yaml")
+actor = to_actor(agent_of(data), app)
+workflow = to_workflow(workflow_of(data))
 """
 
 from engine.definitions.agent import AgentDefinition, agent_of, canonical, to_actor

@@ -47,7 +47,7 @@ KINDS: Final[Mapping[str, frozenset[str]]] = {
     "manual": frozenset(),
     "workflow": frozenset(),
 }
-"""What a trigger may be, and what may be said besides."""
+"""Kinds of triggers, each with its other fields."""
 
 NAMES_MAX: Final = 64
 """Most names of events in one trigger."""
@@ -125,11 +125,7 @@ class SourceDefinition(Coded):
         return self
 
     def made(self) -> Source:
-        """Return the trigger.
-
-        Raises:
-            ValueError, TypeError, BadName: something in it cannot work.
-        """
+        """Return the trigger; raises `ValueError`, `TypeError` or `BadName` if it cannot work."""
         if self.manual or self.workflow:
             return manual() if self.manual else workflow()
         schedule: dict[str, Any] = {"catch_up": self.catch_up, "window": self.window}
@@ -156,11 +152,7 @@ def _condition(path: str, spelled: object) -> Condition:
 
 
 def start_of(spelled: object) -> FeedStart:
-    """Return where a feed begins.
-
-    Raises:
-        ValueError: it is no place to begin.
-    """
+    """Return where a feed begins, or raise `ValueError`."""
     match spelled:
         case "new" | "all":
             return spelled
@@ -179,7 +171,7 @@ def start_of(spelled: object) -> FeedStart:
 
 
 def _unsigned(problem: str) -> str:
-    """Return what is wrong without the name of the Python function that has said so."""
+    """Return a problem without the name of the Python function in front."""
     first, call, rest = problem.partition("(): ")
     return rest if call and first in KINDS else problem
 
@@ -230,7 +222,7 @@ class DedupeDefinition(Coded):
 
 
 class OverridesDefinition(Coded):
-    """What stands for the outside in dry runs."""
+    """Results that replace the outside in dry runs."""
 
     tools: dict[str, object] = Field(default_factory=dict)
     synthesis: object = None
@@ -245,17 +237,13 @@ class OverridesDefinition(Coded):
         return self
 
     def made(self) -> Overrides:
-        """Return the overrides.
-
-        Raises:
-            ValueError: a value is impossible.
-        """
+        """Return the overrides, or raise `ValueError`."""
         options: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
         return overrides(**options)
 
 
 class EscalationDefinition(Coded):
-    """What a finding of a certain age becomes."""
+    """The severity of a finding of a certain age."""
 
     after: object
     """Seconds, or a text such as `30m`."""
@@ -267,11 +255,7 @@ class EscalationDefinition(Coded):
         return self
 
     def made(self) -> Escalation:
-        """Return the escalation.
-
-        Raises:
-            ValueError: a value is impossible.
-        """
+        """Return the escalation, or raise `ValueError`."""
         return escalate(after=self.after, to=self.to)  # type: ignore[arg-type] # It looks for itself.
 
 
@@ -378,33 +362,19 @@ class AgentDefinition(Strict):
 
 
 def agent_of(data: JsonObject) -> AgentDefinition:
-    """Return the agent that `data` defines.
-
-    Raises:
-        BadDefinition: it defines none; the error names the first field that is wrong.
-    """
+    """Return the agent in `data`; `BadDefinition` names the first field that is wrong."""
     return parsed(AgentDefinition, data)
 
 
 def canonical(definition: Strict) -> msgspec.Raw:
-    """Return a definition as JSON that is the same for equal definitions.
-
-    Keys are sorted, what is as by default is left out, and single values that may be lists are.
-    """
+    """Return a definition as JSON that is the same for equal ones: sorted, and without defaults."""
     return exact(definition.model_dump(mode="json", by_alias=True, exclude_defaults=True))
 
 
 def to_actor(definition: AgentDefinition, app: App, *, revision: int = 0) -> Actor:
-    """Return the actor that is defined.
+    """Return the actor of a definition, with the parts of `app` that it names.
 
-    Args:
-        definition: which.
-        app: has what the definition names; it need not have the actor.
-        revision: of the definition, where it was applied; its episodes keep it.
-
-    Raises:
-        BadDefinition: something cannot work, or the app does not have it; the error names the field
-            and what to write.
+    `BadDefinition` names the field that cannot work, and what to write.
     """
     try:
         actor = Actor(
@@ -434,7 +404,6 @@ def _path(error: DeclarationError) -> str:
 
 
 def _in_code(value: object) -> Any:  # noqa: ANN401 - each option has a type of its own
-    """Return what a value of a definition is in code."""
     match value:
         case Coded():
             return value.made()
@@ -460,7 +429,7 @@ def _strategy(definition: StrategyDefinition, app: App, *, at: str) -> Strategy[
         return template(definition.config)
     except BadDefinition as error:
         raise error.within(f"{at}.config") from error
-    # What a template of a user's does not check, it stumbles over.
+    # A user's template may raise these where it checks nothing.
     except (ValueError, TypeError, LookupError) as error:
         raise BadDefinition(f"{at}.config", f"{type(error).__name__}: {error}") from error
 

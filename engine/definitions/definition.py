@@ -1,10 +1,7 @@
 """The definition aggregate: applied and disabled revisions; and the diff of two of them. Pure.
 
-    (nothing) ──applied──▶ holds ◀──applied── disabled
-                             └────disabled────▶
-
-A change may name the revision that the person has seen; if it is not the newest one, the change is
-refused. Of two changes at the same time, the append's version refuses one.
+    (nothing) ──applied──▶ in effect ◀──applied── disabled
+                               └──────disabled────▶
 
 `difference` returns lines for people. Omitted options count as defaults; objects in a list that all
 have an id, such as the steps of a workflow, are compared by it:
@@ -12,7 +9,6 @@ have an id, such as the steps of a workflow, are compared by it:
     + expectations.disk.priority: 5
     ~ expectations.disk.cooldown_s: 60 → 120
     - expectations.memory.strategy.ref: "checks:Memory"
-    + steps.notify.timeout_s: 60
 """
 
 from __future__ import annotations
@@ -56,7 +52,7 @@ class Apply(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     reason: str = ""
     seen: int | None = None
-    """The revision that the person has seen; None: any."""
+    """The revision that the person has seen, or the change is refused; None: any."""
 
 
 class Disable(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,15 +68,10 @@ class Disable(msgspec.Struct, frozen=True, kw_only=True):
 Command: TypeAlias = Apply | Disable
 
 UNDEFINED = Definition()
-"""A definition without events."""
 
 
 def decide(definition: Definition, command: Command) -> DefinitionEvent | None:
-    """Return the event of `command` for a definition; None: it is so already.
-
-    Raises:
-        Refused: it has changed since it was seen, or there is nothing to disable.
-    """
+    """Return the event of `command`; None: nothing changes. Raises `Refused` if it cannot."""
     if isinstance(command, Apply) and definition.holds and definition.body == command.body:
         return None
     if command.seen is not None and command.seen != definition.revision:
@@ -102,7 +93,7 @@ def decide(definition: Definition, command: Command) -> DefinitionEvent | None:
 
 
 def evolve(definition: Definition, event: DefinitionEvent) -> Definition:
-    """Return `definition` after `event`. Never refuses: it has already happened."""
+    """Return `definition` after `event`."""
     match event:
         case DefinitionApplied(revision=revision, body=body):
             return Definition(revision=revision, body=body, holds=True)
@@ -111,7 +102,7 @@ def evolve(definition: Definition, event: DefinitionEvent) -> Definition:
 
 
 def fold(events: Iterable[DefinitionEvent]) -> Definition:
-    """Return what all of a definition's `events` add up to, oldest first."""
+    """Return the state after all of a definition's `events`, oldest first."""
     definition = UNDEFINED
     for event in events:
         definition = evolve(definition, event)
@@ -119,10 +110,7 @@ def fold(events: Iterable[DefinitionEvent]) -> Definition:
 
 
 def difference(old: JsonObject | None, new: JsonObject | None) -> list[str]:
-    """Return what is added (+), changed (~) and removed (-), in the order of the paths.
-
-    Both definitions are canonical; None: there is none.
-    """
+    """Return the lines for two canonical definitions, by path; None: there is none."""
     before, after = dict(_paths(old)), dict(_paths(new))
     lines = (
         _line(path, before.get(path, ABSENT), after.get(path, ABSENT))

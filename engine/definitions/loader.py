@@ -27,17 +27,20 @@ from streams.ports.all import Ports
 from streams.ports.bucket import BucketEntry
 
 DEFINITIONS_MAX: Final = 1_000
-"""Most definitions that a node runs at a time, as many as an app may have workflows. What comes
-when there are as many is told as a problem. Those that are disabled take none of this room."""
+"""Most definitions that a node runs at a time, as many as an app may have workflows. Further ones
+are reported as problems. Disabled ones do not count.
+"""
 
 DISABLED_MAX: Final = 1_000
-"""Most definitions that are disabled and of which a node sees to what is open: each has its queues.
-It is those that were disabled last; the others are told as problems."""
+"""Most disabled definitions whose open episodes a node continues: each has its queues. Those that
+were disabled last count; the others are reported as problems.
+"""
 
 LOOK_S: Final = 600.0
-"""Between two looks at all that is defined, in seconds, and between two tries of what cannot be
-made. A node that was cut off for over an hour is not told what was deleted meanwhile; but who wants
-one gone disables it, and deletes nothing."""
+"""Between two reads of all definitions, in seconds, and between two tries of what cannot be made. A
+watch that was cut off for over an hour misses deletions; but people disable definitions, and delete
+none.
+"""
 
 NEWER: Final = "a newer version of Vigil has applied it, and this one cannot read it; update it"
 
@@ -52,41 +55,37 @@ log = structlog.get_logger("vigil.definitions")
 
 
 class KnownDefinition(msgspec.Struct, frozen=True):
-    """What the registry said last at one key."""
+    """The newest entry of the registry at one key."""
 
     revision: int
     """Of the entry."""
     registered: RegisteredDefinition | None = None
-    """None: it is gone, or nobody here could ever read it."""
+    """None: it is gone, or was never readable here."""
     made: MadeDefinition | None = None
     """None: it is gone."""
     has_room: bool = True
     """Whether there was room for it."""
 
     def takes_room(self, *, holds: bool) -> bool:
-        """Return whether something is served of a definition that holds, or of one that does not.
-
-        Args:
-            holds: which of the two is asked for.
-        """
+        """Return whether something of it runs here, with `registered.holds` as asked."""
         made = self.made
         is_served = made is not None and (made.actor is not None or made.fallback is not None)
         return is_served and self.registered is not None and self.registered.holds is holds
 
     def lacks_room(self, *, holds: bool) -> bool:
-        """Return whether there was no room for one that holds, or for one that does not."""
+        """Return whether there was no room for it, with `registered.holds` as asked."""
         return not self.has_room and self.registered is not None and self.registered.holds is holds
 
     @property
     def has_failed(self) -> bool:
-        """Whether it could not be made; that may have been for a moment."""
+        """Whether it could not be made, perhaps only for a moment."""
         return self.made is not None and bool(self.made.problem)
 
     def is_older_than(self, entry: BucketEntry, registered: RegisteredDefinition) -> bool:
-        """Return whether an entry says something newer; or the same, and that has failed here.
+        """Return whether an entry is newer, or is the same and has failed here.
 
-        The definition's revision decides, and not the sequence of the commit: another layout of
-        the journal begins those anew.
+        The definition's revision decides, and not the sequence: another layout of the journal
+        begins those anew.
         """
         if self.registered is None or registered.is_newer_than(self.registered):
             return entry.revision > self.revision
@@ -95,7 +94,7 @@ class KnownDefinition(msgspec.Struct, frozen=True):
 
 
 class DefinitionLoader:
-    """Has one node follow what is defined."""
+    """Loads definitions for one node."""
 
     def __init__(
         self,
@@ -105,17 +104,9 @@ class DefinitionLoader:
         clock: Clock,
         on_change: Callable[[CatalogContents], None],
     ) -> None:
-        """Know of nothing yet.
-
-        Args:
-            app: whose code goes before what is defined, and which has what definitions name.
-            ports: of the stack.
-            editions: makes and keeps what is defined.
-            clock: the node's.
-            on_change: called with all that the node is to have, whenever that has changed.
-        """
+        """Begin empty; `on_change` is called whenever what the node is to have has changed."""
         self.has_looked = asyncio.Event()
-        """Set once the node has what was defined when it began."""
+        """Set once the node has loaded what was defined when it began."""
         self._app, self._clock = app, clock
         self._registry, self._stack = ports.registry, ports.stack.name
         self._revisions, self._on_change = revisions, on_change
@@ -123,24 +114,20 @@ class DefinitionLoader:
         self._told: Mapping[str, str] = {}
         """The problems that were logged, by definition."""
         self._is_behind = False
-        """Whether something is known that `on_change` was not called for."""
+        """Whether `on_change` is still to be called."""
         self._turn = asyncio.Lock()
-        """Held while what is new is made, so that it is noted in the order in which it came."""
+        """Locked while a definition is made, so that entries are noted in their order."""
 
     async def follow(self) -> None:
-        """Follow for ever what is defined.
-
-        Raises:
-            Unavailable: the registry is away. What was loaded stays so.
-        """
+        """Follow the definitions for ever. After `Unavailable`, what was loaded stays."""
         watches = [self._registry.watch(under=DEFINITIONS)]
         await follow_and_look(
             watches, self._hear, self._look, look_every_s=LOOK_S, clock=self._clock
         )
 
     async def _look(self) -> None:
-        """Ask for all that is defined, and whether what seems to be gone really is."""
-        # As it was known before anybody is asked: what comes meanwhile is newer than the answers.
+        """Read all definitions, and ask whether the missing ones are really gone."""
+        # As it was before the read: what comes meanwhile is newer than the answers.
         known = {key: each.revision for key, each in self._known.items() if each.made}
         found = await self._registry.entries(under=DEFINITIONS)
         missing = known.keys() - found.keys()
@@ -149,7 +136,7 @@ class DefinitionLoader:
         self.has_looked.set()
 
     async def _hear(self, entries: Iterable[BucketEntry]) -> None:
-        """Take note of what is new, and have what comes of it all."""
+        """Note the entries that are new, and report the result."""
         async with self._turn:
             for entry in entries:
                 self._is_behind |= await self._note(entry)
@@ -165,7 +152,7 @@ class DefinitionLoader:
         return [each.made for each in self._known.values() if each.made is not None]
 
     async def _note(self, entry: BucketEntry) -> bool:
-        """Take note of what stands at a key, and return whether that is news."""
+        """Note an entry; return whether it is new."""
         known = self._known.get(entry.key)
         if entry.value is None:
             return self._note_gone(entry, known)
@@ -191,7 +178,7 @@ class DefinitionLoader:
         return True
 
     async def _load(self, key: str, revision: int, registered: RegisteredDefinition) -> bool:
-        """Make what stands at a key, and return whether that is news."""
+        """Make the definition at a key; return whether the result is new."""
         before, has_room = self._known.get(key), self._has_room(key, registered, revision)
         made = await self._revisions.make(registered) if has_room else _too_many(registered)
         if before is not None and before.has_failed and made == before.made:
@@ -203,7 +190,7 @@ class DefinitionLoader:
         return True
 
     async def _use_room(self) -> bool:
-        """Load what there was no room for, as far as there is now; return whether there was any."""
+        """Load definitions for which there was no room before; return whether any was."""
         has_any = False
         for holds in (True, False):
             without = [key for key, each in self._known.items() if each.lacks_room(holds=holds)]
@@ -218,7 +205,7 @@ class DefinitionLoader:
         return has_any
 
     def _give_room_up(self) -> bool:
-        """Let go of those that were disabled first, if too many are; return whether any were."""
+        """Drop those that were disabled first, if there are too many; return whether any was."""
         served = [key for key, each in self._known.items() if each.takes_room(holds=False)]
         served.sort(key=lambda each: self._known[each].revision)
         gone = served[: max(0, len(served) - DISABLED_MAX)]
@@ -229,10 +216,9 @@ class DefinitionLoader:
         return bool(gone)
 
     def _has_room(self, key: str, registered: RegisteredDefinition, revision: int) -> bool:
-        """Return whether there is room for what stands at `key` beside all others that are alike.
+        """Return whether there is room for the definition at `key` beside others that are alike.
 
-        What stood there before need not have room beside its successor; nor one that is disabled
-        beside what was disabled earlier.
+        Its predecessor at `key` does not count; nor, for a disabled one, those disabled earlier.
         """
         alike = [
             each
@@ -244,7 +230,7 @@ class DefinitionLoader:
         return sum(1 for each in alike if each.revision > revision) < DISABLED_MAX
 
     def _tell(self, contents: CatalogContents) -> None:
-        """Say once of each definition why it cannot run here."""
+        """Log once for each definition why it cannot run here."""
         for name, problem in contents.problems.items():
             if self._told.get(name) != problem:
                 log.warning("this node cannot run a definition", definition=name, why=problem)
@@ -261,5 +247,4 @@ def _too_many(registered: RegisteredDefinition) -> MadeDefinition:
 
 
 def _name_in(key: str) -> str:
-    """Return kind and id of the definition at `key`, such as `agent.disk_watch`."""
     return key.removeprefix(f"{DEFINITIONS}.")

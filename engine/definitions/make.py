@@ -1,12 +1,10 @@
 """The actors and workflows that a node has: those in code, and those made from definitions. Pure.
 
-`make` turns one revision into an actor or a workflow; the result depends on nothing else, so it is
-made once. `catalog_of` combines them all: a workflow whose steps name something that is missing
-cannot start. Such a workflow, or one that is disabled, is closed: running instances continue,
-nothing starts. So is an actor that is disabled or cannot be made: `closed_actor` has no
-expectations of its own, since those come with each open episode, but keeps the limits of the
-definition. What has a problem only on this node is marked as a fallback: another node may be able
-to run it.
+`make` depends on one revision alone, so it is done once. `catalog_of` combines them all: a workflow
+whose steps name something that is missing cannot start. Such a workflow or actor, or one that is
+disabled, is closed: open work continues, nothing starts. A closed actor has no expectations of its
+own, since those come with each open episode. What has a problem only on this node is marked as a
+fallback: another node may be able to run it.
 """
 
 from __future__ import annotations
@@ -42,10 +40,7 @@ _bodies: Final = msgspec.json.Decoder(JsonObject)
 
 
 def closed_actor(id_: str, body: msgspec.Raw = NOTHING) -> Actor | None:
-    """Return the actor that continues the open episodes of a definition; None: its id is invalid.
-
-    A `body` that no agent can be read from has the default limits.
-    """
+    """Return the actor, with the limits in `body`, for open episodes; None: its id is invalid."""
     try:
         plain = Actor(id_)
     except DeclarationError:
@@ -72,10 +67,7 @@ def _limited(id_: str, body: msgspec.Raw) -> Actor:
 
 
 def _cluster_max(agent: AgentDefinition) -> int | None:
-    """Return the limit of an actor, or the highest one if only its expectations have limits.
-
-    Without any limit it would have no lane.
-    """
+    """Return the limit of an actor, or the highest if only its expectations need a lane."""
     takes_turns = any(each.concurrency_key or each.priority for each in agent.expectations.values())
     own = agent.max_concurrent_cluster
     return CLUSTER_EPISODES_MAX if own is None and takes_turns else own
@@ -108,25 +100,19 @@ def name_of(registered: RegisteredDefinition) -> str:
 def unmade(
     name: str, *, problem: str = "", revision: int = 0, body: msgspec.Raw = NOTHING
 ) -> MadeDefinition:
-    """Return the result for a definition that is disabled or cannot be made.
-
-    `body` is needed, if it is known, for the limits of a closed actor.
-    """
+    """Return the result for a disabled or unusable definition; `body` has its limits."""
     kind, _, id_ = name.partition(".")
     made = MadeDefinition(name=name, revision=revision, problem=problem)
     if kind != DefinitionKind.WORKFLOW:
         return replace(made, fallback=closed_actor(id_, body))
     try:
         return replace(made, fallback=fallback_starter(id_))
-    except DeclarationError:  # No workflow can be called so, and none ever was.
+    except DeclarationError:  # No workflow can have this name, and none ever had.
         return made
 
 
 def make(registered: RegisteredDefinition, app: App) -> MadeDefinition:
-    """Return the result for `edition`.
-
-    It calls the template that the edition names, and passes its exceptions on.
-    """
+    """Return the result for a revision. Exceptions of its template are passed on."""
     made = unmade(name_of(registered), revision=registered.revision, body=registered.body)
     if not registered.holds:
         return made
@@ -145,11 +131,7 @@ def make(registered: RegisteredDefinition, app: App) -> MadeDefinition:
 def catalog_of(
     app: App, made: Iterable[MadeDefinition], *, stack: str | None = None
 ) -> CatalogContents:
-    """Return the actors and workflows of a node of `app`, with what is `made` of definitions.
-
-    What the app declares in code wins over a definition of the same id. `stack` None applies no
-    `stacks=`.
-    """
+    """Return the actors and workflows of a node; those of `app` win over those `made`."""
     problems: dict[str, str] = {}
     actors, begins, made = dict(app.actors), {}, list(made)
     for each in made:
@@ -191,7 +173,6 @@ def _actor(registered: RegisteredDefinition, data: JsonObject, app: App) -> Acto
 def _closed(
     made: Iterable[MadeDefinition], actors: Mapping[str, Actor], stack: str | None
 ) -> Mapping[str, Actor]:
-    """Return the fallbacks of definitions that have no actor among `actors`, on this stack."""
     fallbacks = (each.fallback for each in made)
     return {
         each.id: each
@@ -220,17 +201,14 @@ def _workable(
     begins: Mapping[str, MadeDefinition],
     problems: dict[str, str],
 ) -> Mapping[str, Workflow]:
-    """Return the workflows whose steps can run; report of the others what they lack.
-
-    Each round removes one that cannot run, and with it perhaps what others need.
-    """
+    """Return the workflows whose steps can run. Each round removes one that others may need."""
     named = {id_: each for id_, each in actors.items() if not _begins_workflow(id_, app)}
     defined = {name: each.workflow for name, each in begins.items() if each.workflow is not None}
     for _ in range(len(defined)):
         try:
             return checked_workflows([*app.workflows.values(), *defined.values()], named)
         except BadWorkflow as error:
-            # What is not about one of them is about how many there are.
+            # An error that names none of them is about how many there are.
             left_out = [error.workflow] if error.workflow in defined else list(defined)
             for name in left_out:
                 del defined[name]

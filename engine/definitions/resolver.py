@@ -1,7 +1,6 @@
 """Actors and workflows at older revisions of their definitions, for episodes opened with those.
 
-An episode continues as it was opened, on any node, however often its actor was defined anew. The
-body of its revision is on the definition's journal and never changes, so what was made of it is
+The body of a revision is on the definition's journal and never changes, so what was made of it is
 cached; what could not be made is tried again when it is needed.
 """
 
@@ -45,42 +44,33 @@ class RevisionResolver:
         self._made: OrderedDict[Key, MadeDefinition] = OrderedDict()
 
     async def make(self, registered: RegisteredDefinition) -> MadeDefinition:
-        """Return the result for `edition`, which may be a problem."""
+        """Return the result for a revision, which may be a problem."""
         if not registered.holds and registered.kind is DefinitionKind.AGENT:
             return await self._close(registered)
         key = (registered.kind, registered.id, registered.revision)
         made = self._made.pop(key, None) if registered.holds else None
         if made is None:
             made = await self._make(registered)
-        # What has failed is tried again: its template may have looked at what was away just then.
+        # What has failed is tried again: its template may have needed what was unavailable then.
         if registered.holds and not made.problem:
             self._keep(key, made)
         return made
 
     async def actor(self, actor_id: str, revision: int) -> Actor:
-        """Return the actor at `revision`.
-
-        Raises:
-            Hindered: this node cannot have it.
-        """
+        """Return the actor at `revision`; raises `CannotRun` if this node cannot make it."""
         made = await self._find((DefinitionKind.AGENT, actor_id, revision))
         if made.actor is None:
             raise CannotRun(Hindrance(NO_SUCH_EDITION, made.problem))
         return made.actor
 
     async def workflow(self, name: str, revision: int) -> Workflow:
-        """Return the workflow at `revision`.
-
-        Raises:
-            Hindered: this node cannot have it.
-        """
+        """Return the workflow at `revision`; raises `CannotRun` if this node cannot make it."""
         made = await self._find((DefinitionKind.WORKFLOW, name, revision))
         if made.workflow is None:
             raise CannotRun(Hindrance(NO_SUCH_EDITION, made.problem))
         return made.workflow
 
     async def _find(self, key: Key) -> MadeDefinition:
-        """Return the result for an edition, from the cache or the journal."""
         if key in self._made:
             self._made.move_to_end(key)
             return self._made[key]

@@ -65,7 +65,7 @@ class FilledInput:
 
 @dataclass(frozen=True)
 class Condition:
-    """Whether a step runs: all conditions must hold."""
+    """Whether a step runs: all conditions must match."""
 
     wanted: Filter
 
@@ -83,11 +83,7 @@ class Items:
     """The input, in which `item` is the item; None: the item is the input."""
 
     def __call__(self, trigger: Trigger, prior: Prior) -> Sequence[Any]:
-        """Return the items, or their inputs.
-
-        Raises:
-            TypeError: there is no list at the path, or no object at an input's only path.
-        """
+        """Return the items, or their inputs; `TypeError`: a path leads to no list or no object."""
         seen = _seen(trigger, prior)
         items = _found(self.path, seen)
         if not isinstance(items, list):
@@ -103,20 +99,12 @@ def is_path(said: object) -> TypeGuard[str]:
 
 
 def condition_of(when: Mapping[str, object]) -> Condition:
-    """Return the condition that is spelled as a filter over paths.
-
-    Raises:
-        ValueError: a path or a condition cannot work.
-    """
+    """Return the condition that is spelled as a filter over paths, or raise `ValueError`."""
     return Condition(filter_of({path: conditions_of(each) for path, each in when.items()}))
 
 
 def paths_in(said: object) -> Sequence[tuple[str, str]]:
-    """Return every path of an input, and where in it that is.
-
-    Raises:
-        ValueError: it is no input.
-    """
+    """Return every path of an input, and where in it that is; `ValueError`: it is no input."""
     if not isinstance(said, dict):
         if not is_path(said):
             raise ValueError(f"write an object of fields, or one path, not {shown(said)}")
@@ -137,7 +125,6 @@ def _paths(said: object, place: str, *, depth: int) -> Iterator[tuple[str, str]]
 
 
 def _parts(said: object) -> Sequence[tuple[object, object]]:
-    """Return the parts of a value that is no path, by key or index."""
     match said:
         case dict() if not _is_static(said):
             return list(said.items())
@@ -165,7 +152,6 @@ def _object(said: JsonObject | str, seen: JsonObject) -> JsonObject:
 
 
 def _filled(said: object, seen: JsonObject) -> object:
-    """Return a value with its paths replaced."""
     if is_path(said):
         return _found(said, seen)
     match said:
@@ -201,7 +187,7 @@ class RetryDefinition(Strict):
         return self
 
     def made(self) -> Policy:
-        """Return the policy; raise `ValueError` if it is impossible."""
+        """Return the policy, or raise `ValueError`."""
         return retrying(**self.model_dump())
 
 

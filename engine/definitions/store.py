@@ -37,7 +37,7 @@ from streams.ports.all import Ports
 from streams.ports.log import Recorded
 
 TRIES_MAX: Final = 8
-"""Most tries to tell nodes of a change while others tell them of theirs."""
+"""Most tries to write the copy while others write theirs."""
 
 BODY_BYTES_MAX: Final = 256 * 1024
 """Longest definition, as canonical JSON: as long as the file that it may come from."""
@@ -46,16 +46,16 @@ _CLOCK: Final = SystemClock()
 
 
 class DefinitionChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What has become of a definition."""
+    """The result of a change of a definition."""
 
     registered: RegisteredDefinition
-    """As it stands now."""
+    """As it is now."""
     happened: bool
-    """Whether anything changed; it may have been so already."""
+    """Whether anything changed."""
 
 
 class DefinitionCommit(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of a definition, as its history has it."""
+    """One change in a definition's history."""
 
     event: DefinitionEvent
     record: Recorded
@@ -71,26 +71,21 @@ async def apply_definition(
     reason: str = "",
     seen: int | None = None,
 ) -> DefinitionChange:
-    """Have a definition hold from now on. Doing so again changes nothing, and is safe.
+    """Put a definition into effect. Doing so again changes nothing.
 
-    Nodes load it within moments. Episodes and instances that have begun go on as they began.
+    Nodes load it within moments. Open episodes and instances continue as they began. `body` is the
+    checked definition in its canonical form.
 
     Args:
-        ports: of the stack.
-        kind: of what.
-        id_: the actor's, or the workflow's.
-        body: the definition in its canonical form, checked: see `engine.definitions`.
-        by: who wants it: 1 to 200 characters.
+        by: who applies it: 1 to 200 characters.
         reason: why, for people: up to 4,000 characters.
-        seen: the revision that whoever wants it has looked at, 0 for none; None: whichever holds.
+        seen: the revision that this person has seen, 0 for none; None: any.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
         BadName: the id can name nothing of this kind.
         Refused: others have changed it since `seen`.
-        UnreadableEvent: a newer version of the engine has written it.
-        Contended: others change it at the same time, again and again. It is as they want it.
-        Unavailable: the log is away. It may hold, and nodes may not know; apply it again.
+        Unavailable: the log is away. It may be in effect, and nodes may lack it; apply it again.
     """
     if len(bytes(body)) > BODY_BYTES_MAX:
         problem = f"{len(bytes(body)):,} bytes, the limit is {BODY_BYTES_MAX:,}"
@@ -110,17 +105,13 @@ async def disable_definition(
     reason: str = "",
     seen: int | None = None,
 ) -> DefinitionChange:
-    """Have a definition hold no longer, until it is applied again: nodes let go of it.
-
-    Raises:
-        As `apply_definition`; `Refused`, too, if there never was one.
-    """
+    """Take a definition out of effect until it is applied again; errors as `apply_definition`."""
     _check(by=by, reason=reason)
     return await _change(ports, Disable(kind=kind, id=id_, by=by, reason=reason, seen=seen))
 
 
 async def read_definition(ports: Ports, kind: DefinitionKind, id_: str) -> Definition:
-    """Return a definition as its journal stands; of one that never was, the revision is 0."""
+    """Return a definition as its journal has it; revision 0: it never existed."""
     return fold(each.event for each in await definition_history(ports, kind, id_))
 
 
@@ -185,10 +176,7 @@ def _registered(command: Command, definition: Definition, *, seq: int) -> Regist
 
 
 async def _copy(ports: Ports, registered: RegisteredDefinition) -> None:
-    """Have the registry say what `edition` does, unless it says something newer.
-
-    If it says so already, it is said again: nodes that have failed to make it then try again.
-    """
+    """Write `registered`, even if it is there: nodes that have failed to make it then try again."""
     key, data = definition_key(registered.kind, registered.id), encode_registered(registered)
     for _ in range(TRIES_MAX):
         stands = await ports.registry.get(key)

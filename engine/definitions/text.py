@@ -33,11 +33,7 @@ _FIELDS: Final = {
 
 
 def kind_of(data: JsonObject) -> DefinitionKind:
-    """Return the kind of `data` by the one field that tells.
-
-    Raises:
-        BadDefinition: it has none of those fields, or more than one.
-    """
+    """Return the kind of `data` by the one field that identifies it, or raise `BadDefinition`."""
     said = [kind for kind, field in _FIELDS.items() if field in data]
     if len(said) != 1:
         raise BadDefinition("", "write expectations for an actor, or steps for a workflow")
@@ -58,7 +54,7 @@ _SUFFIXES: Final = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".toml": "
 
 
 def format_of(file: str) -> Format:
-    """Return the format of a file by its name; raise `BadDefinition` if that has none."""
+    """Return the format of a file by its name, or raise `BadDefinition`."""
     found = _SUFFIXES.get(PurePath(file).suffix.lower())
     for known in FORMATS:
         if found == known:
@@ -67,11 +63,7 @@ def format_of(file: str) -> Format:
 
 
 def read(text: str | bytes, form: Format) -> JsonObject:
-    """Return the object in `text`.
-
-    Raises:
-        BadDefinition: it is invalid, too long or too deep; in one line.
-    """
+    """Return the object in `text`, or raise `BadDefinition` with one line."""
     decoded = _decoded(text)
     try:
         plain = as_json(_bounded(_READERS[form](decoded)))
@@ -94,7 +86,7 @@ def _decoded(text: str | bytes) -> str:
 
 
 def _bounded(value: object) -> object:
-    """Return `value` if it is not nested deeper than this."""
+    """Return `value`, or raise `ValueError` if it is nested too deep."""
     level = [value]
     for _ in range(DEPTH_MAX + 1):
         level = [item for each in level for item in _items(each)]
@@ -153,7 +145,6 @@ class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
-        """Compose a node of our own kinds."""
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
             raise _refused(event, "anchors and aliases are not read here")
@@ -162,7 +153,6 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Hashable, object]:  # noqa: FBT001, FBT002 - the library's
-        """Make a dict whose keys are texts, without repetition."""
         said: set[str] = set()
         for key, _ in node.value:
             if key.tag != _TEXT_TAG:

@@ -1,8 +1,4 @@
-"""`WorkflowDefinition`: a workflow with its steps as data. Pure.
-
-It has every option of `Workflow`, by the same names, and those of its steps: see
-`engine.definitions.steps`.
-"""
+"""`WorkflowDefinition`: a workflow with its steps as data. Pure. The steps are in `steps.py`."""
 
 from __future__ import annotations
 
@@ -87,7 +83,6 @@ class WorkflowDefinition(Strict):
         return self
 
     def _problem_of_path(self, path: str, name: str, graph: Graph) -> str | None:
-        """Return why a path in the step `name` leads nowhere, or None."""
         if problem := problem_of_path(path):
             return problem
         root, _, rest = path.partition(".")
@@ -104,7 +99,6 @@ class WorkflowDefinition(Strict):
 
 
 def _named(steps: Sequence[object]) -> Mapping[str, object]:
-    """Return the steps of a list by their ids."""
     named: dict[str, object] = {}
     for index, step in enumerate(steps):
         id_ = step.get("id") if isinstance(step, dict) else None
@@ -121,24 +115,14 @@ def _unknown(step: str, steps: Mapping[str, object]) -> str:
 
 
 def workflow_of(data: JsonObject) -> WorkflowDefinition:
-    """Return the workflow in `data`. Whether an app has its actors is checked when it is applied.
-
-    Raises:
-        BadDefinition: it cannot work in any app; the error names the first field that is wrong.
-    """
+    """Return the workflow in `data`, whose actors are not checked; or raise `BadDefinition`."""
     definition = parsed(WorkflowDefinition, data)
     to_workflow(definition)
     return definition
 
 
 def to_workflow(definition: WorkflowDefinition, *, revision: int = 0) -> Workflow:
-    """Return the workflow of a definition. Equal definitions give equal workflows.
-
-    `revision` is that of the applied definition; instances store it.
-
-    Raises:
-        BadDefinition: something cannot work; the error names the field.
-    """
+    """Return the workflow, equal for equal definitions; or raise `BadDefinition`."""
     try:
         made = Workflow(
             definition.name,
@@ -155,7 +139,7 @@ def to_workflow(definition: WorkflowDefinition, *, revision: int = 0) -> Workflo
                 made.sub(name, step.workflow, **step.options())
             else:
                 made.step(name, step.actor, step.expectation, **step.options())
-        # Only whoever begins it can tell whether what it says of its beginning works.
+        # Whether its triggers and options work, only making its starter can show.
         starters_of({made.name: made}, {})
     except BadWorkflow as error:
         place = ("steps", error.step) if error.step else ()

@@ -6,11 +6,9 @@
     half_open ──the probe failed──▶ open
 
 A probe that was canceled, or has not ended after `half_open_after_s`, makes room for another one.
-While the breaker is not closed only the probe's end counts: an episode that began before tells what
-was true then. Canceled episodes never count. Dry runs and fires by hand neither ask the breaker nor
-count, and it does not cancel them.
-
-The caller stores the state. The same call twice in a row changes nothing, so a crash may repeat it.
+While the breaker is not closed only the probe's end counts: older episodes are no evidence.
+Canceled episodes never count. Dry runs and fires by hand neither ask the breaker nor count. The
+same call twice in a row changes nothing, so a crash may repeat it.
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ from streams.model.triggers import ManualTrigger, Mode
 Status: TypeAlias = Literal["closed", "open", "half_open"]
 
 Outcome: TypeAlias = Literal["succeeded", "failed", "canceled"]
-"""The end of an episode, for a breaker."""
 
 Change: TypeAlias = Literal["opened", "half_opened", "closed"]
 
@@ -53,7 +50,6 @@ class BreakerState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CLOSED: Final = BreakerState()
-"""The first state of a breaker."""
 
 
 class Passage(msgspec.Struct, frozen=True):
@@ -69,8 +65,7 @@ def pass_through(
 ) -> Passage:
     """Return whether an episode may be opened now.
 
-    While the breaker is not closed an episode is only allowed as the probe. The state with the
-    probe must be stored first, at its revision, or two nodes would each have a probe.
+    The state with the probe must be stored first, at its revision, or two nodes would have one.
     """
     match state.status:
         case "closed":
@@ -94,10 +89,7 @@ def _is_over(since: datetime | None, breaker: Breaker, now: datetime) -> bool:
 def note(
     state: BreakerState, breaker: Breaker, *, episode_id: str, outcome: Outcome, now: datetime
 ) -> BreakerState:
-    """Return the state after the end of an episode; the same object if nothing changes.
-
-    Each end should be noted once; a failure counts once until the next success.
-    """
+    """Return the state after the end of an episode; the same object if nothing changes."""
     match state.status:
         case "closed":
             return _note_closed(state, breaker, episode_id, outcome, now)
@@ -182,10 +174,7 @@ def transition(before: BreakerState, after: BreakerState) -> Change | None:
 
 
 def change_by(episode_id: str, state: BreakerState) -> Literal["opened", "closed"] | None:
-    """Return what the end of an episode did to the breaker, if it is still so; else None.
-
-    With it, a node that continues after a crash knows what may be left to publish.
-    """
+    """Return what an episode's end did to the breaker, if it is still so; a crash may repeat it."""
     if state.status == "open" and state.failures[-1:] == (episode_id,):
         return "opened"
     if state.status == "closed" and state.probe == episode_id:

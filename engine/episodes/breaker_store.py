@@ -1,9 +1,7 @@
 """The circuit breakers of one actor on one node: read → decide → store → publish.
 
-`Breakers` stores a cluster-wide breaker as a key in a bucket, changed at its revision, and a node's
-own breaker in memory, closed again at a restart. `BreakerWatcher` cancels running episodes when a
-breaker opens elsewhere. An expectation without a breaker costs nothing; with one, each end of an
-episode is one read, and a write only if something changes.
+A cluster-wide breaker is a key in a bucket, changed at its revision; a node's own is in memory, and
+closed at a restart. An episode's end costs one read, and a write if its breaker changes.
 """
 
 from __future__ import annotations
@@ -46,16 +44,15 @@ CONFLICT_MAX_S: Final = 0.5
 """Longest such pause, in seconds."""
 
 NO_REVISION: Final = 0
-"""Of a breaker that nobody has told anything."""
+"""Of a breaker that was never stored."""
 
 Ending: TypeAlias = tuple[EpisodeOpened, Outcome]
-"""An episode, and what its end says."""
 
 log = structlog.get_logger("vigil.breakers")
 
 
 class SeenBreaker(msgspec.Struct, frozen=True):
-    """A breaker's state, and the revision to name by whoever changes it."""
+    """A breaker's state, and the revision that a change of it must name."""
 
     state: BreakerState
     revision: int
@@ -77,26 +74,17 @@ class Breakers:
         running: RunningEpisodes,
         own: dict[str, SeenBreaker] | None = None,
     ) -> None:
-        """Begin with those of the node closed, unless they are known.
-
-        Args:
-            actor: whose.
-            ports: the log.
-            clock: the node's.
-            node: its name.
-            running: what it runs.
-            own: those of the node as they were when the actor was replaced by this one.
-        """
+        """Begin with `own`, the node's breakers of an earlier version of the actor, or closed."""
         self._actor, self._clock, self._node, self._running = actor, clock, node, running
         self._gates, self._publisher = ports.gates, EventPublisher(ports.domain_events)
         self.own: dict[str, SeenBreaker] = {} if own is None else own
-        """Those of the node, by expectation."""
+        """The node's own breakers, by expectation."""
         self._turns = {name: asyncio.Lock() for name in actor.expectations}
         self._warned: set[str] = set()
 
     @property
     def cancel_in_flight(self) -> bool:
-        """Whether another node's doings may cancel what runs here."""
+        """Whether another node's failures may cancel what runs here."""
         every = [each.breaker for each in self._actor.expectations.values()]
         return any(each and each.cancel_in_flight and each.scope == "cluster" for each in every)
 
@@ -119,15 +107,10 @@ class Breakers:
     async def record_end(
         self, opened: EpisodeOpened, finished: EpisodeFinished, *, seq: int
     ) -> None:
-        """Have a breaker know how an episode has ended, and the world what that did to it.
+        """Note how an episode has ended, at `seq`, and publish a change of its breaker.
 
-        Once the end is durable, and before nobody would come back to it: doing it again changes
-        nothing, and completes what a crash left half done.
-
-        Args:
-            opened: the episode.
-            finished: its end.
-            seq: what the journal has the end at; `START` if the episode was never opened.
+        Call it when the end is durable, and before the claim is given up: doing it again changes
+        nothing, and completes what a crash cut off. `seq` is `START` if it was never opened.
         """
         expectation = self._actor.expectations.get(opened.expectation_id)
         if expectation is None or expectation.breaker is None:
@@ -147,10 +130,7 @@ class Breakers:
             await self._publisher.tell([news])
 
     async def check(self, run: EpisodeRun) -> None:
-        """Cancel `run`, which is about to begin, if the breaker wants none to run.
-
-        It must be known to run before: what opens the breaker after this finds it there.
-        """
+        """Cancel `run` if its breaker requires it. Register it before, or a change is missed."""
         expectation = self._actor.expectations.get(run.opened.expectation_id)
         if expectation is None or not _may_cancel(expectation):
             return
@@ -158,10 +138,10 @@ class Breakers:
         _cancel(run, expectation, seen.state)
 
     def turns_away(self, opened: EpisodeOpened) -> bool:
-        """Return whether an episode that nobody has begun is for others: this node has trouble.
+        """Return whether an episode that has not begun is for others: this node's breaker is open.
 
-        Only a breaker of the node says so; whoever opened the episode did not know of it. While it
-        is not closed, one that comes when its time is over is let through as its probe.
+        The node that opened it did not know that. When the breaker's time is over, one is let
+        through as its probe.
         """
         expectation = self._actor.expectations.get(opened.expectation_id)
         rules = expectation.breaker if expectation else None
@@ -177,11 +157,7 @@ class Breakers:
         return not passage.allowed
 
     async def look_again(self, expectation_id: str) -> None:
-        """Cancel what runs of an expectation if its breaker, which has changed, wants that.
-
-        What has changed it may be old news, so the breaker is looked at as it is now. A probe that
-        runs by then is in it.
-        """
+        """Cancel running episodes of an expectation if its breaker, as it is now, requires it."""
         expectation = self._actor.expectations.get(expectation_id)
         if expectation is None or not _may_cancel(expectation):
             return
@@ -192,7 +168,6 @@ class Breakers:
     async def _noted(
         self, expectation: Expectation, rules: Breaker, ending: Ending
     ) -> BreakerState:
-        """Return the breaker's state once `ending` is noted in it."""
         seen = await self.read(expectation)
         if self._after(seen.state, rules, ending) is seen.state:
             return seen.state
@@ -210,7 +185,7 @@ class Breakers:
     async def _try_note(
         self, expectation: Expectation, rules: Breaker, ending: Ending
     ) -> BreakerState | None:
-        """Return the breaker's state with `ending` in it; None if somebody else was faster."""
+        """Return the breaker's state with `ending` in it; None: another writer was faster."""
         seen = await self.read(expectation)
         state = self._after(seen.state, rules, ending)
         if state is seen.state:
@@ -218,7 +193,7 @@ class Breakers:
         try:
             if not await self._put(expectation, state, after=seen.revision):
                 return None
-        except UnknownOutcome:  # What stands there the next time tells.
+        except UnknownOutcome:  # The next read shows whether it was stored.
             return None
         change = breaker.transition(seen.state, state)
         if change is not None:
@@ -291,7 +266,7 @@ def _cancel(run: EpisodeRun, expectation: Expectation, state: BreakerState) -> N
 
 @dataclass(frozen=True)
 class BreakerWatcher:
-    """Watches for one node."""
+    """Cancels running episodes when a breaker opens elsewhere, for one node."""
 
     gates: Bucket
     catalog: Catalog
@@ -299,11 +274,7 @@ class BreakerWatcher:
     """By actor, of all in the catalog."""
 
     async def follow(self) -> None:
-        """Watch for ever, also while the node stops, as soon as a breaker may cancel what runs.
-
-        Raises:
-            Unavailable: the gates are away. Watching anew begins with all breakers.
-        """
+        """Watch for ever, also while the node stops, as soon as a breaker may cancel what runs."""
         await self.catalog.wait_until(self._is_needed)
         await follow(self.gates.watch(under=BREAKERS), self._hear)
 
@@ -323,7 +294,7 @@ class BreakerWatcher:
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeContext(ActorContext):
-    """One actor's means on one node, with what opens and ends its episodes."""
+    """One actor's context on one node, with what opens and ends its episodes."""
 
     running: RunningEpisodes
     """What the node runs now, of all of its actors."""

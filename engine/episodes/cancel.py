@@ -6,13 +6,10 @@
     converging ──▶ canceled          outputs that are not delivered yet are canceled with it
                ──▶ as it would have  too late: every output is settled
 
-A converged episode still has its findings applied, and delivered outputs stay delivered. A request
-travels twice: as a command, which stays in the queue until the episode has ended, whatever crashes;
-and as a key in a bucket that every node watches, so that the node which runs the episode stops at
-once.
-
-`RunningEpisodes` has the episodes of one node. Canceling interrupts user code that waits (a tool, a
-synthesizer, a callback), but never a write to the journal.
+A converged episode still has its findings applied. A request travels twice: as a command, which
+stays in the queue until the episode has ended, whatever crashes; and as a key in a bucket that
+every node watches, so that the node which runs the episode stops at once. Canceling interrupts user
+code that waits, but never a write to the journal.
 """
 
 from __future__ import annotations
@@ -48,11 +45,7 @@ command cancels it once it is delivered again.
 
 
 def cancel_command(actor: str, episode_id: str, *, by: str, reason: str = "") -> commands.Cancel:
-    """Return the command that has an episode canceled.
-
-    Raises:
-        BadRequest: a value is impossible; the error names the field.
-    """
+    """Return the command that cancels an episode; raises `BadRequest`."""
     check_name("actor", actor)
     check_id("episode_id", episode_id)
     check_text("by", by, least=1, most=BY_CHARS_MAX)
@@ -89,7 +82,7 @@ async def cancel(ports: Ports, actor: str, episode_id: str, *, by: str, reason: 
 async def ask_to_cancel(ports: Ports, command: Cancel, *, id: str) -> None:
     """Send a cancel command under `id`."""
     key, said = cancel_key(command.episode_id), codec.encode_command(command)
-    # The command last: whoever answers for it deletes the key.
+    # The command last: the node that acknowledges it deletes the key.
     await ports.gates.put(key, said, ttl_s=KEY_TTL_S)
     await ports.commands.send(command, id=id, trace=traceparent())
 
@@ -100,7 +93,7 @@ class EpisodeRun:
     def __init__(self, opened: EpisodeOpened) -> None:
         self.opened = opened
         self.canceled: CancelEpisode | None = None
-        """Why it is to be canceled, by the first who said so; None: it is not."""
+        """Why it is to be canceled, by the first request; None: it is not."""
         self._interrupt: Callable[[], None] | None = None
 
     def cancel(self, end: CancelEpisode) -> None:

@@ -69,11 +69,7 @@ def may_call(opened: EpisodeOpened, tool: Tool) -> bool:
 
 
 def answer_to(action: Pause) -> Performed:
-    """Return the answer to an approval or a wait in a dry run.
-
-    Raises:
-        Unencodable: JSON cannot represent the plan, or it is too large.
-    """
+    """Return the answer to an approval or a wait in a dry run; the plan may be `Unencodable`."""
     mark = fingerprint(action)
     match action:
         case RequestApproval(plan=plan):
@@ -111,11 +107,7 @@ def undelivered(key: str, *, has_adapter: bool) -> OutputOutcome:
 def set_apart(converged: EpisodeConverged, opened: EpisodeOpened) -> EpisodeConverged:
     """Return `converged` with the dry run's own keys, if it stores its findings.
 
-    A `caused_by` gets the prefix if the same episode raises that finding; otherwise it names a live
-    one.
-
-    Raises:
-        InvalidFinding: a key is too long with its prefix.
+    A `caused_by` that the same episode does not raise names a live one. May be `InvalidFinding`.
     """
     prefix = prefix_of(opened)
     if not prefix:
@@ -145,10 +137,7 @@ def key_apart(key: str, prefix: str) -> str:
 
 
 def as_meant(finding: Finding, prefix: str) -> Finding:
-    """Return a stored finding of dry runs with `prefix` under its live names.
-
-    So the episode that reads it may use its key, and gets the prefix added only once.
-    """
+    """Return a finding that dry runs with `prefix` stored, under its live names."""
     apart = key_apart("", prefix)
     return replace(
         finding,
@@ -175,5 +164,4 @@ def is_meant(finding: Finding) -> bool:
 
 
 def _overrides(opened: EpisodeOpened) -> Overrides:
-    """Return the overrides in force: a live episode has none."""
     return (opened.overrides or NO_OVERRIDES) if opened.mode is Mode.DRY_RUN else NO_OVERRIDES

@@ -94,7 +94,7 @@ class Save(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlockEpisode(msgspec.Struct, frozen=True, kw_only=True):
-    """Wait for somebody outside."""
+    """Wait for an answer from outside."""
 
     reason: BlockReason
     fingerprint: str
@@ -112,7 +112,7 @@ class AnswerEpisode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finish(msgspec.Struct, frozen=True, kw_only=True):
-    """The result has been carried out, or there was none."""
+    """The result has been applied and delivered, or there was none."""
 
     findings: tuple[FindingOutcome, ...] = ()
     outputs: tuple[OutputOutcome, ...] = ()
@@ -127,7 +127,7 @@ class FailEpisode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CancelEpisode(msgspec.Struct, frozen=True, kw_only=True):
-    """A person, a program or a rule cancels it. What was carried out stays."""
+    """A person, a program or a rule cancels it. What was applied or delivered stays."""
 
     error_class: str
     error_detail: str = ""
@@ -162,9 +162,9 @@ class Status(StrEnum):
     CONVERGING = "converging"
     """It has converged; its findings are being applied, its outputs delivered."""
     BLOCKED = "blocked"
-    """It waits for people or for a signal. No node has it."""
+    """It waits for people or for a signal. No node runs it."""
     DELIVERING = "delivering"
-    """Some outputs are to be delivered or approved later. No node has it meanwhile."""
+    """Some outputs are to be delivered or approved later. No node runs it meanwhile."""
     DONE = "done"
     FAILED = "failed"
     PARTIALLY_FAILED = "partially_failed"
@@ -172,10 +172,10 @@ class Status(StrEnum):
 
 
 RUNS: Final = frozenset({Status.RUNNING, Status.CONVERGING})
-"""A node has it. If another one takes over, the first has crashed."""
+"""A node runs it. If another one takes over, the first has crashed."""
 
 WAITING: Final = frozenset({Status.BLOCKED, Status.DELIVERING})
-"""No node has it, and none is needed until something happens."""
+"""No node runs it, and none is needed until something happens."""
 
 ENDED: Final = frozenset({Status.DONE, Status.FAILED, Status.PARTIALLY_FAILED, Status.CANCELED})
 
@@ -253,7 +253,7 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     """The outcomes of those that were settled when their step was recorded."""
     converged: EpisodeConverged | None = None
     deferred: EpisodeDeferred | None = None
-    """What was carried out when the episode first had to wait for its outputs."""
+    """What was settled when the episode first had to wait for its outputs."""
     finished: EpisodeFinished | None = None
 
     @property
@@ -264,7 +264,7 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def turns_used(self) -> int:
-        """Turns that led to a step, over all attempts; the turn of a good end comes on top."""
+        """Turns that led to a step, over all attempts; `Finish` adds the last turn."""
         return self.steps_recorded
 
     @property
@@ -277,11 +277,7 @@ UNOPENED: Final = Episode()
 
 
 def decide(episode: Episode, command: Command) -> EpisodeEvent:
-    """Return the events of `command` for `episode`.
-
-    Raises:
-        Rejected: the command does not fit the state.
-    """
+    """Return the event of `command` for `episode`; `Rejected`: it does not fit the state."""
     event = _event(episode, command)
     if not _is_legal(episode.status, event):
         raise Rejected(f"{type(command).__name__} while {episode.status}")
@@ -320,7 +316,6 @@ def _event(episode: Episode, command: Command) -> EpisodeEvent:
 def _step_event(
     episode: Episode, command: Announce | Performed | Save | BlockEpisode | AnswerEpisode
 ) -> EpisodeEvent:
-    """Return the event of a `command` about the last step or the next one."""
     last, said = episode.steps_recorded, msgspec.structs.asdict(command)
     match command:
         case Announce():
@@ -354,10 +349,7 @@ def _finished(episode: Episode, command: Finish) -> EpisodeFinished:
 
 
 def end_of(outputs: Iterable[OutputOutcome]) -> tuple[EndStatus, int]:
-    """Return how an episode ends with these outputs, and how many of them failed.
-
-    Outputs that people rejected or canceled do not count.
-    """
+    """Return how an episode ends, and how many outputs failed; people's refusals do not count."""
     outcomes = [each.outcome for each in outputs]
     failed = sum(each in FAILURES for each in outcomes)
     if not failed:
@@ -367,7 +359,7 @@ def end_of(outputs: Iterable[OutputOutcome]) -> tuple[EndStatus, int]:
 
 
 def evolve(episode: Episode, event: EpisodeEvent) -> Episode:
-    """Return `episode` after `event`. Never refuses: it has already happened."""
+    """Return `episode` after `event`."""
     match event:
         case EpisodeOpened():
             return replace(episode, status=Status.QUEUED, opened=event)
@@ -389,7 +381,6 @@ def _moved(
     episode: Episode,
     event: StepAnnounced | StepRecorded | CheckpointSaved | EpisodeBlocked | EpisodeResolved,
 ) -> Episode:
-    """Return `episode` after an `event` of its strategy: progress, or a wait."""
     match event:
         case StepAnnounced():
             return _announced(episode, event)

@@ -49,10 +49,9 @@ def queued(opened: EpisodeOpened, *, position: int, seq: int) -> PublicEvent:
 
 
 def dropped(opened: EpisodeOpened, *, detail: str, seq: int) -> PublicEvent:
-    """Return `episode.dropped`: its lane was full, and it was not opened.
+    """Return `episode.dropped`: its lane, at version `seq`, was full, and it was not opened.
 
-    The only event that is published before the journal has it: of an episode that was never opened,
-    the journal says too little to publish it later. `seq` is the version of the lane that decided.
+    The only event that is published before the journal has it, which has too little for later.
     """
     payload = {**_ids(opened), "reason": OVERFLOW, "detail": detail, "journal_seq": seq}
     return _event(opened, "episode.dropped", "dropped", payload)
@@ -83,11 +82,7 @@ def breaker_changed(
     seq: int,
     node: str = "",
 ) -> PublicEvent:
-    """Return `circuit_breaker.opened` or `circuit_breaker.closed`, with an id per episode.
-
-    `opened` is the episode whose end changed the breaker, `seq` the position of that end;
-    `failures` are the episodes that failed in a row, the newest last.
-    """
+    """Return `circuit_breaker.opened` or `.closed`, of the episode whose end is at `seq`."""
     payload = {
         **_ids(opened),
         "failures": list(failures),

@@ -1,7 +1,6 @@
 """Fires by hand: a request for an episode, and the episode that it opens.
 
-A person or a program asks an actor for an episode of one of its expectations, now or later. The
-request travels as a timer, so it waits in the actor's queue until a node opens the episode. No
+The request travels as a timer, so it waits in the actor's queue until a node opens the episode. No
 filter applies. The idempotency key is the cause: two requests with one key, to one expectation, are
 one episode. Dry and live runs with the same key are different causes.
 """
@@ -66,13 +65,7 @@ class FireRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def fire_timer(asked: FireRequest, *, actor: str) -> Timer:
-    """Return the timer that carries the request to `actor`.
-
-    Its name comes from the cause, so a request with the key of a pending one replaces that.
-
-    Raises:
-        BadRequest: a value is impossible; the error names the field.
-    """
+    """Return the timer of a checked request; it replaces a pending one with the same key."""
     check_name("actor", actor)
     _check(asked)
     return Timer(
@@ -81,11 +74,7 @@ def fire_timer(asked: FireRequest, *, actor: str) -> Timer:
 
 
 def parse_fire(said: JsonObject) -> FireRequest:
-    """Return the request in a timer's payload, which any program may have written.
-
-    Raises:
-        BadRequest: it is invalid.
-    """
+    """Return the request in a timer's payload, which any program may have written."""
     try:
         asked = msgspec.json.decode(raw(said), type=FireRequest)
     except (TypeError, ValueError) as error:
@@ -106,7 +95,7 @@ def manual_trigger(asked: FireRequest, *, subject_key: str) -> ManualTrigger:
 
 
 def fire_dedupe_key(key: str, mode: Mode = Mode.LIVE) -> str:
-    """Return the dedupe key of the episode that a fire with the idempotency key `key` opens."""
+    """Return the dedupe key of a fire with the idempotency key `key`."""
     return f"{'manual' if mode is Mode.LIVE else mode.value}:{key}"
 
 
@@ -235,7 +224,7 @@ async def fire(
 async def send_fire(
     ports: Ports, actor: str, asked: FireRequest, *, at: datetime | None = None
 ) -> str:
-    """Ask `actor` for what is `asked`, now or later; return the id of the episode."""
+    """Send the request `asked` to `actor`, now or later; return the id of the episode."""
     timer = fire_timer(asked, actor=actor)
     episode_id = fired_episode_id(
         stack=ports.stack.name,

@@ -1,15 +1,10 @@
-"""Opens episodes, and asks for their place in the actor's lane.
+"""Opens episodes, asks for their place in the actor's lane, and arms the timer of a waiting one.
 
-Opening is the first commit of the journal, then the command for a node to start. Both are named
-after the episode, whose id comes from its cause, so opening again completes what a crash cut off
-and otherwise changes nothing. Where episodes take turns, `place` asks the lane's scheduler for a
-place and `left` gives it back, by timers that fire at once. Both are safe to repeat.
-
-Arms the timer that calls a node to a waiting episode when something about it is due.
-
-There is one timer per episode, and several writers may arm it at the same time. So it is only ever
-moved to an earlier time: a node that is called too early finds nothing due and arms it again, and
-no node comes too late.
+Opening is the first commit of the journal, then the start command. Both ids come from the episode,
+whose id comes from its cause, so opening again completes what a crash cut off and otherwise changes
+nothing. `place` and `left` are timers that fire at once, for the lane's scheduler. A waiting
+episode has one timer, which several writers may arm at the same time: it is only ever moved to an
+earlier time, so no node comes too late; one that is called too early arms it again.
 """
 
 from __future__ import annotations
@@ -40,7 +35,7 @@ PLACE: Final = "place"
 
 
 ATTEND: Final = "attend"
-"""Purpose of the timer. The key is the episode."""
+"""Purpose of the timer of a waiting episode. The key is the episode."""
 
 
 TRIES_MAX: Final = 8
@@ -50,12 +45,12 @@ log = structlog.get_logger("vigil.episodes")
 
 
 def left(actor: str, episode_id: str) -> Timer:
-    """Return the timer that tells the lane of `actor` that an episode has ended."""
+    """Return the timer that informs the lane of `actor` of an episode's end."""
     return Timer(actor=actor, purpose=LEFT, key=episode_id, payload={})
 
 
 def left_for_now(actor: str, episode_id: str) -> Timer:
-    """Return the timer that tells the lane of `actor` that an episode waits for something else.
+    """Return the timer by which a waiting episode gives its place back.
 
     It may have its answer when the scheduler gets this, so the scheduler checks.
     """
@@ -77,25 +72,17 @@ def untouched(newest: Recorded | None) -> EpisodeOpened | None:
 
 
 async def record_opening(ports: Ports, opened: EpisodeOpened, *, at: datetime, trace: str) -> bool:
-    """Open an episode without a command; return whether it had not been opened before.
-
-    Raises:
-        TooLarge, Unwritable: the journal cannot store the trigger. Nothing was opened.
-    """
+    """Open an episode without a command; return whether it was new. It may be `TooLarge`."""
     episode_id = opened.episode_id
     commit = Commit(id=f"open.{episode_id}", at=at, events=(opened,), trace=trace)
     return await append_first(ports.log, ports.stack.episode(episode_id), commit)
 
 
 async def open_episode(ports: Ports, opened: EpisodeOpened, *, at: datetime) -> bool:
-    """Open an episode and send the start command; return whether it had not been opened before.
-
-    Raises:
-        TooLarge, Unwritable: the journal cannot store the trigger. Nothing was opened.
-    """
+    """Open an episode and send the start command; otherwise as `record_opening`."""
     episode_id, trace = opened.episode_id, traceparent()
     is_new = await record_opening(ports, opened, at=at, trace=trace)
-    # Of one that is not new the start may still be missing.
+    # The start command of one that is not new may still be missing.
     start = Start(actor_id=opened.actor_id, episode_id=episode_id)
     await ports.commands.send(start, id=f"start.{episode_id}", trace=trace)
     return is_new

@@ -77,11 +77,7 @@ def take_over(
 ) -> Takeover:
     """Return how to continue `episode`, which has not ended.
 
-    Args:
-        episode: its journal before the new node's start.
-        policy: the recovery policy of the expectation or the app.
-        attempts_max: crashes that end the episode; stopping a node is no crash.
-        repeatable: whether a tool, by `capability.action`, honours idempotency keys.
+    A stopped node is no crash. `repeatable` says whether a tool honours idempotency keys.
     """
     crashes = episode.crashes + 1
     if episode.status is not Status.RUNNING:  # Left on purpose, or only to be carried out.
@@ -147,10 +143,7 @@ def _begin_at(
 
 
 def check_same(recorded: Asked, *, asked: str, action: Step) -> None:
-    """Raise `NondeterministicReplay` unless a replay asks for what the journal has.
-
-    `asked` is the fingerprint of the action; `recorded` is the step, or its announcement.
-    """
+    """Raise `NondeterministicReplay` unless `asked` is the recorded action's fingerprint."""
     if recorded.fingerprint == asked:
         return
     raise NondeterministicReplay(
@@ -160,7 +153,7 @@ def check_same(recorded: Asked, *, asked: str, action: Step) -> None:
 
 
 def said_of(recorded: Asked) -> str:
-    """Return `recorded` in words, without values."""
+    """Return `recorded` as text, without values."""
     match recorded:
         case StepRecorded(kind=kind, tool_name=tool_name):
             return f"{kind} {tool_name}".strip()
@@ -171,7 +164,7 @@ def said_of(recorded: Asked) -> str:
 
 
 def kind_of(action: Action) -> str:
-    """Return `action` in words, without values: some are secret."""
+    """Return `action` as text, without values: some are secret."""
     if isinstance(action, ToolCall):
         return f"{StepKind.TOOL_CALL} {action.capability}.{action.action}"
     return str(action.__struct_config__.tag)
@@ -202,7 +195,7 @@ class SweepVerdict(StrEnum):
     CALLED = "called"
     """A command for it is already queued."""
     HELD = "held"
-    """Some node has it, or had it a moment ago."""
+    """Some node runs it, or did a moment ago."""
     WAITING = "waiting"
     """It waits for people or a signal, and its timer is armed."""
     ENDED = "ended"

@@ -1,10 +1,9 @@
 """`JournalWriter`: writes one episode's journal, in order, with one append in flight.
 
-`record` decides events in memory and starts writing; what is recorded while an append is in flight
-goes into the next commit. `barrier` waits until everything is durable. So a run of quick steps
-costs one commit, and no side effect happens before the journal has what led to it. The first commit
-is the fence: after it no other node can append. Just before it the writer makes the claim, whose
-revision the start carries; just after it, it reports that the fence is durable.
+What is recorded while an append is in flight goes into the next commit, and `barrier` waits until
+everything is durable. So a run of quick steps costs one commit, and no side effect happens before
+the journal has what led to it. The first commit is the fence: after it no other node can append.
+Just before it the writer makes the claim, whose revision the start carries.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ EVENTS_PER_COMMIT_MAX: Final = 64
 
 
 class JournalWriter:
-    """The one writer of one episode, for one go at it."""
+    """The one writer of an episode's journal, for one attempt."""
 
     def __init__(
         self,
@@ -41,15 +40,10 @@ class JournalWriter:
         before_fence: Callable[[Sequence[EpisodeEvent]], Awaitable[int]],
         after_fence: Callable[[], Awaitable[None]],
     ) -> None:
-        """Go on from `episode`, which stands at `version`.
+        """Continue from `episode` at `version`.
 
         Args:
-            log: where to write.
-            clock: stamps the events.
-            subject: the episode's.
-            episode: the fold of what is there.
-            version: the sequence of its last commit; `START` if it has none.
-            pen: unique for ever to this scribe; commit ids start with it.
+            writer_id: unique for ever; commit ids start with it.
             before_fence: called with the first commit before it is written, for the revision of
                 the claim; what it raises, `barrier` raises, and nothing is written.
             after_fence: called as soon as the first commit is durable.
@@ -57,7 +51,7 @@ class JournalWriter:
         self.episode = episode
         self.version = version
         self.is_fenced = False
-        """Whether anything of ours is durable, so that nobody else can append."""
+        """Whether the first commit is durable, so that no other node can append."""
         self._before_fence, self._after_fence = before_fence, after_fence
         self._log, self._clock, self._subject, self._writer_id = log, clock, subject, writer_id
         self._commits = 0
@@ -66,12 +60,7 @@ class JournalWriter:
         self._writing: asyncio.Task[None] | None = None
 
     def record(self, *commands: Command) -> None:
-        """Put down what `commands` lead to, and start writing it to the log.
-
-        Raises:
-            Rejected: a command does not fit the state.
-            VersionConflict, TooLarge, Unavailable: as `barrier`, of an earlier record.
-        """
+        """Decide the events of `commands` and start to write them; an earlier append may fail."""
         for command in commands:
             event = decide(self.episode, command)
             self.episode = evolve(self.episode, event)
@@ -85,11 +74,11 @@ class JournalWriter:
     async def barrier(self) -> None:
         """Wait until everything recorded is durable.
 
-        What nobody writes yet is written here and now: a task would only cost turns of the loop.
+        If no write is in flight it is made here: a task would only cost turns of the loop.
 
         Raises:
-            VersionConflict: someone else has taken the episode over. Stop; write nothing more.
-            Busy, LeaseLost: before the fence, there was no claim to be had or to rely on.
+            VersionConflict: another node has taken the episode over. Stop; write nothing more.
+            Busy, LeaseLost: before the fence, the claim could not be made or relied on.
             TooLarge: an event does not fit in one message.
         """
         if self._writing is None:
@@ -100,7 +89,7 @@ class JournalWriter:
             self._writing = None
 
     async def close(self) -> None:
-        """Stop writing. What is not durable by now is the next owner's to do again."""
+        """Stop writing. What is not durable by now is left to the next owner."""
         self._not_soon()
         if self._writing is not None:
             self._writing.cancel()
@@ -108,7 +97,6 @@ class JournalWriter:
             self._writing = None
 
     def _write_beside(self) -> None:
-        """Write while whoever recorded goes on."""
         self._soon = None
         self._writing = asyncio.create_task(self._write())
 

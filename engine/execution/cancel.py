@@ -1,9 +1,8 @@
 """Cancels episodes: `CancelHandler` handles the command, `CancelWatcher` the key that speeds it up.
 
-The command stays in the queue until the episode has ended. So the node that runs the episode may
-end it at its next barrier, or die: the command is delivered again, and finds an end, or nobody who
-runs the episode. The key in a bucket reaches every node at once, even one without room for a
-command.
+The command stays in the queue until the episode has ended: if the node that runs the episode dies,
+the command is delivered again. The key in a bucket reaches every node at once, even one without a
+free slot.
 """
 
 from __future__ import annotations
@@ -42,11 +41,7 @@ class CancelWatcher:
     running: RunningEpisodes
 
     async def follow(self) -> None:
-        """Watch for ever, also while the node stops: what runs until then can be canceled.
-
-        Raises:
-            Unavailable: the gates are away. Watching anew begins with all that stands.
-        """
+        """Watch for ever, also while the node stops: what runs until then can be canceled."""
         await follow(self.gates.watch(under=CANCELS), self._hear)
 
     async def _hear(self, entries: Sequence[BucketEntry]) -> None:
@@ -75,11 +70,7 @@ def _command_in(entry: BucketEntry) -> Cancel | None:
 
 @dataclass
 class CancelHandler:
-    """One delivery of a cancel command, on one node.
-
-    Ending an episode takes no slot, since nothing runs. Carrying out its result takes one; a node
-    without a free slot hands the command back.
-    """
+    """One delivery of a cancel command. Only concluding an episode takes a slot."""
 
     context: OutputContext
     command: Cancel
@@ -87,7 +78,7 @@ class CancelHandler:
     _is_answered: bool = False
 
     async def carry_out(self, episode: Episode, records: Sequence[Recorded]) -> bool:
-        """Do what can be done now; return whether the command is answered."""
+        """Do what can be done now; return whether the command is acknowledged."""
         command, running = self.command, self.context.running
         if self._is_over(episode, records[-1]):
             await self._answer()
@@ -106,12 +97,10 @@ class CancelHandler:
                 self.context.slots.give_back()
 
     async def _end(self, episode: Episode, records: Sequence[Recorded]) -> bool:
-        """End an episode that does not run here; return whether the command is answered.
-
-        What it has converged to is carried out all the same.
-        """
+        """End an episode that does not run here; its result is concluded all the same."""
         if episode.opened is not None and is_answered(records[-1]):
-            # Whoever answered it may have died before they told so, and after the end nobody will.
+            # The node that recorded the answer may have died before it published that; after the
+            # end no node will.
             await WaitRegistry(self.context).tell_answer(episode.opened, records)
         runner = EpisodeRunner(self.context, self._answer)
         # Where no node has begun, none of its code has run that a crash could be counted for.
@@ -140,16 +129,13 @@ class CancelHandler:
         self._is_answered = True
 
     async def _tell_nodes(self) -> None:
-        """Set the key again for the node that runs the episode; the requester's may have lapsed."""
+        """Set the key again for the node that runs the episode; it may have lapsed."""
         key, said = cancel_key(self.command.episode_id), codec.encode_command(self.command)
         await self.context.ports.gates.put(key, said, ttl_s=cancel.KEY_TTL_S)
 
 
 def _is_too_late(episode: Episode) -> bool:
-    """Return whether everything left to do for an episode is beyond cancellation.
-
-    Outputs can be canceled until they are delivered.
-    """
+    """Return whether what is left is beyond cancellation; undelivered outputs are not."""
     converged = episode.converged
     if episode.status is not Status.CONVERGING or converged is None:
         return False
@@ -159,8 +145,7 @@ def _is_too_late(episode: Episode) -> bool:
 def needs_expectation(episode: Episode) -> bool:
     """Return whether canceling what is left of `episode` takes a node with its expectation.
 
-    The result of a converged episode is carried out as its expectation says. An episode that was
-    never opened may be of any.
+    Findings are applied as the expectation says. An unopened episode may be of any.
     """
     converged = episode.converged
     is_found = converged is not None and bool(converged.findings) and episode.deferred is None

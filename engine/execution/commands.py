@@ -1,11 +1,9 @@
-"""Handles the commands to episodes: reads the episode, then follows, hands back or gives up.
+"""Handles the commands to episodes: reads the episode, then follows the command or hands it back.
 
-`CommandLoader` reads the episode before anything is done about a command. A command that this node
-cannot follow is handed back; one that no node has followed for long becomes a dead letter.
-`AnswerConsumer` serves the queue of decisions and signals, in which nothing runs, so that they need
-not wait for a slot; an episode that can continue is then called by a command in the queue of
-`RunConsumer`. That one pulls as many commands as there are free slots and takes each episode over.
-All nodes of an actor share both queues; a node without a free slot asks for nothing.
+A command that no node has followed for long becomes a dead letter. Decisions and signals have a
+queue of their own, so that they need not wait for a slot; an episode that can continue is then
+called by a command in the queue of `RunConsumer`, which pulls as many commands as there are slots.
+All nodes of an actor share both queues.
 """
 
 from __future__ import annotations
@@ -47,9 +45,10 @@ OBSTACLE_MAX_S: Final = 60.0
 """Longest wait before a command comes again whose episode this node cannot have."""
 
 MISSING_DELIVERIES_MAX: Final = 12
-"""Deliveries of a command before an episode that the journal does not hold counts as missing,
-at least: about 2 minutes of waits. A replica may show an opening later than the command that
-follows it, and an event that comes again may open an episode later than its recovery is called."""
+"""Deliveries of a command before an episode that the journal lacks counts as missing, at least:
+about 2 minutes of waits. A replica may show an opening later than the command that follows it, and
+an event that comes again may open an episode later than its recovery is called.
+"""
 
 MISSING_S: Final = 120.0
 """Age of such a command, at least: deliveries that ended for want of a slot are counted, too."""
@@ -59,7 +58,6 @@ OBSTACLE_DELIVERIES_MAX: Final = 70
 hour of waits, which is longer than a deploy takes to bring a node that can."""
 
 OBSTACLE_S: Final = 3_600.0
-"""Age of such a command, at least."""
 
 WRONG_QUEUE: Final = Hindrance("wrong_queue", "it was not sent to the queue of its kind")
 """No engine sends such a command."""
@@ -71,8 +69,9 @@ Incoming: TypeAlias = Delivery[Command | Unreadable]
 
 
 ROOM_MAX: Final = 16
-"""Commands of one actor that are ruled on at a time on one node. Each is a few requests to the
-server and some milliseconds; a node that cannot reach it holds no more of them than this."""
+"""Commands of one actor that a node decides on at a time. Each is a few requests to the server and
+some milliseconds; a node that cannot reach it keeps no more of them than this.
+"""
 
 
 SLOT_S: Final = 1.0
@@ -86,7 +85,7 @@ class CommandContext:
     """A command, and the episode that it is about."""
 
     context: OutputContext
-    """Who is to have the episode: those with the actor as it was when that was opened."""
+    """Has the actor's version by which the episode was opened."""
     delivery: Incoming
     command: Command
     episode: Episode
@@ -95,16 +94,16 @@ class CommandContext:
 
 
 Follow: TypeAlias = Callable[[CommandContext], Awaitable[bool]]
-"""Does what a command says, and returns whether it is answered for."""
+"""Carries a command out, and returns whether it is acknowledged."""
 
 
 @dataclass
 class CommandLoader:
-    """The commands to episodes of one actor, on one node."""
+    """Loads the episodes of one actor's commands, on one node."""
 
     context: OutputContext
     is_of_said: bool
-    """Whether they are said to episodes; otherwise they call nodes to run them."""
+    """Whether these are decisions and signals; otherwise they call nodes to run episodes."""
     _noted: set[str] = field(default_factory=set)
 
     async def answer(self, delivery: Incoming, follow: Follow) -> None:
@@ -135,14 +134,12 @@ class CommandLoader:
         return None
 
     async def _bury(self, delivery: Incoming, command: Command, why: Hindrance) -> None:
-        """Leave a command to a person, who can have it sent again."""
         await self.context.dead_letters.bury_command(
             command, seq=delivery.seq, reason=why.reason, detail=why.detail
         )
         await delivery.term(why.reason)
 
     async def _ctx(self, delivery: Incoming, command: Command) -> CommandContext:
-        """Return what a command is about."""
         subject = self.context.ports.stack.episode(command.episode_id)
         try:
             records = await self.context.ports.log.read(subject)
@@ -185,14 +182,13 @@ class CommandLoader:
             await self.context.ports.timers.send(left, id=id_)
 
     def _is_hopeless(self, delivery: Incoming, hindrance: Hindrance) -> bool:
-        """Return whether a command has been looked at in vain for long."""
         missing = RetryPolicy(BUSY_S, OBSTACLE_MAX_S, MISSING_DELIVERIES_MAX, MISSING_S)
         obstacle = RetryPolicy(BUSY_S, OBSTACLE_MAX_S, OBSTACLE_DELIVERIES_MAX, OBSTACLE_S)
         retry = missing if hindrance.reason == NO_SUCH_EPISODE else obstacle
         return retry.is_over(delivery, now=self.context.clock.now())
 
     def _note(self, episode_id: str, hindrance: Hindrance) -> None:
-        """Say once why this node cannot have the episode."""
+        """Log once why this node cannot run the episode."""
         if episode_id in self._noted:
             return
         if len(self._noted) >= NOTED_MAX:
@@ -202,13 +198,13 @@ class CommandLoader:
 
 
 async def hand_back(delivery: Incoming, *, most_s: float = BUSY_MAX_S) -> None:
-    """Let a command come again, later each time."""
+    """Hand a command back, for longer each time."""
     await RetryPolicy(BUSY_S, most_s).hand_back(delivery)
 
 
 @dataclass
 class AnswerConsumer:
-    """Takes what is said to one actor's episodes, on one node."""
+    """Handles the decisions and signals for one actor's episodes, on one node."""
 
     context: OutputContext
     room: Slots = field(default_factory=lambda: Slots(ROOM_MAX))
@@ -218,7 +214,7 @@ class AnswerConsumer:
         self._loader = CommandLoader(self.context, is_of_said=True)
 
     async def handle(self, delivery: Incoming, _asked_s: float) -> None:
-        """Rule on what is said, in a task of its own."""
+        """Handle a delivery in a task of its own."""
         self.room.take_late()
         self.context.tasks.start(self._hear(delivery))
 
@@ -243,7 +239,7 @@ class AnswerConsumer:
 
 @dataclass
 class RunConsumer:
-    """Takes the commands that call a node to one actor's episodes, on one node."""
+    """Handles the commands that call a node to one actor's episodes, on one node."""
 
     context: OutputContext
     _loader: CommandLoader = field(init=False)
@@ -252,15 +248,15 @@ class RunConsumer:
         self._loader = CommandLoader(self.context, is_of_said=False)
 
     async def handle(self, delivery: Incoming, _asked_s: float) -> None:
-        """Follow a command, in a task and a slot of its own. What runs goes on."""
+        """Handle a command, in a task and a slot of its own."""
         has_slot = self.context.slots.try_take()
         self.context.tasks.start(self._run(delivery, has_slot=has_slot))
 
     async def _run(self, delivery: Incoming, *, has_slot: bool) -> None:
-        """Answer for a delivery in a slot of its own, or hand it back if none gets free soon.
+        """Handle a delivery in a slot, or hand it back if none gets free soon.
 
-        There was one when it was pulled; an event may have opened an episode in it since. A node
-        that may not run it waits for none and begins nothing: another may have room at once.
+        There was one when it was pulled; an event may have taken it since. A node that may not run
+        it waits for none: another may have room at once.
         """
         slots, runs = self.context.slots, self.context.permits.runs
         if not has_slot and not await slots.take(within_s=SLOT_S, unless=runs.withdrawn):
@@ -271,7 +267,6 @@ class RunConsumer:
             slots.give_back()
 
     async def _follow(self, ctx: CommandContext) -> bool:
-        """Have an episode run; return whether the call is answered for."""
         if isinstance(ctx.command, Carry):
             return await self._carry(ctx)
         if _has_gone_on(ctx):
@@ -291,14 +286,12 @@ class RunConsumer:
         return await runner.take_over(ctx.episode, ctx.records, careful=careful)
 
     async def _carry(self, ctx: CommandContext) -> bool:
-        """Have outputs of an episode carried; return whether somebody does."""
         runner = EpisodeRunner(ctx.context, ctx.delivery.ack, called_at=ctx.delivery.at)
         if ctx.episode.status in ENDED:
             return await runner.deliver_rest(ctx.episode, ctx.records)
         return await runner.take_over(ctx.episode, ctx.records, careful=True)
 
     def _is_turned_away(self, episode: Episode) -> bool:
-        """Return whether nobody has begun the episode, and a breaker of this node wants it gone."""
         opened = episode.opened
         return (
             opened is not None
@@ -307,7 +300,7 @@ class RunConsumer:
         )
 
     def _has_no_turn(self, ctx: CommandContext) -> bool:
-        """Return whether an episode can begin, or go on with its answer, and has no turn for it."""
+        """Return whether an episode could begin or continue, but lacks its turn."""
         command = ctx.command
         is_admitted = isinstance(command, Start) and command.admitted
         if not self.context.is_laned:
@@ -325,16 +318,13 @@ class RunConsumer:
 
 
 def _is_told(ctx: CommandContext) -> bool:
-    """Return whether the world has heard of the answer that an episode can go on with."""
+    """Return whether the answer that an episode can continue with has been published."""
     command, step_no = ctx.command, step_answered(ctx.records[-1])
     return isinstance(command, Start) and command.answered_step == step_no
 
 
 def _has_gone_on(ctx: CommandContext) -> bool:
-    """Return whether somebody has gone on, since, with the answer that a call is about.
-
-    They have claimed the episode, or ended it. So nothing depends on this call any more.
-    """
+    """Return whether a node has since claimed or ended it: the command is obsolete."""
     command, newest = ctx.command, ctx.records[-1]
     step_no = command.answered_step if isinstance(command, Start) else 0
     return bool(step_no) and step_no != step_answered(newest) and _was_answered(ctx, step_no)
@@ -347,21 +337,17 @@ def _was_answered(ctx: CommandContext, step_no: int) -> bool:
 
 
 def _is_first_try(ctx: CommandContext) -> bool:
-    """Return whether no node can have begun with the episode: nothing can have crashed yet."""
+    """Return whether no node can have begun the episode: nothing can have crashed yet."""
     is_first = isinstance(ctx.command, Start) and ctx.delivery.deliveries == 1
     return is_first and _is_untouched(ctx.episode)
 
 
 def _is_untouched(episode: Episode) -> bool:
-    """Return whether no node has ever begun with the episode."""
     return episode.status is Status.QUEUED and episode.attempts == 0
 
 
 def services_for(context: OutputContext) -> list[Service]:
-    """Return what runs an actor's episodes, and what takes decisions and signals for them.
-
-    A node that only stands in for a workflow's actor starts nothing: a node with the workflow does.
-    """
+    """Return the services of an actor's queues; a fallback for a workflow's starter has none."""
     actor_id, commands = context.actor.id, context.ports.commands
     if context.is_fallback and context.starts_workflow is not None:
         return []

@@ -1,8 +1,7 @@
-"""Carries out the result of an episode: applies its findings, then delivers its outputs.
+"""Concludes an episode: applies its findings, then delivers its outputs. All of it may be repeated.
 
-`Conclusion` does what can be done now. If something must wait (a retry, an approval), the episode
-is left without a node, and a timer brings one back. `AfterEnd` informs breaker, workflow, lane and
-the public stream of an end. All of it is safe to repeat.
+If something must wait (a retry, an approval), no node keeps the episode, and a timer calls one
+back. `AfterEnd` informs breaker, workflow, lane and the public stream of an end.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ log = structlog.get_logger("vigil.outputs")
 
 @dataclass(frozen=True)
 class Conclusion:
-    """Carries out the result of one episode, on one node."""
+    """Applies and delivers the result of one episode, on one node."""
 
     context: OutputContext
     opened: EpisodeOpened
@@ -63,10 +62,8 @@ class Conclusion:
     ) -> ConclusionState:
         """Do all that can be done now for `episode`, which has converged.
 
-        `retells` says that earlier changes may not have been published.
-
-        Raises:
-            LeaseLost, VersionConflict: another node has the episode, and does what is left.
+        `retells`: earlier changes may not have been published. `LeaseLost` or `VersionConflict`:
+        another node has the episode.
         """
         findings, news = await self._findings(
             episode, since=since, version=version, retells=retells
@@ -95,7 +92,7 @@ class Conclusion:
         return replace(outputs, news=(*_changes(self.opened, applied), *outputs.news))
 
     async def deliver_rest(self, episode: Episode) -> ConclusionState:
-        """Deliver what is left of the outputs of an `episode` that has ended.
+        """Deliver the remaining outputs of an ended episode.
 
         If it was canceled, only outputs that a person has retried since.
         """
@@ -112,10 +109,7 @@ class Conclusion:
     async def cancel(
         self, keys: Iterable[str], why: CancelEpisode, *, retells: bool
     ) -> ConclusionState:
-        """Cancel outputs of steps unless they are settled.
-
-        `retells` says that earlier changes may not have been published.
-        """
+        """Cancel outputs of steps unless they are settled; `retells` as in `carry_out`."""
 
         async def cancel(key: str) -> DeliveryState:
             reason = why.error_detail
@@ -124,11 +118,7 @@ class Conclusion:
         return added_up(await self._each(keys, cancel))
 
     async def leave(self, progress: ConclusionState, *, version: int) -> None:
-        """Arm the timer for what is pending, and give the episode's place in its lane back.
-
-        Raises:
-            LeaseLost: another node may have the episode, and does this.
-        """
+        """Arm the timer for what is pending, and give the lane's place back; raises `LeaseLost`."""
         self.output_delivery.check_claim()
         await self.wake(progress.wakes_at, progress.pending)
         if self.context.is_laned:
@@ -137,10 +127,7 @@ class Conclusion:
             await self.context.ports.timers.send(left, id=f"left.{episode_id}.deferred.{version}")
 
     async def wake(self, at: datetime | None, pending: Iterable[str] = ()) -> None:
-        """Arm the timer that calls a node to the episode by `at`; None: nothing will be due.
-
-        It is armed for sooner if a `pending` output waits for its route and there is a place.
-        """
+        """Arm the timer that calls a node by `at`, or sooner if a route has a place."""
         if at is not None:
             await call_by(self.context.ports, self.opened, at)
             self.context.adapters.line_up(pending, self.opened)
@@ -219,10 +206,7 @@ class Conclusion:
         return replace(dropped, news=(*progress.news, *dropped.news))
 
     async def _retold(self, episode: Episode) -> tuple[PublicEvent, ...]:
-        """Return the public events of what was settled when the episode was left last.
-
-        The node that left it may have died before it published them.
-        """
+        """Return the events of what was settled before, which may not have been published."""
         settled = episode.deferred.outputs if episode.deferred else ()
         keys = [one.output_key for one in settled if dry_run.delivers(self.opened)]
         return added_up(await self._each(keys, self.output_delivery.state)).news
@@ -230,7 +214,7 @@ class Conclusion:
     async def _each(
         self, keys: Iterable[str], carry: Callable[[str], Awaitable[DeliveryState]]
     ) -> list[DeliveryState]:
-        """Do the same for several outputs, some at a time; if one fails, none goes on."""
+        """Carry several outputs, some at a time; if one fails, the others are stopped."""
         room = asyncio.Semaphore(OUTPUTS_IN_FLIGHT_MAX)
 
         async def one(key: str) -> DeliveryState:
@@ -281,7 +265,6 @@ class AfterEnd:
             await self.context.ports.timers.send(left, id=f"left.{self.opened.episode_id}")
 
     async def _see_to_timers(self, episode: Episode) -> None:
-        """Cancel the timers of what is over, and arm those for remaining outputs."""
         if (block := episode.blocked) is not None:
             await WaitRegistry(self.context).forget(self.opened, block)
         elif episode.deferred is not None:

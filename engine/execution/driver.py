@@ -1,4 +1,4 @@
-"""`Driver`: runs the strategy of a claimed episode, from where its journal stands to convergence.
+"""`Driver`: runs the strategy of a claimed episode, from where its journal ends to convergence.
 
 `Driver._turns` is the loop: ask the strategy, announce, perform, record. `WallTime` limits the
 running time over all attempts and cuts user code off when it is used up or the episode is canceled.
@@ -61,7 +61,7 @@ class WallTime:
     def __init__(self, clock: Clock, *, limit_s: float, used_s: float) -> None:
         """Start counting; `limit_s` is over all attempts, 0 or less is no limit."""
         self.limit = clock.timeout(max(0.0, limit_s - used_s) if limit_s > 0 else None)
-        """Cuts off whoever works within it, once the time is used up."""
+        """Cuts off the code within it, once the time is used up."""
         self._clock, self._limit_s = clock, limit_s
         self._since_s = clock.monotonic_s() - used_s
         self._is_still = False
@@ -78,11 +78,7 @@ class WallTime:
             self.limit.reschedule(asyncio.get_running_loop().time())
 
     async def standing_still(self, wait: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the log without using up time.
-
-        Raises:
-            EpisodeFailed: the time was used up before, and user code ignored the cut.
-        """
+        """Wait for the log without using up time; fails if user code ignored an earlier cut."""
         if self.limit.expired():
             raise EpisodeFailed("budget_exceeded", f"wall_s: all {self._limit_s:g} used")
         began_s, ends_s = self._clock.monotonic_s(), self.limit.when()
@@ -100,7 +96,7 @@ class WallTime:
 
 
 class Leaving(Exception):
-    """The node is stopping; the episode stands at a barrier and is for another node."""
+    """The node is stopping; the episode is at a barrier, and for another node."""
 
 
 @dataclass
@@ -124,7 +120,7 @@ class Driver:
         self.executor = StepExecutor(context.app, context.actor, expectation, opened, context.clock)
 
     async def drive(self, records: Sequence[Recorded]) -> None:
-        """Run the strategy until it ends or must wait, and record that. Findings are not applied.
+        """Run the strategy until it ends or must wait, and record that; findings are not applied.
 
         `records` is the journal up to the writer's version.
 
@@ -215,10 +211,7 @@ class Driver:
             raise EpisodeFailed("loop_detected", f"{len(cycle)} step(s) over and over: {steps}")
 
     async def _block(self, current: Any, action: Pause) -> None:
-        """Make the episode wait, with its state in the same commit; then no node has it.
-
-        What others can do about it follows once this is durable.
-        """
+        """Block the episode, with its state in the same commit; then no node has it."""
         mark, announced = await call(fingerprint, action), self.journal.episode.announced
         if announced is not None:
             await self._repeat(announced, action, mark, None)
@@ -283,7 +276,8 @@ class Driver:
         else:
             return
         # No version can take a side effect back. A node that was frozen while it announced one
-        # must not make the call now: the next owner may have made it, or said that nobody knows.
+        # must not make the call now: the next owner may have made it, or recorded that its outcome
+        # is unknown.
         self.check_claim()
 
     async def _repeat(
@@ -333,10 +327,7 @@ class Driver:
 
 
 def admitting(canceled: CancelEpisode, announced: StepAnnounced | None) -> CancelEpisode:
-    """Return `canceled` with a note that a side effect may have been cut off.
-
-    Outputs need no note: their own log tells.
-    """
+    """Return `canceled` with a note that a side effect may have been cut off; outputs need none."""
     if announced is None or announced.output_key:
         return canceled
     begun = f"step {announced.step_no}, {announced.tool_name}, had been announced"

@@ -1,14 +1,11 @@
 """One attempt of one node at one episode: claim → fence → drive → conclude → publish.
 
-`EpisodeRunner` claims the episode and gives the claim up; `Attempt` is the work in between. Each
-stage is durable before the next begins and safe to repeat, so an attempt that ends anywhere, by a
-crash or a lost claim, leaves the next one exactly what is left to do. The claim is given up last;
-if anything goes wrong before, it lapses, and the lapse calls for recovery. An episode that has to
-wait is left once the timer or command that continues it is in place.
-
-The journal is read before the claim is made. If the episode moves in between, the first commit, the
-fence, names the version that was read and is refused. Only after the fence is the sender of the
-command answered.
+Each stage is durable before the next begins and safe to repeat, so an attempt that ends anywhere,
+by a crash or a lost claim, leaves the next one exactly the rest. The claim is given up last; if
+anything goes wrong before, it lapses, and the lapse calls for recovery. An episode that has to wait
+is left once the timer or command that continues it is in place. The journal is read before the
+claim is made: if the episode moves in between, the first commit, the fence, names the version that
+was read and is refused. Only after the fence is the command acknowledged.
 """
 
 from __future__ import annotations
@@ -86,7 +83,7 @@ class Attempt:
         self.opened = opened
         self._context, self._records, self._hold, self._accept = context, records, hold, accept
         self.is_accepted = False
-        """Whether whoever offered the episode has been answered."""
+        """Whether `accept` was called."""
         self._has_begun = False
         self._run = EpisodeRun(opened)
         self._takeover = Takeover()
@@ -175,18 +172,13 @@ class Attempt:
         await self._accept_once()
 
     async def deliver_rest(self) -> None:
-        """Deliver what is left of the outputs of an episode that has ended; it stays as it is.
-
-        Raises:
-            LeaseLost, VersionConflict: another node may have the episode, or has.
-        """
+        """Deliver the remaining outputs of an ended episode, which stays as it is."""
         await self._accept_once()
         progress = await self._conclusion.deliver_rest(self.episode)
         await self._conclusion.wake(progress.wakes_at, progress.pending)
         await self._publish(progress.news)
 
     async def _go_on(self, *, careful: bool) -> ConclusionState:
-        """Do what is left by the journal; nothing if the episode waits."""
         if self.episode.status is Status.BLOCKED and self._called_off() is None:
             await self._check_newest()
             return NOTHING_DONE
@@ -197,9 +189,9 @@ class Attempt:
         return self._after_end.news(self.episode, seq=self._journal.version)
 
     async def _check_newest(self) -> None:
-        """Raise `VersionConflict` if the episode has moved: this command may be about its answer.
+        """Raise `VersionConflict` if a waiting episode has moved.
 
-        Nothing is appended to a waiting episode, so no version would show that a replica lags.
+        Nothing is appended to it, so no version would show that a replica lags.
         """
         subject = self._context.ports.stack.episode(self.opened.episode_id)
         newest = await self._context.ports.log.last(subject)
@@ -215,10 +207,7 @@ class Attempt:
             await self._conclusion.leave(progress, version=self._journal.version)
 
     async def _fence(self, *, careful: bool) -> None:
-        """Write this node's start, after the opening if there is none yet.
-
-        An episode that must not begin or continue gets its end instead.
-        """
+        """Write this node's start, or the end of an episode that must not begin or continue."""
         opening = (self.opened,) if self.episode.opened is None else ()
         if canceled := self._called_off():
             if self.episode.outputs_left:
@@ -236,10 +225,9 @@ class Attempt:
         return None
 
     def _called_off(self) -> CancelEpisode | None:
-        """Return how the episode ends if it is canceled; else None.
+        """Return the end of an episode that is canceled or has expired; else None.
 
-        Once it has converged it is too late, except for outputs that are not delivered yet, which
-        delivery handles.
+        Once it has converged only undelivered outputs can be canceled, which delivery handles.
         """
         canceled, episode = self._run.canceled, self.episode
         if canceled is not None and episode.converged is None:
@@ -339,7 +327,10 @@ class Attempt:
 
 @dataclass(frozen=True)
 class EpisodeRunner:
-    """One attempt's claim, and when it is given up."""
+    """Runs one attempt under a claim.
+
+    `Unavailable` is raised only before it is durable that this node has the episode.
+    """
 
     context: OutputContext
     accept: Accept
@@ -348,19 +339,11 @@ class EpisodeRunner:
     """See `Attempt`."""
 
     async def open(self, opened: EpisodeOpened) -> bool:
-        """Open an episode and run it at once; return whether this node got it.
-
-        Raises:
-            Unavailable: before it was durable that this node has it.
-        """
+        """Open an episode and run it at once; return whether this node got it."""
         return await self._run(opened, UNOPENED, (), careful=False)
 
     async def deliver_rest(self, episode: Episode, records: Sequence[Recorded]) -> bool:
-        """Deliver the remaining outputs of an episode that has ended; return whether this node may.
-
-        Raises:
-            Unavailable: before the claim was made.
-        """
+        """Deliver the remaining outputs of an ended episode; return whether this node may."""
         assert episode.opened is not None, "an end of what was never opened"
         return await self._run(episode.opened, episode, records, careful=True, settles=True)
 
@@ -369,11 +352,7 @@ class EpisodeRunner:
     ) -> bool:
         """Do what is left of an episode; return whether this node got it.
 
-        With `careful`, the claim and the start are durable before any of its code runs, so that a
-        crash of that code is counted.
-
-        Raises:
-            Unavailable: before it was durable that this node has it.
+        With `careful`, the claim and the start are durable first: a crash of its code then counts.
         """
         assert episode.opened is not None, "a shift of an episode that was never opened"
         is_over = episode.status in ENDED
@@ -420,7 +399,6 @@ class EpisodeRunner:
     async def _work(
         self, this_attempt: Attempt, hold: EpisodeLease, *, careful: bool, settles: bool
     ) -> None:
-        """Do what is left of an episode, and give the claim up unless it must lapse."""
         if settles:
             may_go = await self._settle(this_attempt, hold)
         elif this_attempt.has_ended:
@@ -434,10 +412,7 @@ class EpisodeRunner:
             await hold.give_up(error=_failure(finished))
 
     async def _settle(self, this_attempt: Attempt, hold: EpisodeLease) -> bool:
-        """Deliver outputs of an episode that has ended; return whether its claim may be given up.
-
-        If not, the claim lapses and calls for the next node.
-        """
+        """Deliver outputs of an ended episode; return whether the claim may be given up."""
         try:
             await this_attempt.deliver_rest()
         except (VersionConflict, LeaseLost) as error:
@@ -505,7 +480,6 @@ class EpisodeRunner:
 
 
 def _failure(finished: EpisodeFinished | None) -> str:
-    """Return why an episode failed; empty if it did not."""
     if finished is None or finished.status is not EndStatus.FAILED:
         return ""
     return f"{finished.error_class}: {finished.error_detail}"

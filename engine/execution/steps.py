@@ -1,10 +1,8 @@
-"""Performs the steps of an episode: tools, synthesizers, facts and outputs.
+"""Performs the steps of an episode: tools, synthesizers, facts and outputs. A failure is a result.
 
-A failure is a result, too. `StepExecutor` calls what the app declares. `PublishTool` is the
-engine's own tool for domain events; an event is one hop further from the outside world than the
-episode's trigger, so a chain of actors that trigger each other ends. `OutputSteps` sends outputs:
-the journal announces the output's key before it is proposed, so after a crash the next node
-continues with the same output.
+An event of `PublishTool` is one hop further from the outside world than the episode's trigger, so a
+chain of actors that trigger each other ends. `OutputSteps` announces an output's key on the journal
+before it is proposed, so after a crash the next node continues with the same output.
 """
 
 from __future__ import annotations
@@ -88,11 +86,7 @@ class StepExecutor:
         return tool if tool is not None and dry_run.may_call(self.opened, tool) else None
 
     async def perform(self, action: Step, ctx: CallContext) -> Performed:
-        """Do `action` and return its result.
-
-        Raises:
-            EpisodeFailed: the journal cannot store the arguments or the result.
-        """
+        """Do `action` and return its result; fails the episode if the journal cannot store it."""
         started_s = self.clock.monotonic_s()
         with telemetry.span(f"step {type(action).__name__}"):
             performed = await call(self._perform, action, ctx)
@@ -134,7 +128,7 @@ class StepExecutor:
 
     async def _call_tool(self, action: ToolCall, ctx: CallContext) -> Performed:
         tool = self._registered(action)
-        # A copy, for whoever redacts in place: the call gets the arguments as they are.
+        # A copy, since a tool may redact in place: the call gets the arguments as they are.
         shown = unraw(validation.encode(without_transient(action.args), what="arguments"))
         step = Performed(
             kind=StepKind.TOOL_CALL,
@@ -190,7 +184,7 @@ def _with_result(
     kept = validation.encode(result, what="result")
     if redact is None:
         return replace(step, result=kept)
-    # A copy of it: whoever redacts in place must not take anything from the strategy.
+    # A copy, since a tool may redact in place: the strategy gets the result as it is.
     shown = validation.encode(redact(unraw(kept)), what="redacted result")
     return replace(step, result=kept, result_shown=NOTHING if shown == kept else shown)
 
@@ -218,8 +212,6 @@ def sent(action: SendOutput, result: OutputResult) -> Performed:
 
 
 class _PublishRequest(msgspec.Struct, frozen=True):
-    """The arguments of `publish`."""
-
     name: str
     events: list[Announcement]
 
@@ -281,11 +273,7 @@ class OutputSteps:
     """Whether earlier changes of outputs may not have been published."""
 
     async def announcement(self, action: SendOutput, *, turn: int) -> Announce:
-        """Return the announcement of an output.
-
-        Raises:
-            EpisodeFailed: the output is impossible.
-        """
+        """Return the announcement of an output; fails the episode if the output is impossible."""
         intent = await call(checked_intent, action.intent)
         key = await call(inline_key, action, self.opened, turn=turn)
         return Announce(
@@ -298,10 +286,7 @@ class OutputSteps:
     async def send(self, action: SendOutput, key: str, *, is_repeat: bool) -> Performed:
         """Deliver the output announced as `key`, and return its state.
 
-        `is_repeat` says that a dead node may have begun with it.
-
-        Raises:
-            LeaseLost, VersionConflict: another node has the episode.
+        `is_repeat`: a dead node may have begun with it.
         """
         progress = await self.conclusion.output_delivery.carry(
             key, action.intent, retells=is_repeat

@@ -40,11 +40,7 @@ class StrategyRunner:
     """The stack's findings, for `init` and `converge`."""
 
     async def restore(self, records: Sequence[Recorded]) -> Any:
-        """Return the state that the journal leads to: a fresh one if it has no step yet.
-
-        Recorded results are folded through `handle_result`; nothing is done twice, and the strategy
-        must ask for the same steps as before.
-        """
+        """Return the state that the journal leads to; recorded steps are not done again."""
         found = recovery.tail(records)
         current, tokens_used = await self.begin(found.checkpoint), found.tokens_before
         for step in found.steps:

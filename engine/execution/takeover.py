@@ -3,8 +3,7 @@
 When a lease lapses, the server leaves a marker that every node sees, at once or when it starts.
 Each sends `Recover` with a message id made from the marker, so the queue stores one command; any
 node with room takes the episode over. A node ignores actors that it does not have; when one is
-added, it looks at all markers again, since no other node may have seen them. `decide_takeover` is
-the rule for what happens to the episode.
+added, it looks at all markers again, since no other node may have seen them.
 """
 
 from __future__ import annotations
@@ -118,7 +117,6 @@ def _is_repeatable(app: App, actor: Actor, tool_name: str) -> bool:
 async def _policy(
     app: App, expectation: Expectation, opened: EpisodeOpened, episode: Episode
 ) -> Policy:
-    """Return the recovery policy after a crash."""
     resolve, policy = app.resolve_policy, expectation.recovery
     if resolve is None:
         return policy

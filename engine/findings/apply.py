@@ -1,13 +1,8 @@
 """Applies the findings of an episode: read → decide → append at that version, again on a conflict.
 
-A finding is an aggregate of its own, so after a crash this may run twice: every event names its
-cause, and a cause that is already on a finding's log is skipped. `FindingApplier` also arms the
-timers that a finding needs, and `Enricher` calls the user's enrichment, before the episode records
-the result; both are safe to repeat. An enrichment that fails, adds nothing or takes too long leaves
-the finding as it is.
-
-The sequences of a finding and of its episode can be compared only if the journal is one stream.
-Then some reads are saved; otherwise a repeated attempt reads the whole finding.
+After a crash this may run twice: every event names its cause, and a cause that is already on a
+finding's log is skipped. The timers and the enrichment follow before the episode records the
+result; both are safe to repeat. An enrichment that fails or takes too long changes nothing.
 """
 
 from __future__ import annotations
@@ -75,7 +70,7 @@ log = structlog.get_logger("vigil.findings")
 def enrich(
     finding: Finding, raised: IntentEvent, found: Enriched, *, at: datetime
 ) -> FindingUpdated | None:
-    """Return `found` as a change of `finding`; None: it changes nothing, or not this raise."""
+    """Return `found` as a change of `finding`; None: no change, or it was raised anew since."""
     is_there = finding.status is FindingStatus.ACTIVE
     if not is_there or finding.raise_no != raised.finding.raise_no:
         return None
@@ -126,7 +121,6 @@ class Enricher:
         return None
 
     def _checked(self, finding: Finding, found: object) -> Enriched | None:
-        """Return what the callback returned, if it can be added."""
         if isinstance(found, Enriched):
             return found
         if found is None:
@@ -174,8 +168,7 @@ class FindingApplier:
     ) -> list[AppliedIntent]:
         """Apply `intents` and return their outcomes, in order.
 
-        Those of a dry run that stores no findings are left out. Intents on one key are applied in
-        order.
+        Intents on one key are applied in order. A dry run that stores no findings applies none.
 
         Args:
             attempt: 1 if no node can have tried before.
@@ -183,7 +176,7 @@ class FindingApplier:
             version: the episode's, if another node may take it over meanwhile.
 
         Raises:
-            VersionConflict: another node has, and does what is left.
+            VersionConflict: another node has, and applies the rest.
         """
         if not dry_run.keeps_findings(opened):
             return left_out(intents)
@@ -226,7 +219,6 @@ class FindingApplier:
         subject = self.ports.stack.finding(job.intent.finding_key)
 
         def after(newest: Recorded) -> int:
-            """Return past what the log has all that may have been done before."""
             may_be_done = job.attempt > 1 and newest.seq > job.since
             return job.since if may_be_done else only_newest(newest)
 
@@ -242,7 +234,6 @@ class FindingApplier:
         return await self._enriched(job, carried)
 
     async def _enriched(self, job: IntentJob, carried: StoredIntent) -> AppliedIntent:
-        """Return the outcome of an intent once its finding is enriched."""
         applied, callback = carried.applied, self._expectation(job).enrich
         is_raised = isinstance(job.intent, RaiseFinding) and applied.event is not None
         if callback is None or not is_raised or carried.is_enriched:
@@ -269,7 +260,7 @@ class FindingApplier:
         store: Store[FindingEvent | None, FindingEvent],
         loaded: Loaded[FindingEvent | None],
     ) -> StoredIntent:
-        """Carry out an intent on the finding as it was read, and return what became of it."""
+        """Apply an intent to the finding as it was read."""
         records, newest, version = loaded.records, loaded.state, loaded.version
         done, seq = find(records, job.cause)
         if done is not None:
@@ -306,8 +297,7 @@ class FindingApplier:
     async def _check_ours(self, opened: EpisodeOpened, *, version: int) -> None:
         """Check that no other node had taken the episode over when the finding was read.
 
-        Whoever had may have carried out the intent, or may have found nothing to change. Either
-        came after their fence: so a finding that did not change since `version` needs no check.
+        It acts only after its fence: a finding that is unchanged since `version` needs no check.
         """
         subject = self.ports.stack.episode(opened.episode_id)
         last = await self.ports.log.last(subject)
@@ -315,8 +305,5 @@ class FindingApplier:
             raise VersionConflict(subject, expected=version)
 
     def _comparable(self, seq: int) -> int:
-        """Return `seq` of an episode for comparison with findings; `START` if it says nothing.
-
-        In a journal of several streams the sequences of two aggregates have no common order.
-        """
+        """Return `seq`, or `START` where sequences of two aggregates have no common order."""
         return seq if self.ports.stack.partitions == 1 else START

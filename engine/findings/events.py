@@ -1,8 +1,4 @@
-"""The public events of findings, as data. Pure.
-
-They follow the rules of all public events (`engine.episodes.events`): at least once each, with
-stable ids, and none for dry runs.
-"""
+"""The public events of findings, as data. Pure. The rules of `engine.episodes.events` apply."""
 
 from __future__ import annotations
 
@@ -53,8 +49,7 @@ def finding_changed(
 def finding_changed_since(change: LateEvent, *, seq: int) -> PublicEvent:
     """Return `finding.expired`, `finding.escalated` or, by a person, `finding.cleared`.
 
-    `episode_id` is the episode that raised the finding, and the hops start anew, since time or a
-    person is the cause. Each happens once per raise; an escalation once per severity.
+    The hops start anew, since time or a person is the cause. The id is one per raise, or severity.
     """
     finding, what = change.finding, change_of(change)
     payload: JsonObject = {

@@ -1,10 +1,9 @@
 """Expires and escalates findings when their timers fire: decide → append → arm → publish.
 
-`FindingTimers` arms them: what a finding needs follows from the finding and from its expectation,
-after its event is on the log. Of two writers the slower may arm for an older event, so each checks
-afterwards whether its event is still the newest, and arms again if not. `FindingExpiry` handles a
-timer that fires. It decides on the finding as it is then, so an outdated or repeated timer is
-harmless; it also publishes again what this timer led to before a crash.
+A finding's timers are armed after its event is on the log. Of two writers the slower may arm for an
+older event, so each checks afterwards whether its event is still the newest, and arms again if not.
+A timer that fires is decided on the finding as it is then, so an outdated or repeated timer is
+harmless.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class FindingTimers:
         wakes = findings.wakes_at(finding, steps or ())
         is_active = finding.status is FindingStatus.ACTIVE
         if steps is None and is_active and (before is None or _gets_worse_else(finding, before)):
-            # Nobody here knows how it gets worse with age. Those who do are to look, at once.
+            # Its escalations are not known here. A node that knows them is to look, at once.
             return {**wakes, ESCALATE: self.clock.now()}
         return wakes
 
@@ -114,7 +113,7 @@ def timer_of(finding: Finding, purpose: str) -> Timer:
 
 
 def _gets_worse_else(finding: Finding, before: Finding) -> bool:
-    """Return whether the next escalation of `finding` is at another time than `before`."""
+    """Return whether `finding` escalates at another time than `before`."""
     return (finding.class_, finding.severity) != (before.class_, before.severity)
 
 
@@ -162,7 +161,7 @@ class FindingExpiry:
             raise Unavailable(aged.subject, detail=str(error)) from error
 
     def _rule(self, due: Due, newest: FindingEvent, now: datetime) -> AgeEvent | None:
-        # The server's clock has said that it is time, and ours may be behind.
+        # By the server's clock it is time, and ours may be behind.
         at = max(now, due.fired_at)
         finding, cause = newest.finding, DueTimer(timer_id=due.id)
         if due.purpose == findings.EXPIRE:
@@ -171,10 +170,7 @@ class FindingExpiry:
         return findings.grow_worse(finding, steps, cause=cause, at=at)
 
     async def _tell_again(self, aged: DueFinding) -> None:
-        """Publish what the timer led to before: the node that handled it may have died.
-
-        This holds for a first delivery, too: this node may have been frozen.
-        """
+        """Publish what the timer led to, on a first delivery, too: this node may have frozen."""
         cause = DueTimer(timer_id=aged.due.id)
         for record in await self.context.ports.log.read(aged.subject, after=START):
             for event in events_of(record):

@@ -1,8 +1,8 @@
-"""The Finding aggregate: what becomes of a finding by an episode's intent, or by a person. Pure.
+"""The Finding aggregate: what an episode's intent, or a person, makes of a finding. Pure.
 
 There is one aggregate per key. Each of its events carries the whole finding, so the last one is the
-state, and names its cause, so that carrying out an intent twice changes nothing. A finding may have
-an end: a time, or a time to live that every raise and update restarts. The intent's value wins over
+state, and names its cause, so that applying an intent twice changes nothing. A finding may have an
+end: a time, or a time to live that every raise and update restarts. The intent's value wins over
 the finding's, and that over the expectation's. Age is `engine.app.findings`.
 """
 
@@ -53,18 +53,14 @@ _CHANGEABLE: Final = (
 
 
 def person(by: str, reason: str = "") -> Person:
-    """Return who decides, and why.
-
-    Raises:
-        BadRequest: the name is empty, or one of them is too long.
-    """
+    """Return the cause of a person's change; raises `BadRequest` if a text cannot be stored."""
     check_text("by", by, least=1, most=BY_CHARS_MAX)
     check_text("reason", reason, least=0, most=REASON_CHARS_MAX)
     return Person(by=by, reason=reason)
 
 
 def clear(finding: Finding, *, cause: Person, at: datetime) -> FindingClearedByHand | None:
-    """Return the end of `finding`, or None if it is not active."""
+    """Return the end of `finding`; None if it is not active."""
     if finding.status is not FindingStatus.ACTIVE:
         return None
     cleared = replace(
@@ -79,10 +75,7 @@ def clear(finding: Finding, *, cause: Person, at: datetime) -> FindingClearedByH
 
 
 def acknowledge(finding: Finding, *, cause: Person, at: datetime) -> FindingAcknowledged | None:
-    """Return the acknowledgement of `finding`; None if it is inactive or acknowledged already.
-
-    It stays active, and expires and escalates as before.
-    """
+    """Return the acknowledgement of `finding`, which stays active; None: it cannot have one."""
     if finding.status is not FindingStatus.ACTIVE or finding.acknowledged_by:
         return None
     known = replace(finding, acknowledged_by=cause.by, acknowledged_at=at)
@@ -104,10 +97,7 @@ def decide(
     at: datetime,
     ttl_s: float = 0.0,
 ) -> IntentEvent | None:
-    """Return the event of `intent` for `finding`, or None if it changes nothing.
-
-    `ttl_s` is the default time to live, in seconds; 0: none.
-    """
+    """Return the event of `intent`, or None; `ttl_s` is the default time to live, 0: none."""
     active = finding if finding and finding.status is FindingStatus.ACTIVE else None
     match intent:
         case RaiseFinding() if active is None:
@@ -159,7 +149,7 @@ def outcome_of(intent: FindingIntent, event: IntentEvent | None) -> FindingOutco
 
 
 def is_of(event: FindingEvent, cause: Cause) -> TypeGuard[IntentEvent]:
-    """Return whether `cause` has led to `event`."""
+    """Return whether `event` is of an intent, and `cause` its cause."""
     return isinstance(event, IntentEvent) and event.cause == cause
 
 

@@ -1,7 +1,4 @@
-"""What people do with findings: clear, acknowledge, note. Decide → append → publish.
-
-Each is safe to repeat: what is done already changes nothing, and is published once.
-"""
+"""What people do with findings: clear, acknowledge, note. Decide → append → publish."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ class FindingRequests:
             return finding_rules.clear(newest.finding, cause=cause, at=at)
 
         change = await self._change(key, rule)
-        # Again, too: whoever cleared it may not have come to tell.
+        # On a repetition, too: the first request may have failed before it published this.
         cleared = change.newest
         if isinstance(cleared, FindingClearedByHand) and dry_run.is_meant(cleared.finding):
             told = finding_events.finding_changed_since(cleared, seq=change.version)

@@ -1,9 +1,4 @@
-"""What an episode intended with findings, and how far it is on their logs.
-
-Changes a finding by one decision. For what no episode intends: what its age makes of a finding,
-what people do to it, what was looked up about it. Every decision is made on the finding as its own
-subject has it, so one that has been overtaken finds nothing to do.
-"""
+"""Reads findings, and changes one by one decision, made on its newest event."""
 
 from __future__ import annotations
 
@@ -30,19 +25,19 @@ from streams.ports.log import START, EventLog, Recorded
 from streams.subjects import Stack
 
 Rule: TypeAlias = Callable[[FindingEvent, datetime], FindingEvent | None]
-"""What a decision at a time makes of a finding with this newest event; None: nothing."""
+"""Returns the event to append after the newest one at a time; None: nothing changes."""
 
 
 class FindingChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What a decision led to."""
+    """The result of a decision on a finding."""
 
     before: Finding | None = None
     """The finding as it was; None: there has never been one of this key."""
     newest: FindingEvent | None = None
-    """Its newest event since."""
+    """Its newest event, after the change."""
     version: int = START
     is_made: bool = False
-    """Whether the newest event is what the decision led to; else there was nothing to change."""
+    """Whether `newest` is the decision's; False: there was nothing to change."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +50,7 @@ class FindingStore:
     turns: Turns
 
     async def change(self, key: str, rule: Rule, *, id: str) -> FindingChange:
-        """Change the finding `key` as `rule` says.
-
-        Args:
-            key: the finding's.
-            rule: pure; asked again whenever somebody was faster.
-            id: of the commit, unique for ever.
-
-        Raises:
-            BadName: no finding can have this key.
-            UnknownOutcome: no answer. It may be changed.
-        """
+        """Change the finding `key` by `rule`; `id` is the commit's. Raises `BadName`."""
 
         def decide(newest: FindingEvent | None, at: datetime) -> Sequence[FindingEvent]:
             event = rule(newest, at) if newest is not None else None
@@ -85,7 +70,7 @@ class FindingStore:
 
 
 def newest_event(record: Recorded) -> FindingEvent:
-    """Return the last event of a finding's commit, which says how the finding is since."""
+    """Return the last event of a finding's commit, which is the finding's state since."""
     events = events_of(record)
     assert events, f"a commit of a finding without an event, at {record.seq}"
     return events[-1]
@@ -104,7 +89,7 @@ class FindingReader:
     stack: Stack
     clock: Clock
     prefix: str = ""
-    """Of the keys that the dry run which asks keeps its findings under; empty: it keeps none."""
+    """Of the keys of the findings that the asking dry run stores; empty: it stores none."""
 
     async def get(self, key: str) -> Finding | None:
         """Return the latest raise of a finding. See `Findings.get`."""
@@ -119,7 +104,7 @@ class FindingReader:
         return finding if finding is not None and finding.updated_at >= since else None
 
     async def _kept(self, key: str) -> Finding | None:
-        """Return what dry runs with our prefix have kept under `key`, as if it was meant."""
+        """Return what dry runs with our prefix have stored under `key`, as if it was live."""
         if not self.prefix:
             return None
         try:
@@ -135,28 +120,28 @@ class FindingReader:
 
 
 def findings_of(ports: Ports) -> FindingReader:
-    """Return the findings of a stack, for a program of its own."""
+    """Return a reader of a stack's findings, for a program that is no node."""
     return FindingReader(ports.log, ports.stack, SystemClock())
 
 
 class AppliedIntent(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one intent."""
+    """The result of one intent."""
 
     index: int
     event: IntentEvent | None
-    """With the finding as it was once it was enriched; None: there was nothing to change."""
+    """With the finding after its enrichment; None: there was nothing to change."""
     seq: int
     outcome: FindingOutcome
 
 
 class StoredIntent(msgspec.Struct, frozen=True, kw_only=True):
-    """An intent that is on the log, and how its finding is since."""
+    """An intent that is on the log, and its finding since."""
 
     applied: AppliedIntent
     newest: FindingEvent | None = None
     version: int = START
     before: Finding | None = None
-    """The finding as it was, if we have just changed it."""
+    """The finding before, if we have just changed it."""
     is_enriched: bool = False
 
 
@@ -166,13 +151,13 @@ def oldest_of(records: Sequence[Recorded]) -> int:
 
 
 class IntentJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One intent to carry out."""
+    """One intent to apply."""
 
     intent: FindingIntent
     index: int
     opened: EpisodeOpened
     attempt: int
-    """1 if nobody can have tried before."""
+    """1 if no node can have tried before."""
     since: int
     """As `oldest_of` gives it."""
     version: int | None
@@ -180,17 +165,17 @@ class IntentJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cause(self) -> Cause:
-        """What its events name."""
+        """The cause that its events name."""
         return Cause(episode_id=self.opened.episode_id, index=self.index)
 
     @property
     def id(self) -> str:
-        """Of the commit that carries it out."""
+        """The id of the commit that applies it."""
         return f"{self.opened.episode_id}.{self.attempt}.{self.index}"
 
 
 def left_out(intents: Sequence[FindingIntent]) -> list[AppliedIntent]:
-    """Return what becomes of `intents` that are not to be carried out: nothing."""
+    """Return the outcomes of `intents` that are not to be applied."""
     return [
         AppliedIntent(index=index, event=None, seq=START, outcome=dry_run.left_out(intent))
         for index, intent in enumerate(intents)
@@ -198,7 +183,7 @@ def left_out(intents: Sequence[FindingIntent]) -> list[AppliedIntent]:
 
 
 def find(records: Sequence[Recorded], cause: Cause) -> tuple[IntentEvent | None, int]:
-    """Return what `cause` has led to, with what was added to it, and where that is."""
+    """Return the event of `cause`, with the enrichment, and its sequence."""
     found: IntentEvent | None = None
     seq = START
     for record in records:
@@ -226,7 +211,7 @@ def newest_of(records: Sequence[Recorded]) -> FindingEvent | None:
 def applied_as(
     index: int, intent: FindingIntent, event: IntentEvent | None, seq: int
 ) -> AppliedIntent:
-    """Return that the `index`th intent has led to `event`, which is at `seq`."""
+    """Return the result of the `index`th intent, whose `event` is at `seq`."""
     return AppliedIntent(
         index=index, event=event, seq=seq, outcome=finding_rules.outcome_of(intent, event)
     )
