@@ -221,6 +221,12 @@ def check_text(field: str, value: object, *, least: int, most: int) -> None:
         raise BadRequest(field=field, problem=f"{value!r} is not valid Unicode text") from error
 
 
+def check_cause(by: object, reason: object = "", *, most: int = REASON_CHARS_MAX) -> None:
+    """Raise `BadRequest` unless `by` names who asks for a change, and `reason` is text."""
+    check_text("by", by, least=1, most=BY_CHARS_MAX)
+    check_text("reason", reason, least=0, most=most)
+
+
 def value_at(payload: JsonObject, path: str) -> object:
     """Return the value at `path`, or `ABSENT`."""
     level: object = payload

@@ -4230,7 +4230,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a dry run asks nobody",
         "engine/execution/driver.py",
-        " if self.strategy_runner.opened.mode is Mode.LIVE:",
+        " if self.opened.mode is Mode.LIVE:",
         " if True:",
         BLOCKING,
     ),

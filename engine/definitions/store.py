@@ -16,7 +16,7 @@ import msgspec
 from engine.definitions.definition import Apply, Command, Definition, Disable, decide, fold
 from engine.errors import BadRequest
 from engine.runtime.store import Store
-from engine.validation import BY_CHARS_MAX, REASON_CHARS_MAX, check_text
+from engine.validation import check_cause
 from streams.clock import SystemClock
 from streams.errors import RevisionConflict, Unavailable
 from streams.json import NOTHING
@@ -137,8 +137,7 @@ async def body_of(
 
 
 def _check(*, by: str, reason: str) -> None:
-    check_text("by", by, least=1, most=BY_CHARS_MAX)
-    check_text("reason", reason, least=0, most=REASON_CHARS_MAX)
+    check_cause(by, reason)
 
 
 async def _change(ports: Ports, command: Command) -> DefinitionChange:

@@ -20,7 +20,7 @@ from typing import Final
 from uuid import uuid4
 
 from engine.episodes.episode import CancelEpisode
-from engine.validation import BY_CHARS_MAX, REASON_CHARS_MAX, check_id, check_name, check_text
+from engine.validation import check_cause, check_id, check_name
 from streams.keys import cancel_key
 from streams.model import commands
 from streams.model.commands import Cancel
@@ -48,8 +48,7 @@ def cancel_command(actor: str, episode_id: str, *, by: str, reason: str = "") ->
     """Return the command that cancels an episode; raises `BadRequest`."""
     check_name("actor", actor)
     check_id("episode_id", episode_id)
-    check_text("by", by, least=1, most=BY_CHARS_MAX)
-    check_text("reason", reason, least=0, most=REASON_CHARS_MAX)
+    check_cause(by, reason)
     return commands.Cancel(actor_id=actor, episode_id=episode_id, by=by, reason=reason)
 
 

@@ -27,7 +27,7 @@ _ENDS: Final[Mapping[EndStatus, str]] = {
 OVERFLOW: Final = "overflow"
 """Why an episode was dropped: its lane was full."""
 
-_MARK_BYTES: Final = 16
+MARK_BYTES: Final = 16
 """Length of the hash of a finding's key in an id: long enough that two never collide."""
 
 
@@ -38,14 +38,14 @@ def is_public(opened: EpisodeOpened) -> bool:
 
 def started(opened: EpisodeOpened, *, attempt: int, node: str, seq: int) -> PublicEvent:
     """Return `episode.started`, with an id for each attempt."""
-    payload = {**_ids(opened), "attempt": attempt, "node": node, "journal_seq": seq}
-    return _event(opened, "episode.started", f"started.{attempt}", payload)
+    payload = {**ids_of(opened), "attempt": attempt, "node": node, "journal_seq": seq}
+    return episode_event(opened, "episode.started", f"started.{attempt}", payload)
 
 
 def queued(opened: EpisodeOpened, *, position: int, seq: int) -> PublicEvent:
     """Return `episode.queued`: it waits in its lane at this `position`."""
-    payload = {**_ids(opened), "position": position, "journal_seq": seq}
-    return _event(opened, "episode.queued", "queued", payload)
+    payload = {**ids_of(opened), "position": position, "journal_seq": seq}
+    return episode_event(opened, "episode.queued", "queued", payload)
 
 
 def dropped(opened: EpisodeOpened, *, detail: str, seq: int) -> PublicEvent:
@@ -53,8 +53,8 @@ def dropped(opened: EpisodeOpened, *, detail: str, seq: int) -> PublicEvent:
 
     The only event that is published before the journal has it, which has too little for later.
     """
-    payload = {**_ids(opened), "reason": OVERFLOW, "detail": detail, "journal_seq": seq}
-    return _event(opened, "episode.dropped", "dropped", payload)
+    payload = {**ids_of(opened), "reason": OVERFLOW, "detail": detail, "journal_seq": seq}
+    return episode_event(opened, "episode.dropped", "dropped", payload)
 
 
 def ended(
@@ -62,7 +62,7 @@ def ended(
 ) -> PublicEvent:
     """Return `episode.completed`, `episode.failed` or `episode.canceled`, under one id."""
     payload = {
-        **_ids(opened),
+        **ids_of(opened),
         "status": end.status.value,
         "error_class": end.error_class,
         "summary": converged.summary if converged else "",
@@ -70,7 +70,7 @@ def ended(
         "classification": unraw(converged.classification) if converged else None,
         "journal_seq": seq,
     }
-    return _event(opened, _ENDS[end.status], "ended", payload)
+    return episode_event(opened, _ENDS[end.status], "ended", payload)
 
 
 def breaker_changed(
@@ -84,17 +84,18 @@ def breaker_changed(
 ) -> PublicEvent:
     """Return `circuit_breaker.opened` or `.closed`, of the episode whose end is at `seq`."""
     payload = {
-        **_ids(opened),
+        **ids_of(opened),
         "failures": list(failures),
         "scope": "node" if node else "cluster",
         "node": node,
         "at": at.isoformat(),
         "journal_seq": seq,
     }
-    return _event(opened, f"circuit_breaker.{change}", f"breaker.{change}", payload)
+    return episode_event(opened, f"circuit_breaker.{change}", f"breaker.{change}", payload)
 
 
-def _ids(opened: EpisodeOpened) -> JsonObject:
+def ids_of(opened: EpisodeOpened) -> JsonObject:
+    """Return what says which episode an event is about."""
     return {
         "episode_id": opened.episode_id,
         "actor_id": opened.actor_id,
@@ -102,7 +103,8 @@ def _ids(opened: EpisodeOpened) -> JsonObject:
     }
 
 
-def _event(opened: EpisodeOpened, name: str, what: str, payload: JsonObject) -> PublicEvent:
+def episode_event(opened: EpisodeOpened, name: str, what: str, payload: JsonObject) -> PublicEvent:
+    """Return an event of an episode; `what` makes its id."""
     return PublicEvent(
         name=name,
         id=f"{opened.episode_id}.{what}",

@@ -21,8 +21,7 @@ from engine.app.tools import OVERRIDES_BYTES_MAX, problem_of_overrides, size_of
 from engine.app.triggers import entity_id
 from engine.errors import BadRequest
 from engine.validation import (
-    BY_CHARS_MAX,
-    REASON_CHARS_MAX,
+    check_cause,
     check_name,
     check_switch,
     check_text,
@@ -114,8 +113,7 @@ def _timer_key(asked: FireRequest) -> str:
 
 def _check(asked: FireRequest) -> None:
     check_name("expectation", asked.expectation)
-    check_text("by", asked.requested_by, least=1, most=BY_CHARS_MAX)
-    check_text("reason", asked.reason, least=0, most=REASON_CHARS_MAX)
+    check_cause(asked.requested_by, asked.reason)
     _check_key(asked)
     _check_number("priority", asked.priority, least=-PRIORITY_MAX, most=PRIORITY_MAX)
     _check_number("hops", asked.hops, least=0, most=COUNT_MAX)

@@ -152,7 +152,7 @@ class Driver:
         return denied or FailEpisode(error_class=error_class, error_detail=detail, outputs=settled)
 
     async def _within_wall_time(self, records: Sequence[Recorded]) -> None:
-        wall_s, used_s = self.strategy_runner.opened.budget.wall_s, self.journal.episode.wall_used_s
+        wall_s, used_s = self.opened.budget.wall_s, self.journal.episode.wall_used_s
         wall = WallTime(self.context.clock, limit_s=wall_s, used_s=used_s)
         try:
             async with wall.limit:
@@ -181,7 +181,7 @@ class Driver:
                     return await self._converge(current)
                 case Done():
                     return self._finish()
-                case RequestApproval() | WaitFor() if self.strategy_runner.opened.mode is Mode.LIVE:
+                case RequestApproval() | WaitFor() if self.opened.mode is Mode.LIVE:
                     return await self._block(current, action)
                 case _:
                     current = await self._take(current, action, wall)
@@ -198,7 +198,7 @@ class Driver:
     def _check_limits(self, wall: WallTime) -> None:
         episode = self.journal.episode
         spent = overspent(
-            self.strategy_runner.opened.budget,
+            self.opened.budget,
             turns=episode.turns_used,
             tokens=episode.tokens_used,
             wall_s=wall.used_s(),
@@ -228,7 +228,7 @@ class Driver:
         mark = await call(fingerprint, action)
         ctx = self._call_context(mark)
         await self._announce(action, ctx, mark, wall)
-        if isinstance(action, SendOutput) and dry_run.delivers(self.strategy_runner.opened):
+        if isinstance(action, SendOutput) and dry_run.delivers(self.opened):
             performed = await self._send(action, wall)
         else:
             performed = await self.executor.perform(action, ctx)
@@ -311,7 +311,7 @@ class Driver:
             self.journal.record(*converged, Finish(outputs=episode.outputs_settled))
 
     def _call_context(self, mark: str) -> CallContext:
-        opened, episode = self.strategy_runner.opened, self.journal.episode
+        opened, episode = self.opened, self.journal.episode
         key = f"{opened.episode_id}:{episode.turn}:{mark[:KEY_MARK_CHARS]}"
         if episode.announced is not None:  # Others may know it by the key it was announced with.
             key = episode.announced.idempotency_key

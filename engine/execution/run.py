@@ -69,7 +69,7 @@ class Attempt:
         records: Sequence[Recorded],
         *,
         hold: EpisodeLease,
-        accept: Callable[[], Awaitable[None]],
+        accept: Accept,
         called_at: datetime | None = None,
     ) -> None:
         """Continue after `records`; without any, `opened` is the first event of the first commit.

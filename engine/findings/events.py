@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Final, TypeAlias
 
 from engine.app.findings import AgeEvent
-from engine.episodes.events import _MARK_BYTES, _event, _ids
+from engine.episodes.events import MARK_BYTES, episode_event, ids_of
 from engine.findings.finding import IntentEvent
 from engine.runtime.publish import PublicEvent
 from streams.json import JsonObject
@@ -42,8 +42,8 @@ def finding_changed(
     opened: EpisodeOpened, change: IntentEvent, *, index: int, seq: int
 ) -> PublicEvent:
     """Return `finding.raised`, `finding.updated` or `finding.cleared`, with an id per intent."""
-    payload = {**_ids(opened), **_finding(change.finding), "journal_seq": seq}
-    return _event(opened, f"finding.{change_of(change)}", f"finding.{index}", payload)
+    payload = {**ids_of(opened), **_finding(change.finding), "journal_seq": seq}
+    return episode_event(opened, f"finding.{change_of(change)}", f"finding.{index}", payload)
 
 
 def finding_changed_since(change: LateEvent, *, seq: int) -> PublicEvent:
@@ -59,7 +59,7 @@ def finding_changed_since(change: LateEvent, *, seq: int) -> PublicEvent:
         **_finding(finding),
         "journal_seq": seq,
     }
-    mark = blake2b(finding.finding_key.encode(), digest_size=_MARK_BYTES).hexdigest()
+    mark = blake2b(finding.finding_key.encode(), digest_size=MARK_BYTES).hexdigest()
     id_ = f"finding.{mark}.{finding.raise_no}.{what}"
     match change:
         case FindingExpired():

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, TypeGuard
 
 from msgspec.structs import replace
 
-from engine.validation import BY_CHARS_MAX, REASON_CHARS_MAX, check_text
+from engine.validation import check_cause
 from streams.json import NOTHING
 from streams.model.events import (
     FindingAcknowledged,
@@ -54,8 +54,7 @@ _CHANGEABLE: Final = (
 
 def person(by: str, reason: str = "") -> Person:
     """Return the cause of a person's change; raises `BadRequest` if a text cannot be stored."""
-    check_text("by", by, least=1, most=BY_CHARS_MAX)
-    check_text("reason", reason, least=0, most=REASON_CHARS_MAX)
+    check_cause(by, reason)
     return Person(by=by, reason=reason)
 
 

@@ -51,7 +51,7 @@ from engine.operations.drift import (
 )
 from engine.triggers import debounce, schedule
 from engine.triggers.schedule import Tick, tick_timer
-from engine.validation import BY_CHARS_MAX, check_name, check_text
+from engine.validation import check_cause, check_name
 from engine.waits.wait import block_in
 from streams.clock import Clock, SystemClock
 from streams.errors import RevisionConflict, TimerConflict, UnreadableEvent
@@ -290,8 +290,7 @@ async def reconcile(
     Raises:
         BadRequest: a value is impossible; the error names the field.
     """
-    check_text("by", by, least=1, most=BY_CHARS_MAX)
-    check_text("reason", reason, least=0, most=REASON_MAX)
+    check_cause(by, reason, most=REASON_MAX)
     for actor in actors or ():
         check_name("actor", actor)
     clock = clock or SystemClock()

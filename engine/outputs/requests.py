@@ -12,7 +12,7 @@ from uuid import uuid4
 from engine.errors import Refused
 from engine.outputs.decide import answered, called_off, check_is_carried, tried_again
 from engine.outputs.output import Output, fold
-from engine.validation import BY_CHARS_MAX, REASON_CHARS_MAX, check_text
+from engine.validation import check_cause, check_text
 from streams.clock import SystemClock
 from streams.model.commands import CancelOutput, Decide, RetryOutput, Verdict
 from streams.model.events import OutputProposed
@@ -125,8 +125,7 @@ async def _decide(
 
 async def _look(ports: Ports, key: str, *, by: str, reason: str) -> tuple[Output, OutputProposed]:
     """Return an output by its log, and its proposal."""
-    check_text("by", by, least=1, most=BY_CHARS_MAX)
-    check_text("reason", reason, least=0, most=REASON_CHARS_MAX)
+    check_cause(by, reason)
     output = fold(await ports.log.read(ports.stack.output(key)))
     if output.proposed is None:
         raise Refused("there is no such output")

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from engine.episodes.episode import fold
 from engine.errors import Refused
-from engine.validation import BY_CHARS_MAX, REASON_CHARS_MAX, check_id, check_text
+from engine.validation import check_cause, check_id, check_text
 from engine.waits import answer as answers
 from engine.waits.answer import Decision, Refusal
 from engine.waits.signal import command_for, signal
@@ -96,8 +96,7 @@ async def _decide(
 ) -> str:
     check_id("episode_id", episode_id)
     check_text("plan_hash", plan_hash, least=HASH_CHARS, most=HASH_CHARS)
-    check_text("by", by, least=1, most=BY_CHARS_MAX)
-    check_text("reason", reason, least=0, most=REASON_CHARS_MAX)
+    check_cause(by, reason)
     records = await _journal(ports, episode_id)
     asked = [each for each in answers.waits_of(records) if each.blocked.event.approval]
     opened = fold(records).opened

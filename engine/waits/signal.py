@@ -23,7 +23,7 @@ import msgspec
 from engine import validation
 from engine.app.actions import REF_CHARS_MAX
 from engine.errors import BadRequest, Unencodable
-from engine.validation import BY_CHARS_MAX, check_text
+from engine.validation import check_cause, check_text
 from streams.json import NOTHING, UNDECODABLE, JsonObject, raw
 from streams.model.commands import Resolve
 from streams.ports.domain_events import DomainEvent
@@ -111,7 +111,7 @@ def signal(id_: str, ref: object, result: object, by: object) -> Signal:
         BadRequest: a value is impossible; the error names the field.
     """
     check_text("ref", ref, least=1, most=REF_CHARS_MAX)
-    check_text("by", by, least=1, most=BY_CHARS_MAX)
+    check_cause(by)
     try:
         kept = validation.encode(result, what="result")
     except Unencodable as error:

@@ -17,8 +17,7 @@ from engine.episodes.episode import fold as fold_episode
 from engine.episodes.fire import FireRequest, fire_dedupe_key, fired_episode_id, send_fire
 from engine.errors import BadRequest, Refused
 from engine.validation import (
-    BY_CHARS_MAX,
-    REASON_CHARS_MAX,
+    check_cause,
     check_id,
     check_name,
     check_switch,
@@ -248,6 +247,5 @@ def _id_of(ports: Ports, workflow: str, key: str, mode: Mode) -> str:
 
 async def _look(ports: Ports, instance_id: str, *, by: str, reason: str) -> Instance:
     check_id("instance_id", instance_id)
-    check_text("by", by, least=1, most=BY_CHARS_MAX)
-    check_text("reason", reason, least=0, most=REASON_CHARS_MAX)
+    check_cause(by, reason)
     return await read_instance(ports, instance_id)
