@@ -1,4 +1,4 @@
-"""Plumbing of the engine, without a word of the domain: tasks, slots, permits, leases, retries.
+"""Plumbing of the engine that knows no feature: tasks, slots, permits, leases, retries.
 
 Features build on it; it imports nothing of them but `engine.app`. Read `leases.py` and
 `usercode.py` first.

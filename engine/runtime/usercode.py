@@ -1,7 +1,6 @@
 """Calls user code: the one place that expects any exception.
 
-Whatever user code raises becomes an `EpisodeFailed`, or an error class and detail of a tool or an
-adapter. A deadline cuts off what does not finish.
+What it raises becomes an `EpisodeFailed`, or an error class and detail of a tool or an adapter.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ CAUSES_MAX: Final = 8
 """Most exceptions of one chain of causes whose frames are kept."""
 
 BAD_ADAPTER: Final = "bad_adapter"
-"""Error class of a delivery by something that does not keep to what an adapter is."""
+"""Error class of a delivery by an adapter that breaks its contract."""
 
 log = structlog.get_logger("vigil.usercode")
 
@@ -39,11 +38,9 @@ async def call(callback: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.k
 @overload
 async def call(callback: Callable[P, R | Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R: ...
 async def call(callback: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Any:
-    """Return what a plain or async `callback` returns.
+    """Return what a plain or async `callback` returns; what it raises becomes an `EpisodeFailed`.
 
-    Raises:
-        EpisodeFailed: it raised. A `StrategyError` keeps its class and message; anything else
-            is a `crash` with its traceback.
+    A `StrategyError` keeps its class and message; anything else is a `crash` with its traceback.
     """
     try:
         returned = callback(*args, **kwargs)
@@ -61,23 +58,18 @@ async def call(callback: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) ->
 
 
 async def attempt(work: Awaitable[R]) -> R:
-    """Await a tool's or a synthesizer's `work`.
+    """Await a tool's or a synthesizer's `work`; what it raises becomes a `ToolFailed`.
 
     It runs in a task of its own, so that a deadline frees us even if it does not stop.
-
-    Raises:
-        ToolFailed: it failed, in its own words or in the ones that fit what it raised.
     """
     return await _attempt(work, ToolFailed, _as_tool_failure)
 
 
 async def delivery(method: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Return what an adapter's `method` returns, awaited in a task of its own, too.
+    """Await an adapter's `method` as `attempt` does; what it raises becomes a `DeliveryFailed`.
 
-    Raises:
-        DeliveryFailed: it failed, in its own words or in the ones that fit what it raised. What it
-            raised may quote credentials: the error has its kind and its frames, and only the log
-            of the node has its message.
+    The exception may quote credentials: the error has its kind and its frames, and only the log of
+    the node has its message.
     """
     work = _awaited(method, *args, **kwargs)
     return await _attempt(work, DeliveryFailed, _as_delivery_failure)
@@ -114,7 +106,7 @@ async def _attempt(
 
 
 def _ended(task: asyncio.Future[Any]) -> asyncio.Future[None]:
-    """Return what is done when `task` is, and can be cancelled without it."""
+    """Return a future that is done with `task`, and can be cancelled without it."""
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def note(_: object) -> None:
@@ -126,10 +118,7 @@ def _ended(task: asyncio.Future[Any]) -> asyncio.Future[None]:
 
 
 def in_text(value: object) -> str:
-    """Return `value` as text that the journal can keep: Unicode, and the end of it if it is long.
-
-    What users raise may hold anything, such as the undecodable bytes of a file's name.
-    """
+    """Return the end of `value` as Unicode text: what users raise may have undecodable bytes."""
     return str(value)[-TRACE_CHARS_MAX:].encode(errors="replace").decode()
 
 
@@ -171,10 +160,7 @@ def _trace(error: BaseException) -> str:
 
 
 def _frames(error: BaseException) -> str:
-    """Return where `error` and its causes were raised and of what kind they are, not what they say.
-
-    The last line is the kind of `error` itself.
-    """
+    """Return where `error` and its causes were raised, and their kinds, but no messages."""
     chain: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and len(chain) < CAUSES_MAX:
@@ -185,6 +171,6 @@ def _frames(error: BaseException) -> str:
 
 
 def _retrieve(task: asyncio.Future[Any]) -> None:
-    """Take what an abandoned task ended with, so that nobody warns that nobody did."""
+    """Retrieve the result of an abandoned task, so that asyncio does not warn."""
     if not task.cancelled():
         task.exception()
