@@ -1,5 +1,5 @@
-"""What people run beside nodes: sweep, reconcile, requeue, replay, and why nobody answers.
+"""What people run beside nodes: sweep, reconcile, requeue, replay, and why no node acts.
 
-Each operation reads the journal, decides by a pure rule and then acts; repeating one is safe.
-`sweep.py` is the simplest to read first.
+Each reads the journal, decides by a pure rule and then acts; repeating one is safe. Read `sweep.py`
+first.
 """

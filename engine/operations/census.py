@@ -1,7 +1,7 @@
 """Finds the episodes that have not ended, by reading the whole journal.
 
-Only the tables have a list of them, and the engine never reads its own tables. A scan takes seconds
-per million commits and is rarely needed.
+The engine never reads its own tables. A scan takes seconds per million commits; it is rarely
+needed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from streams.ports.all import Ports
 from streams.ports.log import START, Recorded
 
 BATCH_MAX: Final = 1_000
-"""Commits read at once."""
 
 WAIT_S: Final = 5.0
 """Longest wait for commits that the journal is known to have."""
@@ -50,8 +49,6 @@ async def blocked_episodes(ports: Ports, actors: Collection[str]) -> list[OpenWa
 
 @dataclass
 class _Census:
-    """The open episodes of some actors, by the subjects of their journals."""
-
     actors: Collection[str]
     unended: dict[str, OpenWait] = field(default_factory=dict)
     blocked: set[str] = field(default_factory=set)

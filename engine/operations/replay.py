@@ -83,7 +83,7 @@ class Replayed:
     episode: Episode
     """The episode after all events."""
     state: Any
-    """The strategy's, after the last recorded step; of any type."""
+    """The strategy's state after the last recorded step."""
     steps: int
     """The replayed steps: all since the strategy last restarted."""
     asks: Action | None
@@ -209,17 +209,13 @@ def _is_done_without_result(episode: Episode) -> bool:
 
 
 def _is_its_end(episode: Episode, failed: EpisodeFailed, *, step_no: int) -> bool:
-    """Return whether the history ends with this failure, after the same step."""
     end = episode.finished
     is_last = step_no == episode.steps_recorded
     return is_last and end is not None and end.error_class == failed.error_class
 
 
 def _whole(records: Iterable[Recorded]) -> list[Recorded]:
-    """Return `records` without the states that a replay computes itself.
-
-    The first one stays: `init` read it from the outside.
-    """
+    """Return `records` without the states that a replay computes; `init` read the first one."""
     whole: list[Recorded] = []
     is_kept = False
     for each in records:

@@ -1,10 +1,9 @@
 """Why no live node acts on a command to an episode, an instance or an output.
 
-A command is durable once it is sent. A node can act on it if it has the episode's actor, at the
-revision the episode was opened with, and its expectation. Otherwise the command stays in the
-actor's queue; nodes that cannot act on it give up after about an hour, and it becomes a dead
-letter. The rules use what nodes report about themselves, which is not everything: whether a node of
-another revision can run the episode shows only when it tries.
+A node can act if it has the episode's actor, at the revision the episode was opened with, and its
+expectation. Otherwise the command stays in the actor's queue, and is a dead letter after about an
+hour. The rules use what nodes report about themselves: whether a node of another revision can run
+the episode shows only when it tries.
 """
 
 from __future__ import annotations
@@ -34,9 +33,8 @@ NODES_SHOWN_MAX: Final = 5
 
 UNTIL_THEN: Final = "until then, and is ruled on then"
 FOR_AN_HOUR: Final = "for about an hour, then it is a dead letter to requeue"
-"""How long a queue keeps a command that nobody can act on: nodes give up after an hour, see
-`OBSTACLE_S` and `OBSTACLE_DELIVERIES_MAX` of `engine.execution.commands`.
-"""
+"""How long a queue keeps a command that no node can act on, see `OBSTACLE_S` and
+`OBSTACLE_DELIVERIES_MAX` of `engine.execution.commands`."""
 
 LACKS: Final = "it does not have it"
 DISABLED: Final = "it is disabled"
@@ -63,8 +61,6 @@ class Unheard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Hears(Enum):
-    """What a node does with a command."""
-
     YES = auto()
     PERHAPS = auto()
     """It tries, and may succeed."""
@@ -75,8 +71,6 @@ class _Hears(Enum):
 
 
 class _Ear(msgspec.Struct, frozen=True):
-    """One node, and what it does with a command."""
-
     node: str
     hears: _Hears
     why: str = ""
@@ -103,8 +97,7 @@ def instance_unheard(
 ) -> Unheard | None:
     """Return why no live node acts on commands to a workflow instance; None: one does.
 
-    `edition` is the workflow's definition. If it is disabled, any node continues what is open of
-    it; None: the workflow is not defined as data.
+    Without `registered`, the workflow is not defined as data. Any node continues a disabled one.
     """
     ears = [_ear_of_workflow(node, workflow, registered) for node in nodes]
     return _told(f"workflow {workflow!r}", ears)
@@ -133,10 +126,7 @@ def _what(actor: str, opened: EpisodeOpened | None) -> str:
 
 
 def _reasons(ears: Sequence[_Ear]) -> str:
-    """Return the nodes' reasons, equal ones together.
-
-    Reasons other than a missing definition come first, since people can fix those.
-    """
+    """Return the nodes' reasons, equal ones together; a missing definition comes last."""
     said: defaultdict[str, list[str]] = defaultdict(list)
     for ear in sorted(ears, key=lambda each: each.why == LACKS)[:NODES_SHOWN_MAX]:
         said[ear.why].append(ear.node)
@@ -163,7 +153,6 @@ def _ear_of_runner(
 
 
 def _ear_of_able(node: str, info: ActorInfo, opened: EpisodeOpened | None) -> _Ear:
-    """Return what a node with the actor does, given its mode."""
     if opened is None:
         return _Ear(node, _Hears.YES)
     if opened.revision not in (0, info.revision):
@@ -176,7 +165,6 @@ def _ear_of_able(node: str, info: ActorInfo, opened: EpisodeOpened | None) -> _E
 
 
 def _idle(node: NodeInfo, actor: str, could: _Hears) -> _Ear:
-    """Return that a node's mode excludes the actor, and what it `could` do otherwise."""
     if SWITCHES[node.mode].runs:
         why, whose = "by its mode for it, it runs nothing of it", f" --actor {actor}"
     else:

@@ -1,12 +1,7 @@
 """Templates: strategies made from a configuration instead of code.
 
-    observe_classify_converge      gather, and classify by rules
-    observe_synthesize_converge    gather, and classify with a synthesizer
-    dispatch                       gather entities, and publish an event for each
-
-The first two report a finding and may propose outputs: see `engine.templates.proposing`. A user
-adds others by `App(templates={"name": factory})`. In Python a template is a function of its
-configuration: `actor.expect("…", observe_classify_converge({…}), on=…)`.
+The first two report a finding and may propose outputs, the third publishes events: see
+`vigil.templates`, which users import.
 """
 
 from __future__ import annotations
