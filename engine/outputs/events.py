@@ -1,7 +1,6 @@
 """The public events of outputs, as data. Pure.
 
-They follow the rules of all public events (`engine.episodes.events`): at least once each, with
-stable ids, and none for dry runs.
+As for all public events (`engine.episodes.events`): at least once, with stable ids; no dry runs.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ DECIDED: Final = frozenset({"output.approved", "output.rejected", "output.failed
 CANCELED: Final = "output.canceled"
 
 _MARK_BYTES: Final = 16
-"""Length of the hash of an output's key in an id: long enough that two never collide."""
+"""Length of the hash of an output's key in an id: long enough to be unique."""
 
 
 def output_news(
@@ -51,7 +50,7 @@ def output_news(
     *,
     since: int,
 ) -> list[PublicEvent]:
-    """Return the public events of an output's `history`, which has each event's position."""
+    """Return the public events of a `history` of events and their positions, from `since` on."""
     news: list[PublicEvent] = []
     retries = 0
     for event, seq in history:
