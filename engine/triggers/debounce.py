@@ -1,7 +1,6 @@
 """Debounce: of the events about one subject, the newest fires once none has come for a while. Pure.
 
-Each subject has one timer, armed anew by each event, so it fires once. Its payload has the newest
-event, since when events have come, and how many were skipped.
+Each subject has one timer, armed anew by each event, so it fires once.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from streams.json import UNDECODABLE, JsonObject
 from streams.ports.domain_events import DomainEvent
 
 PURPOSE: Final = "debounce"
-"""Of its timers."""
 
 
 class PendingDebounce(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -32,7 +30,7 @@ class PendingDebounce(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class Rearm(msgspec.Struct, frozen=True):
-    """Arm the timer with this, for then."""
+    """Arm the timer with this payload, for this time."""
 
     debounced: PendingDebounce
     due_at: datetime
@@ -48,8 +46,8 @@ def hold(
 ) -> Rearm | None:
     """Return the timer after `happened`; None: it stays.
 
-    An event that is older than the pending one is counted, and changes nothing else. `is_repeat`
-    says that it was delivered before and may have been counted.
+    An event older than the pending one is only counted; not if `is_repeat`: it may be counted
+    already.
     """
     if before is not None and not is_newer(happened, before.debounced.event):
         is_same = not is_newer(before.debounced.event, happened)

@@ -1,5 +1,4 @@
 """Waits: approvals and signals that episodes wait for, and the answers to them.
 
-`wait.py` says what an episode waits for and when it is due; `answer.py` decides whether an answer
-stands. Read them first.
+Read `wait.py`, what an episode waits for, and `answer.py`, whether an answer is valid, first.
 """
