@@ -1,8 +1,7 @@
 """Carries out the effects of an instance's newest commit: opens, cancels, reports, arms.
 
 All of it is safe to repeat, since ids come from causes. Earlier commits' effects were done before
-the newest commit was written. For `reuse_s`, a key in a bucket names the episode that did a piece
-of work; its result is read from its journal.
+the newest commit was written.
 """
 
 from __future__ import annotations
@@ -56,10 +55,10 @@ from streams.tokens import name
 from streams.tracing import traceparent
 
 IN_FLIGHT_MAX: Final = 32
-"""Things done at a time for one instance."""
+"""Effects of one instance in flight at a time."""
 
 UNOPENABLE: Final = "cannot_open"
-"""Error class of an attempt whose episode or instance the journal cannot keep."""
+"""Error class of an attempt whose episode or instance the journal cannot store."""
 
 _T = TypeVar("_T")
 
@@ -211,7 +210,6 @@ class Effector:
 
 
 def _unopened(trigger: object, id_: str, error: Exception) -> AttemptEnded:
-    """Return the failure of an attempt that could not be opened."""
     assert isinstance(trigger, WorkflowTrigger), "an attempt of a step"
     return AttemptEnded(
         step=trigger.workflow_step_id,
@@ -226,7 +224,6 @@ def _unopened(trigger: object, id_: str, error: Exception) -> AttemptEnded:
 
 
 async def _all(work: Iterable[Callable[[], Awaitable[_T]]]) -> list[_T]:
-    """Return the result of each of `work`, `IN_FLIGHT_MAX` at a time."""
     room = asyncio.Semaphore(IN_FLIGHT_MAX)
 
     async def one(each: Callable[[], Awaitable[_T]]) -> _T:
