@@ -88,7 +88,6 @@ class LaneCloser:
         ]
 
     async def _feeds_there(self) -> Sequence[ForeignStream]:
-        """Return the feeds whose streams exist: one that does not has nothing to go on from."""
         foreign_streams = self.context.actor.foreign_streams()
         return [
             foreign

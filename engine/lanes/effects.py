@@ -1,7 +1,7 @@
 """Carries out a commit of a lane: starts admitted episodes, cancels dropped ones, publishes events.
 
-All of it is done before the next commit, so after a crash only the newest commit's effects can be
-missing. All ids come from the episode, so repeating it changes nothing.
+All of it is done before the next commit, and is safe to repeat: after a crash only the newest
+commit's effects can be missing.
 """
 
 from __future__ import annotations
@@ -75,11 +75,9 @@ class LaneEffects:
     async def tell_dropped(
         self, dropped: Mapping[str, str], builder: Mapping[str, EpisodeOpened], *, version: int
     ) -> None:
-        """Publish which episodes get no place, before the lane records it.
-
-        An episode that was never opened leaves no other trace, so a node that takes over later
-        could not publish this.
-        """
+        """Publish which episodes get no place, before the lane records it."""
+        # An episode that was never opened leaves no other trace: the next node could not publish
+        # it.
         news = [
             episode_events.dropped(opened, detail=why, seq=version)
             for opened, why in ((builder[each], why) for each, why in dropped.items())
@@ -103,11 +101,8 @@ class LaneEffects:
                 await self._complete(event, lane, version=newest.seq)
 
     async def call(self, episode_id: str, *, again: str = "", answered_step: int = 0) -> None:
-        """Send a `Start` for an episode whose turn has come.
-
-        A repeated call says why in `again`, which makes its id. `answered_step` tells it from a
-        redelivered call for an earlier turn.
-        """
+        """Send a `Start` for an episode whose turn has come; `again` says why it is repeated."""
+        # `answered_step` tells it from a redelivered call for an earlier turn.
         start = Start(
             actor_id=self.context.actor.id,
             episode_id=episode_id,
@@ -188,10 +183,8 @@ class LaneEffects:
         await _all([partial(self.cancel, each, cancel) for each, cancel in dropped])
 
     async def _tell_again(self, newest: Recorded | None, cancel: CancelEpisode) -> None:
-        """Publish again that an episode was canceled, if `newest` says that this is how it ended.
-
-        The opening is read by itself: a replica that lags may lack the end, but has the opening.
-        """
+        """Publish again that an episode was canceled, if `newest` says that it ended so."""
+        # A replica that lags may lack the end, which is `newest`. It has the opening.
         finished = None if newest is None else fold((newest,)).finished
         if newest is None or finished is None or finished.error_class != cancel.error_class:
             return

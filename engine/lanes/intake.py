@@ -343,10 +343,8 @@ class ReplayWindow:
         return followed.seq <= self.until
 
     def may_have_opened(self, followed: Followed) -> bool:
-        """Return whether an episode that was opened for an event may still be on its way.
-
-        Call it for each event past its cursor, once and in order: it counts.
-        """
+        """Return whether an episode opened for an event may be on its way; it counts its calls."""
+        # So it must be called for each event past its cursor, once and in order.
         name = self.cursor.name_of(followed)
         self._read[name] += 1
         return self._read[name] <= OPENED_MAX and self.may_have_ruled_on(followed)
@@ -355,11 +353,7 @@ class ReplayWindow:
 def wanted_of(
     opened: EpisodeOpened, expectation: Expectation, *, newest: Recorded | None = None
 ) -> Wanted:
-    """Return the place that an episode asks for.
-
-    `newest` is its newest commit, if it is open. One that continues with an answer has no
-    `start_by`.
-    """
+    """Return the place that an episode asks for; `newest` is its newest commit, if it is open."""
     resumes, answered_step = is_answered(newest), step_answered(newest)
     key = text_at(opened.trigger.payload, expectation.concurrency_key)
     return Wanted(
@@ -442,10 +436,7 @@ class LaneInput:
                 telemetry.backlog.set(follower.pending, labels)
 
     async def follow_feed(self, foreign: ForeignStream, *, after: int | None) -> None:
-        """Bring the events of a feed, for ever, once its stream exists.
-
-        `after` is the lane's cursor; None: it has none yet.
-        """
+        """Bring a feed's events, for ever, once its stream exists; `after` None: no cursor yet."""
         context, position = self._context, await wait_position(self._context, foreign)
         labels = {"actor": context.actor.id, "stream": foreign.stream}
         is_another = after is not None and await context.ports.domain_events.newest(foreign) < after
@@ -487,12 +478,9 @@ class LaneInput:
         self._backpressure.shut()
 
     def _share(self, room: int, cursor: Cursor) -> int:
-        """Return how many events of `cursor` may be read while there is room for so many episodes.
-
-        Each may ask for several, and others read at the same time. At least one may be read, or the
-        last places could never be used: so a lane may exceed its limit by what one event each asks
-        for.
-        """
+        # Each event may ask for several episodes, and others read at the same time. At least one
+        # may be read, or the last places could never be used: a lane may exceed its limit by what
+        # one event each asks for.
         actor = self._context.actor
         readers = bool(actor.event_names()) + len(actor.foreign_streams())
         return max(1, min(room // (cursor.fan_out * readers), READ_MAX))
@@ -546,7 +534,6 @@ class LaneInput:
         seq: int,
         trace: str,
     ) -> list[RequestedEpisode]:
-        """Return the episodes among `outcomes`, and write dead letters for what is unreadable."""
         asked: list[RequestedEpisode] = []
         for outcome in outcomes:
             if isinstance(outcome, Unreadable):
@@ -577,7 +564,6 @@ class LaneInput:
             )
 
     async def _look_at(self, delivery: Delivery[Due | Unreadable]) -> InputItem | None:
-        """Return what a due message comes to; None if it was handed back."""
         due = delivery.content
         match due:
             case Due(purpose=opening.LEFT):
@@ -597,10 +583,7 @@ class LaneInput:
         return InputItem(asked=asked, delivery=delivery)
 
     async def _is_left(self, due: Due) -> bool:
-        """Return whether an episode that left its place needs it no more.
-
-        One that waited for something else may have its answer by now: then it keeps the place.
-        """
+        # One that waited for something else may have its answer by now: then it keeps the place.
         if opening.FOR_NOW not in due.payload:
             return True
         newest = await self.effects.newest(due.key)
@@ -635,7 +618,6 @@ class LaneInput:
     async def _due_parts(
         self, due: Due | Unreadable, delivery: Delivery[Due | Unreadable]
     ) -> Sequence[Part] | None:
-        """Return the parts of a due message; None: it is left to other nodes."""
         if isinstance(due, Unreadable):
             return [due]
         parts = await self._router.parts(due, delivery)
@@ -645,7 +627,6 @@ class LaneInput:
         return [] if letter is None else [letter]
 
     def _is_for_others(self, due: Due) -> bool:
-        """Return whether a message that is unknown here is left to nodes of another version."""
         return self._router.returns_of(due) < STRANGE_DELIVERIES_MAX
 
 

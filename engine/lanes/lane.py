@@ -231,10 +231,8 @@ def overdue(lane: Lane, *, at: datetime) -> list[str]:
 
 
 def closing(lane: Lane) -> tuple[LaneEvent, ...]:
-    """Return the events of the commit that empties `lane`: all that wait may run.
-
-    Its cursors go, too: a lane that is used again begins where the gates of the actor are by then.
-    """
+    """Return the events of the commit that empties `lane`: all that wait may run."""
+    # The cursors go, too: a lane that is used again begins where the actor's gates are by then.
     waiting, admitted = _ids(lane.waiting), _ids(lane.admitted)
     moved = LaneMoved(admitted=waiting, left=(*admitted, *waiting), kept_at=lane.kept_at)
     return moved, LaneKept(newest_number=lane.newest_number)
@@ -290,7 +288,6 @@ def is_complete(records: Sequence[Recorded], *, past: int) -> bool:
 
 
 def _newcomers(seen: LaneInputs, *, known: Collection[str], after: int) -> list[Ticket]:
-    """Return tickets for those that are to get a place, numbered from `after` on."""
     back = {each.episode_id for each in seen.wanted if each.resumes}.intersection(seen.left)
     settled = {*known, *seen.left} - back
     tickets: list[Ticket] = []

@@ -98,11 +98,7 @@ class RoundPlanner:
         return wanting
 
     async def _look_into(self, decision: RoundDecision) -> dict[str, bool | None]:
-        """Open what is to be placed, and look up what is to be dropped.
-
-        Returns:
-            Episode → whether it is open; None: it has begun, or cannot be opened.
-        """
+        """Open what is placed, look up what is dropped; None: it has begun, or cannot be opened."""
         asked, is_open = decision.asked, decision.is_open
         placed = [ticket.episode_id for moved in decision.moves for ticket in moved.placed]
         dropped = [episode_id for moved in decision.moves for episode_id in moved.dropped]

@@ -129,7 +129,6 @@ class Term:
         self._measure(EMPTY)
 
     async def _take_over(self) -> None:
-        """Read the lane, and complete what the last scheduler may have left undone."""
         context, store = self.context, self._store
         if self.takes_causes:
             await self.begin()
@@ -193,7 +192,6 @@ class Term:
             self._make_room()
 
     async def _decide_on(self, batch: InputBatch) -> None:
-        """Decide on `batch`, commit, carry out, acknowledge."""
         before = self._store.lane
         reached = self._reached | batch.cursors
         seen = LaneInputs(cursors=reached, anew=batch.anew, left=batch.left)
@@ -221,11 +219,8 @@ class Term:
         self._reached, self._lag, self._is_late = {}, 0, False
 
     async def _turn_away(self, decision: RoundDecision) -> None:
-        """Take back the gates' rulings on what gets no place, and publish that, before the commit.
-
-        After the commit nobody comes back to it. Before, its cause is redelivered, and passes the
-        gates as if for the first time if it then finds room.
-        """
+        # After the commit nobody comes back to what gets no place. Before, its cause is
+        # redelivered, and passes the gates as if for the first time if it then finds room.
         builder = {id_: each.opened for id_, each in decision.asked.items()}
         for moved in decision.moves:
             dropped = (builder[episode_id] for episode_id in moved.dropped)
@@ -278,11 +273,8 @@ class Term:
         return Limits(capacity=capacity, overflow=actor.overflow, queue_max=actor.queue_max)
 
     def _own_room(self) -> int:
-        """Return the room on this node, if the others' lists lack it though it is up.
-
-        Otherwise a node that stood still for longer than its presence lasts would see no room at
-        all.
-        """
+        # A node that stood still for longer than its presence lasts is missing in the members list,
+        # and would see no room at all.
         context = self.context
         is_missed = all(each.name != context.node for each in self.members.nodes)
         return (
@@ -365,7 +357,6 @@ class LaneScheduler:
         return permits.wakes if self.takes_causes else permits.runs
 
     async def _begin(self) -> None:
-        """Store the first cursors, unless the permit is withdrawn meanwhile."""
         has_begun = False
         while not has_begun and not self._withdrawn.is_set():
             try:
@@ -426,21 +417,17 @@ class LaneScheduler:
         )
 
     async def _end_when_due(self, over: asyncio.Event) -> None:
-        """End a term when the permit is withdrawn, or when it is not needed any more."""
         await self._unless_withdrawn(self._wait_superfluous())
         over.set()
 
     async def _wait_known(self) -> None:
-        """Wait until this node knows the others, and they know it."""
         await self.members.has_looked.wait()
         while all(each.name != self.context.node for each in self.members.nodes):
             await self.members.wait_change()
 
     async def _wait_counted(self) -> None:
-        """Wait until the members list has this node's room, which it publishes once it is open.
-
-        Before that there seems to be no room anywhere, and what finds no room may be dropped.
-        """
+        # Before this node publishes its room there seems to be none, and what finds none may be
+        # dropped.
         while not self._is_counted():
             await self.members.wait_change()
 

@@ -86,12 +86,7 @@ async def open_events(context: EpisodeContext) -> Source[DomainEvent | Unreadabl
 async def open_feed(
     context: EpisodeContext, foreign: ForeignStream, *, after: int | None = None
 ) -> Source[DomainEvent | Unreadable]:
-    """Return a feed's events, from the lane's cursor, else from `after` or where the feed says.
-
-    Raises:
-        NoSuchStream: there is none of that name.
-        Incompatible: the server refuses us this stream.
-    """
+    """Return a feed's events, from the lane's cursor, else from `after` or where the feed says."""
     lane = (await read_lane(context)).lane
     begins_after = lane.cursors.get(feed_cursor(foreign), after)
     return await context.ports.domain_events.open_feed(

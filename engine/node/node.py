@@ -1,7 +1,4 @@
-"""`Node`: one process that runs an app's actors. It starts, stops and supervises.
-
-A permit per actor says whether its consumers may take work; without one, its open work ends.
-"""
+"""`Node`: one process that runs an app's actors. It starts, stops and supervises."""
 
 from __future__ import annotations
 
@@ -160,7 +157,6 @@ class Node:
             self._say_what_lacks()
 
     def _say_what_lacks(self) -> None:
-        """Log which actors are for other stacks only, and what to do if that leaves none."""
         if self._absent.actors:
             gone = msgspec.structs.asdict(self._absent)
             log.info("not of this stack", stack=self._ports.stack.name, **gone)

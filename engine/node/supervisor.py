@@ -113,7 +113,6 @@ class ActorSupervisor:
             await service.wait_open()
 
     def _fill(self, actor: Actor) -> None:
-        """Start an actor's services, and end those that it had before."""
         if before := self._places.get(actor.id):
             before.context.permits.end()
         context = self._context(actor)
@@ -182,7 +181,6 @@ class ActorSupervisor:
         return made
 
     def _room(self, actor: Actor) -> Slots:
-        """Return the slots of an actor. Episodes of earlier revisions that still run have some."""
         most = actor.max_concurrent_episodes
         slots = self._slots.setdefault(actor.id, Slots(most))
         slots.resize(most)

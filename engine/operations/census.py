@@ -1,8 +1,4 @@
-"""Finds the episodes that have not ended, by reading the whole journal.
-
-The engine never reads its own tables. A scan takes seconds per million commits; it is rarely
-needed.
-"""
+"""Finds the episodes that have not ended: reads the whole journal, seconds per million commits."""
 
 from __future__ import annotations
 
@@ -71,7 +67,7 @@ class _Census:
         self._note_wait(record)
 
     def _note_wait(self, record: Recorded) -> None:
-        """Update whether the episode waits: its newest commit alone decides that."""
+        # The newest commit alone says whether an episode waits.
         if record.subject in self.unended and block_in(record) is not None:
             self.blocked.add(record.subject)
         else:

@@ -184,10 +184,8 @@ def declared(nodes: Iterable[NodeInfo], actor: str) -> Declared | None:
 
 
 def why_unknown(nodes: Iterable[NodeInfo], actor: str) -> str:
-    """Return why the declaration of an actor is unknown; empty if it is known.
-
-    An actor has at least one expectation: a node that lists none had no room to list them.
-    """
+    """Return why the declaration of an actor is unknown; empty if it is known."""
+    # An actor has at least one expectation: a node that lists none had no room to list them.
     there = list(nodes)
     having = [node for node in there if actor in node.actors]
     silent = [node.name for node in having if not node.actors[actor].expectations]
@@ -248,7 +246,6 @@ def _disarmed(known: Declared, standing: ActualState) -> Iterator[Disarm]:
 
 
 def _armed(known: Declared, standing: ActualState, now: datetime) -> Iterator[Arm]:
-    """Yield the declared schedules without a timer that this version can read."""
     ticks = set(standing.ticks)
     for expectation, specs in sorted(known.ticking.items()):
         for spec in sorted(specs):

@@ -147,7 +147,6 @@ class Reconciler:
         return await self._arm_new(tick_timer(action.actor_id, tick), action.at)
 
     async def _arm_new(self, timer: Timer, at: datetime) -> bool:
-        """Arm `timer`; return False if one of its name is pending."""
         try:
             await self.ports.timers.arm(timer, at=at, expecting=0)
         except TimerConflict:
@@ -206,10 +205,7 @@ class Reconciler:
         await self._arm_new(named, was.due_at)
 
     async def _watch_again(self, nodes: Sequence[NodeInfo], action: Unwatch) -> Unwatch | None:
-        """Watch again what is, or may be, declared; return `action` if that undoes it.
-
-        Names that a node has added at the moment of the removal may have been removed, too.
-        """
+        # Names that a node has added at the moment of the removal may have been removed, too.
         known = declared(nodes, action.actor_id)
         wanted = known.events if known else frozenset(action.events)
         missing = wanted - await self.ports.domain_events.watched(action.actor_id)

@@ -169,8 +169,6 @@ async def replay(
 
 @dataclass
 class _Rerun:
-    """A strategy during a replay, and its position."""
-
     strategy_runner: StrategyRunner
     found: recovery.Tail
     state: Any = None
@@ -192,7 +190,6 @@ class _Rerun:
 
 
 async def _check_next(strategy_runner: StrategyRunner, episode: Episode, asks: Action) -> None:
-    """Check that the strategy goes on as the history does."""
     asked = episode.blocked if episode.status is Status.BLOCKED else episode.announced
     if asked is not None:
         await strategy_runner.check_same(asked, asks)

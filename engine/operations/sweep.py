@@ -153,7 +153,6 @@ class InstanceSweeper:
         return verdict
 
     async def _attempt(self, told: StepDone) -> SweptAttempt:
-        """Return the state of an attempt: an episode or an instance."""
         stack = self.ports.stack
         async with self._room:
             try:
@@ -183,10 +182,7 @@ def _has_ended(newest: Recorded | None) -> bool:
 
 
 def judge_episode(episode: Episode, *, silent_s: float, stale_after_s: float) -> SweepVerdict:
-    """Return the verdict on `episode` by its journal alone.
-
-    `RECOVERED` is right only if no node has it, `WAITING` only if its timer is armed.
-    """
+    """Return the verdict on `episode` by its journal; the caller checks claims and timers."""
     if episode.status in ENDED or episode.status is Status.UNOPENED:
         return SweepVerdict.ENDED
     if silent_s < stale_after_s:
@@ -260,7 +256,6 @@ class EpisodeSweeper:
         return SweepVerdict.RECOVERED
 
     async def _is_forgotten(self, records: Sequence[Recorded], candidate: Candidate) -> bool:
-        """Return whether a waiting episode lacks the timer that would wake it."""
         ports, actor, id_ = self.ports, candidate.actor_id, candidate.episode_id
         block = block_in(records[-1])
         if block is not None and block.ref:

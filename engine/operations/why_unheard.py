@@ -55,7 +55,6 @@ class Unheard(msgspec.Struct, frozen=True, kw_only=True):
     """What to do: which node to switch on, if its mode is the only obstacle."""
 
     def __str__(self) -> str:
-        """Return all of it in one line."""
         kept = FOR_AN_HOUR if self.is_tried else UNTIL_THEN
         return f"{self.why}; {self.remedy}: what was asked for stays in the queue {kept}"
 
@@ -82,10 +81,8 @@ class _Ear(msgspec.Struct, frozen=True):
 def unheard(
     nodes: Iterable[NodeInfo], actor: str, episode: Episode | None = None
 ) -> Unheard | None:
-    """Return why no live node acts on commands to an episode; None: one does.
-
-    Without an episode, any node with the actor can: the episode is only to end.
-    """
+    """Return why no live node acts on commands to an episode; None: one does."""
+    # Without an episode, any node with the actor can: the episode is only to end.
     # Of what has ended only outputs are left, which need neither its revision nor its expectation.
     is_open = episode is not None and episode.status not in ENDED
     opened = episode.opened if episode is not None and is_open else None
@@ -95,10 +92,8 @@ def unheard(
 def instance_unheard(
     nodes: Iterable[NodeInfo], workflow: str, *, registered: RegisteredDefinition | None
 ) -> Unheard | None:
-    """Return why no live node acts on commands to a workflow instance; None: one does.
-
-    Without `registered`, the workflow is not defined as data. Any node continues a disabled one.
-    """
+    """Return why no live node acts on commands to a workflow instance; None: one does."""
+    # Any node continues a disabled workflow. Without `registered` it is not defined as data.
     ears = [_ear_of_workflow(node, workflow, registered) for node in nodes]
     return _told(f"workflow {workflow!r}", ears)
 
@@ -174,7 +169,6 @@ def _idle(node: NodeInfo, actor: str, could: _Hears) -> _Ear:
 
 
 def _ear_of_stand_in(node: NodeInfo, actor: str, opened: EpisodeOpened | None) -> _Ear:
-    """Return what a node does that only continues open episodes of an actor."""
     if opened is None:
         return _Ear(node.name, _Hears.YES)
     if not opened.revision:

@@ -63,7 +63,6 @@ def gone_on_from(
 def _each_gone_on(
     happened: Iterable[tuple[OutputEvent, datetime]],
 ) -> Iterator[tuple[Output, DeadRequeued]]:
-    """Yield an output at each failure that a retry followed, with the settling event."""
     output = UNPROPOSED
     for event, at in happened:
         requeued = _requeued_by(event, output) if output.status is OutputStatus.FAILED else None
@@ -84,11 +83,9 @@ def _requeued_by(event: OutputEvent, failed: Output) -> DeadRequeued | None:
 
 
 async def write_failed(dead_letters: DeadLetterWriter, output: Output) -> None:
-    """Write a dead letter for an output that has failed; one per failure.
-
-    Another writer may have retried it since `output` was read, and found no letter to settle. So
-    the output is read again once the letter exists, and the letter settled if need be.
-    """
+    """Write a dead letter for an output that has failed; one per failure."""
+    # Another writer may have retried it since `output` was read, and found no letter to settle: so
+    # the output is read again below, and the letter settled if need be.
     ports, clock = dead_letters.ports, dead_letters.clock
     proposed, failed, stack = output.proposed, output.failed, ports.stack
     assert proposed is not None, "what failed was proposed"
@@ -119,10 +116,8 @@ async def note_retried(ports: Ports, clock: Clock, failed: Output, *, by: str) -
 async def note_gone_on(
     ports: Ports, clock: Clock, happened: Iterable[tuple[OutputEvent, datetime]]
 ) -> None:
-    """Settle the dead letter of an output that was retried or proposed again, unless that is done.
-
-    The writer that retried it may have died before it settled the letter.
-    """
+    """Settle the dead letter of an output that was retried since, unless that is done."""
+    # The writer that retried it may have died before it settled the letter.
     found = gone_on(happened)
     if found is not None:
         await _note(ports, clock, *found)

@@ -113,10 +113,7 @@ def after_failure(
     retry_after_s: float | None,
     at: datetime,
 ) -> OutputPostponed | OutputFailed:
-    """Return the event of an attempt that failed at `at`.
-
-    The receiver's `retry_after_s` counts up to `RETRY_AFTER_S_MAX`.
-    """
+    """Return the event of an attempt that failed at `at`."""
     if is_permanent or output.attempts_counted >= attempts_max:
         return OutputFailed(attempt=output.attempts, error_class=error_class, error_detail=detail)
     wanted_s = min(max(retry_after_s or 0.0, 0.0), RETRY_AFTER_S_MAX)
@@ -198,10 +195,8 @@ def _in_words(output: Output) -> str:
 
 
 def tried_again(output: Output, command: RetryOutput, *, at: datetime) -> OutputRetried | None:
-    """Return the event of a person's retry, or raise `Refused`; None: it was recorded before.
-
-    An output that nobody approved in time waits for approval again, for as long as at first.
-    """
+    """Return the event of a person's retry, or raise `Refused`; None: it was recorded before."""
+    # An output that nobody approved in time waits for approval again, for as long as at first.
     if output.proposed is None:
         raise Refused("there is no such output")
     if command.id in output.retry_ids:
@@ -232,11 +227,9 @@ def called_off(output: Output, command: CancelOutput) -> OutputCanceled | None:
 
 
 def check_is_said_since(output: Output, *, at: datetime) -> None:
-    """Refuse a command that is older than the output's last failure: another node has handled it.
-
-    A frozen node may still have it. Clocks may differ by a minute, so commands of the minute before
-    pass.
-    """
+    """Refuse a command that is older than the output's last failure."""
+    # Another node has handled it, though a frozen node may still have it. Clocks may differ by a
+    # minute, so commands of the minute before pass.
     revived = output.revived_at
     if revived is not None and at < revived - timedelta(seconds=SKEW_S):
         raise Refused(f"it has failed since; it was tried again at {revived:%Y-%m-%d %H:%M:%S} UTC")

@@ -353,11 +353,9 @@ class OutputDelivery:
     async def cancel(
         self, key: str, intent: OutputIntent | None, *, reason: str, retells: bool = False
     ) -> DeliveryState:
-        """Cancel an output unless it is settled.
-
-        It is recorded even if nothing was proposed: a node that was frozen before its proposal is
-        then refused, and finds that.
-        """
+        """Cancel an output unless it is settled."""
+        # It is recorded even if nothing was proposed: a node that was frozen before its proposal is
+        # then refused, and finds that.
         output_store = self._output_store(key)
 
         async def settle() -> Settled:
@@ -373,10 +371,7 @@ class OutputDelivery:
     def _ending(
         self, output_store: OutputStore, move: Move, intent: OutputIntent | None, *, reason: str
     ) -> tuple[OutputEvent, ...]:
-        """Return the events that cancel an output for this episode.
-
-        What has failed for another episode stays as it is: a person may retry it.
-        """
+        # What has failed for another episode stays as it is: a person may retry it.
         canceled = OutputCanceled(reason=reason)
         if not isinstance(move, Propose):
             return (canceled,)
@@ -423,7 +418,6 @@ class OutputDelivery:
     async def _move_on(
         self, output_store: OutputStore, intent: OutputIntent | None
     ) -> Settled | Later:
-        """Make one move after another, and return the last one for now."""
         for _ in range(MOVES_MAX):
             self.check_claim()
             done = await self._move(output_store, intent)
@@ -434,7 +428,6 @@ class OutputDelivery:
     async def _move(
         self, output_store: OutputStore, intent: OutputIntent | None
     ) -> Settled | Later | None:
-        """Make the next move; return it if it was the last one for now."""
         outlet = self._outlet(output_store.output, intent)
         move = self._next(output_store, outlet.route.retries if outlet else Retries())
         match move:
@@ -460,10 +453,7 @@ class OutputDelivery:
         return self.context.adapters.of(said.adapter) if said else None
 
     async def _bury(self, output_store: OutputStore) -> None:
-        """Write a dead letter for what has failed for good; doing so again changes nothing.
-
-        Another episode may have proposed it again since this proposal failed.
-        """
+        # Another episode may have proposed it again since this proposal failed.
         proposal = output_store.proposal_of(self.opened.episode_id)
         if proposal is not None and proposal.output.status is OutputStatus.FAILED:
             await write_failed(

@@ -1,7 +1,4 @@
-"""The public events of outputs, as data. Pure.
-
-As for all public events (`engine.episodes.events`): at least once, with stable ids; no dry runs.
-"""
+"""The public events of outputs, as data: at least once, with stable ids, none in dry runs. Pure."""
 
 from __future__ import annotations
 

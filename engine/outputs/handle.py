@@ -197,10 +197,7 @@ class OutputCheck:
     """Now, by the server's clock: deadlines are compared with that, as decisions are."""
 
     async def finds_work(self) -> bool:
-        """Remind people and expire what is due; return whether a node must take the episode.
-
-        For what is due later, a timer is armed that calls a node.
-        """
+        """Remind people and expire what is due; return whether a node must take the episode."""
         room = asyncio.Semaphore(LOOKS_IN_FLIGHT_MAX)
 
         async def look(key: str) -> datetime | bool | None:
@@ -220,14 +217,12 @@ class OutputCheck:
         return False
 
     def _keys(self) -> Sequence[str]:
-        """Return the keys of outputs of the episode that may not be settled."""
         deferred = self.episode.deferred
         if deferred is not None and self.episode.status is Status.DELIVERING:
             return deferred.pending
         return list(wanted(self.episode, self.opened))
 
     async def _look(self, key: str) -> datetime | bool | None:
-        """Return whether something is to be done about an output now, or when it will be."""
         output_store = OutputStore(
             self.context.ports, self.context.clock, key, writer_id=next(self.context.writer_ids)
         )
@@ -257,10 +252,8 @@ class OutputCheck:
         return expired(output, at=self.at) if is_ours else None
 
     def _stays_away_s(self, output_store: OutputStore, move: Move) -> float:
-        """Return how long an attempt waits for its route's rate limit, in seconds.
-
-        To take the episode over only to find that out would cost it two commits each time.
-        """
+        # To take the episode over only to find that its route has no slot would cost two commits
+        # each time.
         proposed = output_store.output.proposed
         outlet = self.context.adapters.of(proposed.adapter) if proposed else None
         is_open = outlet is None or outlet.throttle.is_open(output_store.key, within_s=PLACE_S)
@@ -269,7 +262,6 @@ class OutputCheck:
         return outlet.throttle.send_away_s(output_store.key)
 
     async def _bury(self, output_store: OutputStore) -> None:
-        """Write a dead letter for an output that was not approved in time."""
         proposal = output_store.proposal_of(self.opened.episode_id)
         if proposal is not None and has_expired(proposal.output):
             await write_failed(
@@ -327,7 +319,6 @@ class OutputHandler:
     async def _have_carried(
         self, delivery: Incoming, episode: Episode, records: Sequence[Recorded]
     ) -> bool:
-        """Call a node to deliver what was decided; return whether the command is done."""
         newest = await self.context.ports.log.last(records[-1].subject)
         if newest is None or newest.seq != records[-1].seq:
             # Whoever has moved it may have looked at the output before this was decided.

@@ -1,8 +1,4 @@
-"""The keys of outputs, and their idempotency keys. Pure.
-
-A key is unique in the stack. If the strategy gives none, it is made from the episode, so that a
-replay gets the same output and no other episode does.
-"""
+"""The keys of outputs, the same in a replay, and their idempotency keys. Pure."""
 
 from __future__ import annotations
 

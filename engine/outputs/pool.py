@@ -84,7 +84,6 @@ class PooledAdapter:
 
 
 def _checked(returned: object) -> str:
-    """Return an adapter's result as a reference; empty if it returned none."""
     if returned is None:
         return ""
     if isinstance(returned, str):

@@ -134,11 +134,9 @@ class Throttle:
         return self.wait_s <= within_s and self._spare(key) > 0
 
     def is_open_to_new(self, *, within_s: float = 0.0) -> bool:
-        """Return whether a first-time output need not wait longer behind the postponed ones.
-
-        A free slot is for it if a postponed output has not come, or if the next one is due late
-        enough to find another. Without a rate, nobody knows when the others get theirs.
-        """
+        """Return whether a first-time output need not wait longer behind the postponed ones."""
+        # A free slot is for it if a postponed output has not come, or if the next one is due late
+        # enough to find another. Without a rate, nobody knows when the others get theirs.
         is_free = self._is_missing() or self._is_next_far()
         soon_s = within_s if self._apart_s else 0.0
         return self.queue_s <= soon_s or (self.wait_s <= 0 and is_free)
@@ -158,10 +156,8 @@ class Throttle:
         return self._back_s[key] - now_s
 
     def line_up(self, key: str, who: WaitingEpisode) -> None:
-        """Call `who` when there is a slot, if the output of this key was postponed.
-
-        Use it only once no node has the episode: a call before that would find it taken.
-        """
+        """Call `who` when there is a slot, if the output of this key was postponed."""
+        # Only once no node has the episode: a call before that would find it taken.
         if key in self._back_s and not self._apart_s:
             self._line.join(key, who, until_s=self._back_s[key] + LATE_S)
             self._changed.set()
@@ -211,7 +207,6 @@ class Throttle:
         self._changed.set()
 
     def _spare(self, key: str = "") -> int:
-        """Return how many free slots are not kept for other keys."""
         expected = self._line.expected(at_s=self._clock.monotonic_s(), but=key)
         return self._slots.free - expected
 
@@ -222,7 +217,6 @@ class Throttle:
         return next(iter(self._back_s.values()), math.inf)
 
     def _is_missing(self) -> bool:
-        """Return whether the first postponed output has not come in time."""
         return self._first_s() + LATE_S < self._clock.monotonic_s()
 
     def _is_next_far(self) -> bool:

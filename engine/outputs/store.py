@@ -40,11 +40,9 @@ class Proposal:
             self.output = evolve(self.output, event, at=at)
 
     def told_until(self, version: int) -> int:
-        """Return up to where its events have been published for sure, if it was read at `version`.
-
-        A writer may have died between a decision and its publication. A later writer publishes from
-        there once more, and finds a newer version after that.
-        """
+        """Return up to where its events were surely published, if it was read at `version`."""
+        # A writer may have died between a decision and its publication. A later writer publishes
+        # from there once more, and finds a newer version after that.
         found = [(event, seq) for event, seq in self.history if seq <= version]
         own = [each for each in found if not isinstance(each[0], OutputForgone)]
         return own[-1][1] - 1 if own and _is_decision(own[-1][0]) else version
@@ -88,12 +86,7 @@ class OutputStore:
         self._note(await self._store.load(self.subject))
 
     async def append(self, *events: OutputEvent) -> None:
-        """Append `events` in one commit.
-
-        Raises:
-            Rejected: they do not fit the output.
-            Overtaken: others have appended since it was read.
-        """
+        """Append `events` in one commit; `Overtaken` if others have appended since it was read."""
         now, after, before = self._store.clock.now(), self.output, self._loaded
         for event in events:
             after = evolve(after, decide(after, event), at=now)
@@ -125,10 +118,7 @@ class OutputStore:
         return await self.retry(attempt)
 
     def proposal_of(self, episode_id: str) -> Proposal | None:
-        """Return the newest proposal of an episode, though others may have proposed it since.
-
-        None: the episode has proposed nothing.
-        """
+        """Return the newest proposal of an episode, though others may have proposed it since."""
         happened = self._happened()
         begins = [at for at, (event, *_) in enumerate(happened) if _is_proposal(event)]
         for begin, end in reversed(list(pairwise([*begins, len(happened)]))):

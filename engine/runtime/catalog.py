@@ -1,7 +1,4 @@
-"""The actors and workflows that a node has now; they change while it runs.
-
-What is read stays true until the next `await`. A workflow and its steps' actors change together.
-"""
+"""The actors and workflows that a node has now. What is read stays true until the next `await`."""
 
 from __future__ import annotations
 

@@ -71,11 +71,9 @@ class RetryPolicy:
         await delivery.nak(delay_s=delay_s)
 
     def is_over(self, delivery: Delivery[object], *, now: datetime) -> bool:
-        """Return whether a message is to be given up: it takes many deliveries and age.
-
-        Many may have ended within seconds for want of room; an old message may have waited for a
-        node.
-        """
+        """Return whether a message is to be given up: it takes many deliveries and age."""
+        # Many may have ended within seconds for want of room; an old one may have waited for a
+        # node.
         age_s = (now - delivery.at).total_seconds()
         return delivery.deliveries >= self.deliveries_min and age_s >= self.age_s_min
 

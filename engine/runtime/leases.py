@@ -60,11 +60,7 @@ class Keeper:
     async def acquire(
         self, key: str, *, attempt: int = 1, on_lost: Callable[[], object]
     ) -> Held | None:
-        """Acquire the lease of `key` and renew it from now on; None if another node has it.
-
-        `attempt` counts from 1. `on_lost` is called once, when the lease cannot be relied on any
-        more.
-        """
+        """Acquire the lease of `key` and renew it from now on; None if another node has it."""
         asked_s = self._clock.monotonic_s()
         lease = await self._leases.acquire(key, holder=self._holder, attempt=attempt)
         outcome = {"outcome": _outcome(lease)}
@@ -227,7 +223,6 @@ class EpisodeLease:
             self._keeper.forget(self._held)
 
     def __str__(self) -> str:
-        """Return the key and the revision, unique to this claim."""
         return f"{self._key}.{self.revision}"
 
 

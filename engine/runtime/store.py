@@ -210,11 +210,9 @@ async def append_first(log: EventLog, subject: str, commit: Commit) -> bool:
 async def read_up_to(
     log: EventLog, clock: Clock, newest: Recorded, *, after: int = START
 ) -> Sequence[Recorded]:
-    """Return the commits of an aggregate past version `after`, up to `newest` or further.
-
-    `newest` is known from the leader of the stream. A replica, which may answer the read, may get
-    it moments later; to decide without it could do something twice.
-    """
+    """Return the commits of an aggregate past version `after`, up to `newest` or further."""
+    # `newest` is known from the leader of the stream. A replica, which may answer the read, may get
+    # it moments later; to decide without it could do something twice.
     for tries in range(1, READS_MAX + 1):
         records = await log.read(newest.subject, after=after)
         if records and records[-1].seq >= newest.seq:

@@ -1,7 +1,4 @@
-"""Calls user code: the one place that expects any exception.
-
-What it raises becomes an `EpisodeFailed`, or an error class and detail of a tool or an adapter.
-"""
+"""Calls user code: the one place that expects any exception, and makes errors of it."""
 
 from __future__ import annotations
 
@@ -58,19 +55,15 @@ async def call(callback: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) ->
 
 
 async def attempt(work: Awaitable[R]) -> R:
-    """Await a tool's or a synthesizer's `work`; what it raises becomes a `ToolFailed`.
-
-    It runs in a task of its own, so that a deadline frees us even if it does not stop.
-    """
+    """Await a tool's or a synthesizer's `work`; what it raises becomes a `ToolFailed`."""
+    # A task of its own: a deadline frees us even if it does not stop.
     return await _attempt(work, ToolFailed, _as_tool_failure)
 
 
 async def delivery(method: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Await an adapter's `method` as `attempt` does; what it raises becomes a `DeliveryFailed`.
-
-    The exception may quote credentials: the error has its kind and its frames, and only the log of
-    the node has its message.
-    """
+    """Await an adapter's `method` as `attempt` does; what it raises becomes a `DeliveryFailed`."""
+    # The exception may quote credentials: the error has its kind and its frames, and only the log
+    # of the node has its message.
     work = _awaited(method, *args, **kwargs)
     return await _attempt(work, DeliveryFailed, _as_delivery_failure)
 
@@ -123,10 +116,7 @@ def in_text(value: object) -> str:
 
 
 def _are_cancelled() -> bool:
-    """Return whether somebody wants us to stop: a deadline, a lost lease, the end of the node.
-
-    Else a `CancelledError` is only what user code awaited: a task that had been cancelled.
-    """
+    # Otherwise a `CancelledError` is only what user code awaited: a task that had been cancelled.
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -146,7 +136,6 @@ def _as_delivery_failure(error: BaseException) -> DeliveryFailed:
 def _in_our_words(
     error: BaseException, classes: Iterable[tuple[type[Exception], str]], what: str
 ) -> tuple[str, str]:
-    """Return class and detail of what user code has raised."""
     if isinstance(error, asyncio.CancelledError):
         return "crash", f"the {what} cancelled itself"
     for kind, error_class in classes:

@@ -61,10 +61,7 @@ async def follow_and_look(
     look_every_s: float,
     clock: Clock,
 ) -> None:
-    """Call `look` once the watches are open; then `hear` with each change, and `look` again.
-
-    Only the first `look` overlaps with no other call.
-    """
+    """Call `look` once the watches are open; then `hear` with each change, and `look` again."""
     async with AsyncExitStack() as stack:
         watches = [await stack.enter_async_context(each) for each in openings]
         await look()

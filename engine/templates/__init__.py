@@ -1,8 +1,4 @@
-"""Templates: strategies made from a configuration instead of code.
-
-The first two report a finding and may propose outputs, the third publishes events: see
-`vigil.templates`, which users import.
-"""
+"""Templates: strategies made from a configuration; `vigil.templates` lists them for users."""
 
 from __future__ import annotations
 

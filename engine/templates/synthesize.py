@@ -113,7 +113,6 @@ class ObserveSynthesizeConverge(Strategy[TemplateState]):
 
 
 def _again(state: TemplateState, otherwise: Abort) -> Retry | Abort:
-    """Return another synthesis, or the end after `SYNTHESES_MAX`."""
     failures = state.failures + 1
     return Retry(replace(state, failures=failures)) if failures < SYNTHESES_MAX else otherwise
 

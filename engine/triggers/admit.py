@@ -103,7 +103,6 @@ class Acknowledgement:
             await self.delivery.nak(delay_s=delay_s)
 
     def _answered(self) -> bool:
-        """Free the slot; return whether this is the first answer."""
         is_first, self._is_answered = not self._is_answered, True
         if is_first:
             self._room.give_back()
@@ -158,22 +157,17 @@ class Admission:
         return False
 
     async def _is_begun(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool | None:
-        """Return whether a node has begun an episode that another cause may have opened.
-
-        None: it is not open, or unknown. It is looked up first, so that no user code runs in vain
-        for a duplicate. A redelivered message may have opened its episode on a node that died
-        before the command: so that one counts as unknown.
-        """
+        # None: it is not open, or unknown. It is looked up first, so that no user code runs in vain
+        # for a duplicate. A redelivered message may have opened its episode on a node that died
+        # before the command: so that one counts as unknown.
         if _is_own(opened) or ack.delivery.deliveries > 1:
             return None
         return await self.evaluator.builder.is_begun(opened)
 
     async def _run_here(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool:
-        """Run an episode that its first commit opens, if there is a slot; return whether it runs.
-
-        A redelivered message may have crashed a node: its episode is opened first and alone, so
-        that crashes are counted.
-        """
+        """Run an episode that its first commit opens; return whether there was a slot."""
+        # A redelivered message may have crashed a node: its episode is opened first and alone, so
+        # that crashes are counted.
         is_first_try = ack.delivery.deliveries == 1
         may_run = is_first_try and not ack.is_overdue and self.context.permits.runs.is_given
         if not may_run or not self.context.slots.try_take():

@@ -1,7 +1,4 @@
-"""Debounce: of the events about one subject, the newest fires once none has come for a while. Pure.
-
-Each subject has one timer, armed anew by each event, so it fires once.
-"""
+"""Debounce: of the events about one subject, the newest fires after a silence. Pure."""
 
 from __future__ import annotations
 
@@ -44,11 +41,8 @@ def hold(
     now: datetime,
     is_repeat: bool = False,
 ) -> Rearm | None:
-    """Return the timer after `happened`; None: it stays.
-
-    An event older than the pending one is only counted; not if `is_repeat`: it may be counted
-    already.
-    """
+    """Return the timer after `happened`; None: it stays."""
+    # An older event is only counted; a repeated one may be counted already.
     if before is not None and not is_newer(happened, before.debounced.event):
         is_same = not is_newer(before.debounced.event, happened)
         return None if is_repeat or is_same else Rearm(_one_more(before.debounced), before.due_at)

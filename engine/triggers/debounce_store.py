@@ -59,12 +59,9 @@ class DebounceStore:
     """By the keys of timers."""
 
     async def hold(self, part: Gated) -> bool:
-        """Debounce the part's event; return False if a newer one is pending or has fired.
-
-        Events about the same subject that come meanwhile share the next arming, so a burst costs no
-        more than the server has time for, and each is counted. `TooLarge`: the event does not fit
-        in a timer.
-        """
+        """Debounce the part's event; return False if a newer one is pending or has fired."""
+        # Events about the same subject that come meanwhile share the next arming, so a burst costs
+        # no more than the server has time for, and each is counted.
         expectation, subject = part.expectation, self._subject(part)
         if part.is_repeat and await self._is_old(part, subject):
             return False
@@ -83,14 +80,12 @@ class DebounceStore:
         return turn.is_held
 
     async def _hold_line(self, key: str, line: DebounceQueue, own: DebounceTurn) -> None:
-        """Debounce all that wait, or only `own` if one of them is too large."""
         try:
             await self._hold(key, [turn for turn in line.turns if turn.is_held is None])
         except TooLarge:
             await self._hold(key, [own])
 
     async def _hold(self, key: str, turns: Sequence[DebounceTurn]) -> None:
-        """Arm the timer anew with the result of `turns`."""
         for _ in range(TRIES_MAX):
             pending = await self._pending(key)
             rearm = before = _held_by(pending)
@@ -130,10 +125,8 @@ class DebounceStore:
         await self.context.ports.gates.put(key, part.event.at.isoformat().encode(), ttl_s=FIRED_S)
 
     async def is_superseded(self, part: Gated) -> bool:
-        """Return whether a newer event has fired for the subject than the debounced one.
-
-        A late node may have armed it, or a node armed it while the newer one was firing.
-        """
+        """Return whether a newer event has fired for the subject than the debounced one."""
+        # A late node may have armed it, or a node armed it while the newer one was firing.
         fired_at = await self._fired_at(part, self._subject(part))
         return fired_at is not None and part.event.at < fired_at
 
@@ -142,7 +135,6 @@ class DebounceStore:
         return fired_at is not None and part.event.at <= fired_at
 
     async def _fired_at(self, part: Gated, subject: str) -> datetime | None:
-        """Return when the newest event that has fired for the subject was stored."""
         entry = await self.context.ports.gates.get(self._fired_key(part, subject))
         return datetime.fromisoformat(entry.value.decode()) if entry and entry.value else None
 

@@ -153,7 +153,6 @@ class Cooldowns:
         await self.context.breakers.record_end(opened, canceled, seq=START)
 
     async def _end_cooldown(self, expectation: Expectation, opened: EpisodeOpened) -> None:
-        """End the cooldown that `opened` began, unless it is another one by now."""
         key = self._key(expectation, opened)
         entry = await self._gates.get(key)
         if entry is None or entry.value != opened.episode_id.encode():
@@ -232,11 +231,9 @@ class OpeningBuilder:
         return None if newest is None else opening.untouched(newest) is None
 
     async def may_lack_call(self, episode_id: str) -> bool:
-        """Return whether an episode is open, and may have no command for what is left of it.
-
-        An episode that was only opened, or opened and ended by one commit, gets none before its
-        node sends it. Any other was begun with a claim, whose lapse calls a node.
-        """
+        """Return whether an episode is open, and may have no command for what is left of it."""
+        # An episode that was only opened, or opened and ended by one commit, gets none before its
+        # node sends it. Any other was begun with a claim, whose lapse calls a node.
         try:
             newest = await self._newest(episode_id)
         except UnreadableEvent:  # Of a newer version, whose nodes know.
@@ -303,10 +300,8 @@ class TriggerEvaluator:
     async def evaluate(
         self, part: Part, *, is_late: Callable[[], bool] = lambda: False
     ) -> EpisodeOpened | Unreadable | None:
-        """Return the episode that `part` opens, or a message for a dead letter; None: neither.
-
-        With `is_late`, other nodes may have it by now, and it begins no cooldown.
-        """
+        """Return the episode that `part` opens, or a message for a dead letter; None: neither."""
+        # With `is_late`, other nodes may have it by now, and it begins no cooldown.
         match part:
             case Gated() | Ticked():
                 return await self._settle(part, is_late)
@@ -378,10 +373,8 @@ class TriggerEvaluator:
     async def _let_go(
         self, part: Gated | Ticked, opened: EpisodeOpened, is_late: Callable[[], bool]
     ) -> None:
-        """Refuse `part`, and check for its episode later if another node may have opened it.
-
-        That node may be gone, and what it sent may still arrive.
-        """
+        # A node that opened its episode may be gone, and what it sent may still arrive: check
+        # later.
         has_arrived = isinstance(part, Gated) and part.has_arrived
         if (part.is_repeat and not has_arrived) or is_late():
             await self.builder.look_later(opened)
@@ -389,17 +382,13 @@ class TriggerEvaluator:
     async def _is_begun_before(
         self, expectation: Expectation, opened: EpisodeOpened
     ) -> bool | None:
-        """Return as `OpeningBuilder.is_begun`, or None if there is neither cooldown nor breaker.
-
-        An open episode begins no cooldown and is no probe: its time was when it was opened. Any
-        cause may come to it, also an event whose id was used long ago.
-        """
+        # An open episode begins no cooldown and is no probe: its time was when it was opened. Any
+        # cause may come to it, also an event whose id was used long ago.
         if not expectation.cooldown_s and expectation.breaker is None:
             return None
         return await self.builder.is_begun(opened)
 
     async def _wanted(self, part: Gated | Ticked) -> EpisodeOpened | Unreadable:
-        """Return the episode that `part` would open, or a message that has no key."""
         expectation = part.expectation
         if isinstance(part, Ticked):
             key = tick_key(part.schedule, part.trigger.scheduled_at)
@@ -425,7 +414,6 @@ class TriggerEvaluator:
     async def _passes(
         self, part: Gated | Ticked, opened: EpisodeOpened, fire: Fire, snapshot: CooldownSnapshot
     ) -> bool:
-        """Store what passing changes; return False if it has been changed meanwhile."""
         if not await self._cooldowns.probe(part.expectation, fire, snapshot):
             return False
         if isinstance(part, Ticked):

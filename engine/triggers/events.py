@@ -94,10 +94,7 @@ class WatchList:
         self._looked_s = -QUEUE_LOOK_S
 
     async def is_gone(self, name: str) -> bool:
-        """Return whether the queue does not include events of this name, and did not before.
-
-        False as long as that is not known, also while the server is away.
-        """
+        """Return whether the queue has not included this name for two looks, as far as is known."""
         self._asked.add(name)
         now_s = self._clock.monotonic_s()
         if now_s - self._looked_s >= QUEUE_LOOK_S:
@@ -166,7 +163,6 @@ class Gate:
         return True
 
     async def _is_hopeless(self, delivery: Incoming, event: DomainEvent) -> bool:
-        """Return whether no other node will take an event, either."""
         is_old = delivery.deliveries >= STRANGE_DELIVERIES_MAX
         return is_old or await self._watch_list.is_gone(event.name)
 
@@ -192,10 +188,8 @@ class ForeignStreamGate:
         """Where to begin, if the stream was waited for."""
 
     def service(self) -> Service:
-        """Return the service that evaluates the stream's events, once the stream exists.
-
-        It is also open when nothing can come because there is no such stream.
-        """
+        """Return the service that evaluates the stream's events, once the stream exists."""
+        # It is also open when nothing can come because there is no such stream.
         return Service(self._run, self._gate.permit, self._gate.is_open)
 
     async def _run(self) -> None:

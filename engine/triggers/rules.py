@@ -120,10 +120,8 @@ def rule_tick(
     actor: str,
     trigger_state: TriggerState,
 ) -> Fire | Refuse:
-    """Return whether a tick fires `expectation`: circuit breaker → sampling.
-
-    A schedule sets its own rate, so cooldown and debounce do not apply.
-    """
+    """Return whether a tick fires `expectation`: circuit breaker → sampling."""
+    # A schedule sets its own rate, so cooldown and debounce do not apply.
     passage = _passage(expectation, trigger_state)
     if not passage.allowed:
         return Refuse("breaker_open")
@@ -155,11 +153,8 @@ def _misfit_of_all(watching: Sequence[EventSource], payload: JsonObject) -> Misf
 
 
 def _past(expectation: Expectation, trigger_state: TriggerState) -> Passage | Debounced | Refuse:
-    """Return what keeps an event from firing now, or how the breaker lets it pass.
-
-    The cause that began a cooldown, or is the breaker's probe, passes again: its node may have died
-    before the episode was open.
-    """
+    # The cause that began a cooldown, or is the breaker's probe, passes again: its node may have
+    # died before the episode was open.
     if expectation.cooldown_s and trigger_state.cooled_by not in {"", trigger_state.episode_id}:
         return Refuse("cooldown", f"since episode {trigger_state.cooled_by}")
     if expectation.debounce_s and not trigger_state.is_calm:

@@ -100,21 +100,17 @@ class TimerRouter:
                 return None
 
     def returns_of(self, due: Due) -> int:
-        """Return how often an unknown due message has come here, this time included.
-
-        Its deliveries do not show that: it may have been handed back for other reasons.
-        """
+        """Return how often an unknown due message has come here, this time included."""
+        # Its deliveries do not show that: it may have been handed back for other reasons.
         if len(self._returns) > STRANGE_MAX:
             self._returns.clear()
         self._returns[due.id] += 1
         return self._returns[due.id]
 
     def forgotten(self, due: Due, delivery: Delivery[object]) -> Unreadable | None:
-        """Return the dead letter for a timer that no node has known for long; None: none.
-
-        A schedule that nobody declares just ends, and so do a closed lane and the escalation of a
-        finding. What a person or an event wanted is kept.
-        """
+        """Return the dead letter for a timer that no node has known for long; None: none."""
+        # A schedule that nobody declares just ends, and so do a closed lane and the escalation of a
+        # finding. What a person or an event wanted is kept.
         if due.purpose in {schedule.PURPOSE, placing.LEFT, *PURPOSES}:
             return None
         detail = f"no node knows what the timer {due.purpose} {due.key!r} is for"
@@ -128,11 +124,9 @@ class TimerRouter:
         return []
 
     async def _look_for(self, due: Due) -> Sequence[Part]:
-        """Send `Start` for an episode whose cause was refused here, if it was opened all the same.
-
-        If its whole life is one commit, it may have been published by then; the repeat has the same
-        ids.
-        """
+        """Send `Start` for an episode whose cause was refused here, if it was opened anyhow."""
+        # If its whole life is one commit, it may have been published by then; the repeat has the
+        # same ids.
         if not await self.evaluator.builder.may_lack_call(due.key):
             return []
         actor = self.evaluator.context.actor.id
@@ -140,14 +134,12 @@ class TimerRouter:
         return await self._start(due)
 
     async def _attend(self, due: Due) -> Sequence[Part]:
-        """Have a node look at a waiting episode: one of its timers is due."""
         context = self.evaluator.context
         attend = Attend(actor_id=context.actor.id, episode_id=due.key)
         await context.ports.commands.send(attend, id=f"attend.{due.id}")
         return []
 
     async def _conduct(self, due: Due) -> Sequence[Part] | None:
-        """Have a node look at an instance: one of its timers is due."""
         workflow = self.evaluator.context.starts_workflow
         if workflow is None:
             return None

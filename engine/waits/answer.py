@@ -121,10 +121,8 @@ def expire(records: Sequence[Recorded], *, at: datetime) -> WaitAnswer | None:
 
 
 def denied(episode: Episode, error_class: str, detail: str) -> CancelEpisode | None:
-    """Return the end of an episode that gives up because of a denial; None: another reason.
-
-    It is canceled, not failed: the denial was meant to end it.
-    """
+    """Return the end of an episode that gives up because of a denial; None: another reason."""
+    # It is canceled, not failed: the denial was meant to end it.
     blocked, resolved = episode.blocked, episode.resolved
     if error_class != DENIED or blocked is None or resolved is None:
         return None

@@ -157,11 +157,9 @@ class WaitRegistry:
 
 
 async def is_newest(log: EventLog, records: Sequence[Recorded]) -> bool:
-    """Return whether `records` are all that the journal's leader has.
-
-    A replica may lack the wait, and a command that then has no effect is not redelivered: so it
-    would be lost.
-    """
+    """Return whether `records` are all that the journal's leader has."""
+    # A replica may lack the wait, and a command that then has no effect is not redelivered: so it
+    # would be lost.
     newest = await log.last(records[-1].subject)
     return newest is not None and newest.seq == records[-1].seq
 
@@ -211,8 +209,6 @@ class WaitHandler:
     async def _decide(
         self, decision: Decide | Resolve, records: Sequence[Recorded], delivery: Incoming
     ) -> Sequence[Recorded]:
-        """Return the journal after a decision, and after the expiry if it came late."""
-
         async def attempt(journal: Journal) -> tuple[Sequence[Recorded], Refusal | None]:
             ruling = answering.answer(journal.records, decision, at=delivery.at)
             if isinstance(ruling, Refusal):
@@ -229,10 +225,7 @@ class WaitHandler:
         return await self._expire(records, delivery)
 
     async def _forget_past(self, decision: Decide | Resolve, records: Sequence[Recorded]) -> None:
-        """Remove the entries of waits that are over.
-
-        A frozen node may have written one after the answer.
-        """
+        """Remove the entries of waits that are over: a frozen node may have written one."""
         opened = fold(records).opened
         if opened is None or not isinstance(decision, Resolve):
             return
@@ -243,7 +236,6 @@ class WaitHandler:
     async def _look_after(
         self, records: Sequence[Recorded], delivery: Incoming
     ) -> Sequence[Recorded]:
-        """Remind or expire what is due for a waiting episode, and return its journal."""
         records = await self._expire(records, delivery)
         opened, block = fold(records).opened, block_in(records[-1])
         if opened is not None and block is not None:
@@ -252,8 +244,6 @@ class WaitHandler:
         return records
 
     async def _expire(self, records: Sequence[Recorded], delivery: Incoming) -> Sequence[Recorded]:
-        """Return the journal with the expiry, if it is due."""
-
         async def attempt(journal: Journal) -> Sequence[Recorded]:
             expired = answering.expire(journal.records, at=delivery.at)
             if expired is None:
@@ -267,7 +257,6 @@ class WaitHandler:
     async def _retry(
         self, attempt: Callable[[Journal], Awaitable[T]], records: Sequence[Recorded], *, seed: str
     ) -> T:
-        """Return what `attempt` returns, called first with the journal as it was read."""
         subject = records[-1].subject
         known = Loaded(subject, fold(records), records)
         return await self._store.retry(subject, attempt, seed=seed, known=known)
@@ -295,11 +284,9 @@ class WaitHandler:
 
 
 def _may_have_answered(delivery: Incoming, newest: Recorded) -> bool:
-    """Return whether no other node may have published the newest answer, if this is its command.
-
-    Other answers are published by the nodes that handle their commands. Even a first delivery may
-    have a second, to another node, which recorded the expiry and died.
-    """
+    """Return whether the newest answer may be this command's, so that no other publishes it."""
+    # Other answers are published by the nodes that handle their commands. Even a first delivery may
+    # have a second, to another node, which recorded the expiry and died.
     answers = [each for each in newest.commit.events if isinstance(each, EpisodeResolved)]
     command, ids = delivery.content, {each.decision_id for each in answers}
     is_own = isinstance(command, Decide | Resolve) and command.id in ids

@@ -107,11 +107,8 @@ async def find_waiters(ports: Ports, ref: str) -> Sequence[WaitEntry]:
 
 
 async def _is_waiting(ports: Ports, key: str, entry: WaitEntry) -> bool:
-    """Return whether an episode waits as its entry at `key` says, and remove the entry if not.
-
-    An entry is written after its wait has begun, or by a frozen node after its end: so a wait that
-    the journal's leader does not have now is over.
-    """
+    # An entry is written after its wait has begun, or by a frozen node after its end: so a wait
+    # that the journal's leader does not have now is over.
     try:
         block = block_in(await ports.log.last(ports.stack.episode(entry.episode_id)))
     except UnreadableEvent:  # A newer version has written it, and its nodes know.
@@ -136,10 +133,8 @@ async def keep(ports: Ports, said: Signal, *, at: datetime) -> None:
 
 
 async def missed(ports: Ports, ref: str, *, since: datetime) -> Signal | None:
-    """Return the stored signal for an episode that waits for `ref` since `since`; None: none.
-
-    One from before the wait counts, too, if no episode has had it.
-    """
+    """Return the stored signal for an episode that waits for `ref`; None: none."""
+    # One from before the wait counts, too, if no episode has had it.
     entry = await ports.gates.get(word_key(ref))
     if entry is None or entry.value is None:
         return None
@@ -157,10 +152,8 @@ async def is_brought(ports: Ports, said: Signal) -> bool:
 
 
 async def bring(ports: Ports, said: Signal, waiters: Iterable[WaitEntry]) -> None:
-    """Send the signal to each of `waiters`; safe to repeat.
-
-    It is marked as brought first: those that have it wait no more.
-    """
+    """Send the signal to each of `waiters`; safe to repeat."""
+    # It is marked as brought first: those that have it wait no more.
     await ports.gates.put(brought_key(said.id), b"", ttl_s=KEPT_S)
     for each in waiters:
         command = command_for(said, each)
@@ -314,7 +307,6 @@ def _unreadable(ports: Ports, event: DomainEvent, detail: str) -> Unreadable:
 
 
 async def _again(delivery: Incoming) -> None:
-    """Hand a signal back, to come again after a growing delay."""
     await RetryPolicy(AGAIN_S, AGAIN_MAX_S).hand_back(delivery)
 
 

@@ -1,5 +1,1 @@
-"""Workflows: steps of several actors as a graph, and the life of each instance.
-
-Read `instance.py`, the aggregate, first; `worker.py` handles the commands. What users declare is
-`engine.app.workflow`.
-"""
+"""Workflows: steps of several actors as a graph, and their instances. Read `instance.py` first."""

@@ -116,10 +116,8 @@ async def take_subject(ports: Ports, workflow: str, subject: str, instance_id: s
 
 
 async def keep_subject(ports: Ports, workflow: str, subject: str, instance_id: str) -> None:
-    """Have the lock of an instance that has begun stay until its end. Harmless to repeat.
-
-    A key that is gone, or of another instance, stays as it is: an old commit changes nothing.
-    """
+    """Have the lock of an instance that has begun stay until its end. Harmless to repeat."""
+    # A key that is gone, or of another instance, stays as it is: an old commit changes nothing.
     key = workflow_lock_key(workflow, subject)
     entry = await ports.gates.get(key)
     if entry is None or _instance_in(entry) != instance_id:
@@ -161,10 +159,7 @@ async def is_over(ports: Ports, instance_id: str) -> bool:
 
 @dataclass(frozen=True)
 class StartTool(EngineTool):
-    """Starts instances for one node; those of a dry run are dry runs.
-
-    Safe to repeat: an instance is named after its cause.
-    """
+    """Starts instances for one node, safe to repeat; those of a dry run are dry runs."""
 
     catalog: Catalog
     revisions: Revisions
@@ -221,7 +216,6 @@ class StartTool(EngineTool):
         return StartResult(instance_id=event.instance_id)
 
     async def _begin_alone(self, event: WorkflowStarted, lock: SubjectLock) -> StartResult:
-        """Start an instance unless its subject has another running one."""
         id_, ports = event.instance_id, self.ports
         key = ports, lock.workflow, lock.subject, id_
         # One that has begun may be over, and must not keep its subject for a second time.

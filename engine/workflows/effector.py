@@ -1,8 +1,4 @@
-"""Carries out the effects of an instance's newest commit: opens, cancels, reports, arms.
-
-All of it is safe to repeat, since ids come from causes. Earlier commits' effects were done before
-the newest commit was written.
-"""
+"""Carries out the effects of an instance's newest commit; safe to repeat: ids come from causes."""
 
 from __future__ import annotations
 
@@ -113,10 +109,8 @@ class Effector:
     node: str
 
     async def follow(self, stored: StoredInstance) -> list[AttemptEnded | ResultLookedUp]:
-        """Carry out the newest commit; return the commands that follow for the instance.
-
-        Those are attempts that could not be opened, and items with reused results.
-        """
+        """Carry out the newest commit; return the commands that follow for the instance."""
+        # Those are attempts that could not be opened, and items with reused results.
         if stored.is_followed:
             return []
         effects, id_ = follow_up(stored.instance), stored.instance.begun.instance_id
@@ -177,15 +171,11 @@ class Effector:
         return None
 
     def _is_laned(self, actor_id: str) -> bool:
-        """Return whether an actor's episodes have a lane, as far as this node knows.
-
-        If they have one unknown to this node, the node that gets the start asks for a place.
-        """
+        # A node that does not know that the actor has a lane gets the start, and asks for a place.
         actor = self.catalog.actors.get(actor_id)
         return actor is not None and actor.is_laned
 
     async def _begin(self, sub: SubStart) -> AttemptEnded | None:
-        """Start a nested instance, or call it off if its workflow is gone since the decision."""
         workflow, now = self.catalog.workflows.get(sub.workflow), self.clock.now()
         try:
             if workflow is None:

@@ -1,8 +1,4 @@
-"""The public events of an instance, and its counters. Pure.
-
-Events follow from the newest commit, so a repetition has the same ids; dry runs publish nothing.
-Only the node that appended an event counts it, so the last events of a node that dies are lost.
-"""
+"""The public events of an instance's newest commit, and its counters. Pure."""
 
 from __future__ import annotations
 

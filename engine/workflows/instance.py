@@ -341,10 +341,8 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
         return any(item.status is StepStatus.PENDING for items in prepared for item in items)
 
     def overrides(self, step: str, declared: Overrides | None = None) -> Overrides | None:
-        """Return the overrides of a step in a dry run; None: it is live.
-
-        Those of the step win over those of all steps, and both over `declared`.
-        """
+        """Return the overrides of a step in a dry run; None: it is live."""
+        # Those of the step win over those of all steps, and both over `declared`.
         begun = self.begun
         if begun.mode is not Mode.DRY_RUN:
             return None

@@ -1,8 +1,4 @@
-"""The start of an instance, as data: its first commit, and the episode of its starter. Pure.
-
-Each workflow has an actor whose only expectation starts instances (`engine.app.workflow_plan`); its
-episode records which instance a cause started, or why none.
-"""
+"""The start of an instance, as data: its first commit, and the episode of its starter. Pure."""
 
 from __future__ import annotations
 

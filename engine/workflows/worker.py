@@ -119,11 +119,9 @@ class InstanceHandler:
     async def put(
         self, instance_id: str, commands: Sequence[WorkflowCommand]
     ) -> Mapping[int, Hindrance]:
-        """Decide and do all that follows from `commands` to one instance.
-
-        Returns:
-            Those to be redelivered, and why: the ends that they report cannot be seen yet; this node can only stop the instance; or it waits for a workflow that cannot start now.
-        """
+        """Do all that follows from `commands`; return those to be redelivered, and why."""
+        # The ends that they report cannot be seen yet; this node can only stop the instance; or it
+        # waits for a workflow that cannot start now.
         try:
             stored = await self._read(instance_id, commands)
             workflow, later = await self._as_far_as_it_can(stored, instance_id, commands)
@@ -159,10 +157,8 @@ class InstanceHandler:
     async def _as_far_as_it_can(
         self, stored: StoredInstance, instance_id: str, commands: Sequence[WorkflowCommand]
     ) -> tuple[Workflow, Mapping[int, Hindrance]]:
-        """Return the workflow as an instance has it, and which commands are to come later, and why.
-
-        To stop an instance needs none of its functions, so a node that could not go on with it can.
-        """
+        # To stop an instance needs none of its functions, so a node that could not go on with it
+        # can.
         if stored.instance.started is None:
             detail = f"the journal holds no instance {instance_id}"
             raise CannotRun(Hindrance(NO_SUCH_INSTANCE, detail))
@@ -197,7 +193,6 @@ class InstanceHandler:
         return frozenset(subs) - self.catalog.workflows.keys()
 
     def _lack(self, stored: StoredInstance) -> Hindrance | None:
-        """Return why steps that are due cannot start their workflow; None: none waits."""
         now = decided_at(stored.instance, self.clock.now())
         place = next(waiting(stored.instance, stored.closed, at=now), None)
         if place is None:
@@ -214,7 +209,6 @@ class InstanceHandler:
     async def _decide(
         self, stored: StoredInstance, workflow: Workflow, left: list[InstanceCommand]
     ) -> None:
-        """Decide what is `left`, and whatever follows by itself."""
         id_ = stored.instance.begun.instance_id
         advance = Advance(workflow=workflow.name, instance_id=id_)
         stack = self.store.ports.stack.name
@@ -239,7 +233,6 @@ class InstanceHandler:
         raise Unavailable(id_, detail="it does not come to rest")
 
     async def _write(self, stored: StoredInstance, batch: DecidedBatch, instance_id: str) -> bool:
-        """Write what was decided; return whether it was decided on the newest version."""
         if not batch.events:
             return await self.store.is_newest(stored, instance_id)
         at = decided_at(stored.instance, self.clock.now())
@@ -290,7 +283,6 @@ class WorkflowWorker:
         return consumer_service(queue, self._take, room=self._room, permit=self.permit, clock=clock)
 
     async def _take(self, delivery: Incoming, _asked_s: float) -> None:
-        """Queue a command behind the others of its instance."""
         self._room.take_late()
         content = delivery.content
         if isinstance(content, Unreadable):
@@ -302,7 +294,6 @@ class WorkflowWorker:
         return self.context.tasks.start(self._conduct(content.instance_id))
 
     async def _conduct(self, instance_id: str) -> None:
-        """Handle all queued commands of an instance, and those that come meanwhile."""
         line = self._lines[instance_id]
         try:
             while line:
@@ -323,7 +314,6 @@ class WorkflowWorker:
             self._make_room(len(pulled))
 
     async def _put(self, instance_id: str, pulled: Sequence[Pulled]) -> None:
-        """Handle commands to one instance, and acknowledge each or hand it back."""
         commands = [command for command, _ in pulled]
         workflow, trace = self.handler.workflow, pulled[0][1].trace
         try:
@@ -347,11 +337,8 @@ class WorkflowWorker:
     async def _refuse(
         self, command: WorkflowCommand, delivery: Incoming, hindrance: Hindrance
     ) -> None:
-        """Leave a command to another node, or write a dead letter if none has handled it for long.
-
-        A disabled workflow may stay so for long: no dead letter. Without a permit, the node that
-        can handle it may be another one, so it is tried at once.
-        """
+        # A disabled workflow may stay so for long: then there is no dead letter. Without a permit,
+        # another node can take the command or this one stops: it is tried elsewhere at once.
         if not self.permit.is_given:
             return await delivery.nak()
         if _is_early(command, hindrance):
@@ -391,7 +378,6 @@ class WorkflowWorker:
         return newest is not None
 
     def _note(self, instance_id: str, hindrance: Hindrance) -> None:
-        """Log once why this node cannot have the instance."""
         if instance_id in self._noted:
             return
         if len(self._noted) >= NOTED_MAX:
