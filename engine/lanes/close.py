@@ -59,7 +59,7 @@ class LaneCloser:
         lane = store.lane
         if lane.cursors or lane.waiting or lane.admitted:
             return False
-        # Whoever closed it may have died before all were called.
+        # The node that closed it may have died before all were called.
         await self._complete(store)
         return True
 
@@ -88,6 +88,7 @@ class LaneCloser:
         ]
 
     async def _feeds_there(self) -> Sequence[ForeignStream]:
+        """Return the feeds whose streams exist: one that does not has nothing to go on from."""
         foreign_streams = self.context.actor.foreign_streams()
         return [
             foreign

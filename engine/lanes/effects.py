@@ -168,7 +168,7 @@ class LaneEffects:
         return partial(self.call, episode_id, again=again, answered_step=step)
 
     async def _complete(self, moved: LaneMoved, lane: Lane, *, version: int) -> None:
-        # What has been begun since needs no call, and who waits no more is not told of as waiting.
+        # What has begun since needs no `Start`, and is not published as waiting.
         placed = (ticket.episode_id for ticket in moved.placed)
         ids = list(dict.fromkeys((*placed, *moved.admitted)))
         newest = await _all([partial(self.newest, each) for each in ids])
@@ -178,7 +178,7 @@ class LaneEffects:
         admitted = tuple(each for each in moved.admitted if each in waiting)
         todo = replace(moved, admitted=admitted)
         await self.carry_out(todo, lane, version=version, builder=builder)
-        # Of those that were dropped some may have been opened by whoever dispatched before.
+        # The last scheduler may have opened some of those that were dropped.
         dropped = ((each, no_place(why)) for each, why in moved.dropped.items())
         await _all([partial(self.cancel, each, cancel) for each, cancel in dropped])
 

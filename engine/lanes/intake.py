@@ -478,6 +478,7 @@ class LaneInput:
         self._backpressure.shut()
 
     def _share(self, room: int, cursor: Cursor) -> int:
+        """Return how many events may be read while there is room for so many episodes."""
         # Each event may ask for several episodes, and others read at the same time. At least one
         # may be read, or the last places could never be used: a lane may exceed its limit by what
         # one event each asks for.
@@ -564,6 +565,7 @@ class LaneInput:
             )
 
     async def _look_at(self, delivery: Delivery[Due | Unreadable]) -> InputItem | None:
+        """Return what a due message comes to; None if it was handed back."""
         due = delivery.content
         match due:
             case Due(purpose=opening.LEFT):
@@ -583,6 +585,7 @@ class LaneInput:
         return InputItem(asked=asked, delivery=delivery)
 
     async def _is_left(self, due: Due) -> bool:
+        """Return whether an episode that left its place needs it no more."""
         # One that waited for something else may have its answer by now: then it keeps the place.
         if opening.FOR_NOW not in due.payload:
             return True
@@ -618,6 +621,7 @@ class LaneInput:
     async def _due_parts(
         self, due: Due | Unreadable, delivery: Delivery[Due | Unreadable]
     ) -> Sequence[Part] | None:
+        """Return the parts of a due message; None: it is left to other nodes."""
         if isinstance(due, Unreadable):
             return [due]
         parts = await self._router.parts(due, delivery)

@@ -13,7 +13,7 @@ passed over, with all behind it of the same key. `overflow` decides about those 
                   oldest: a waiting one is shed, a new one is dropped
 
 An episode that had a place before, and continues, is neither dropped nor shed. Every `KEEP_EVERY`th
-commit has the whole lane, so nobody reads a lane from its beginning.
+commit has the whole lane, and every commit names it, so nobody reads a lane from its beginning.
 """
 
 from __future__ import annotations

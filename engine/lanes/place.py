@@ -120,7 +120,7 @@ class RoundPlanner:
             letter = unopened(opened, asked.cause, error, stack=context.ports.stack, seq=asked.seq)
             await self.dead_letters.bury(letter, actor_id=opened.actor_id)
             return None
-        # Whoever dispatched before may have come as far as this.
+        # The last scheduler may have come as far as this.
         return await self._look_up(asked) or None
 
     async def _look_up(self, asked: RequestedEpisode) -> bool | None:

@@ -4,7 +4,8 @@ One node at a time schedules for the whole cluster; others take over when its le
 lapses. The lease only saves work: of two nodes that both schedule, the version of the lane refuses
 one. Input is acknowledged last, so after a crash the next node finds exactly what is left to do.
 Episodes without a place are refused before the commit, because nothing would bring a node back to
-them. If the actor is paused, a scheduler that reads no events serves those that wait.
+them. If the actor is paused, a scheduler that reads no events serves those that wait, unless
+another node reads events.
 """
 
 from __future__ import annotations
@@ -129,6 +130,7 @@ class Term:
         self._measure(EMPTY)
 
     async def _take_over(self) -> None:
+        """Read the lane, and complete what the last scheduler may have left undone."""
         context, store = self.context, self._store
         if self.takes_causes:
             await self.begin()
@@ -219,6 +221,7 @@ class Term:
         self._reached, self._lag, self._is_late = {}, 0, False
 
     async def _turn_away(self, decision: RoundDecision) -> None:
+        """Undo and publish, before the commit, what the gates ruled for those without a place."""
         # After the commit nobody comes back to what gets no place. Before, its cause is
         # redelivered, and passes the gates as if for the first time if it then finds room.
         builder = {id_: each.opened for id_, each in decision.asked.items()}
@@ -273,6 +276,7 @@ class Term:
         return Limits(capacity=capacity, overflow=actor.overflow, queue_max=actor.queue_max)
 
     def _own_room(self) -> int:
+        """Return the room on this node, if the members list lacks it though it is up."""
         # A node that stood still for longer than its presence lasts is missing in the members list,
         # and would see no room at all.
         context = self.context
@@ -382,7 +386,7 @@ class LaneScheduler:
                 is_understood = await self._serve_stint(over)
             await self.context.leases.complete(held)
         finally:
-            # If it was not given up, this node is being cut off, or failed by surprise: it lapses.
+            # If it was not given up, this node is cut off or failed unexpectedly: it lapses.
             self.context.leases.forget(held)
             ending.cancel()
             await asyncio.gather(ending, return_exceptions=True)
@@ -426,6 +430,7 @@ class LaneScheduler:
             await self.members.wait_change()
 
     async def _wait_counted(self) -> None:
+        """Wait until the members list has this node's room for the actor."""
         # Before this node publishes its room there seems to be none, and what finds none may be
         # dropped.
         while not self._is_counted():

@@ -57,7 +57,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActualState(msgspec.Struct, frozen=True, kw_only=True):
-    """What is armed, stored and blocked of one actor, whoever declared it."""
+    """What is armed, stored and blocked of one actor, declared or not."""
 
     actor: str
     ticks: Sequence[str] = ()

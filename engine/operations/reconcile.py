@@ -8,8 +8,8 @@ meanwhile counts. `engine.operations.drift` plans, then the repairs run in this 
     unwatch, disarm   after one more check, and undone if a node that starts meanwhile needs it
 
 A node that starts may find a timer armed, or its events watched, before it is listed. So the live
-nodes are read once more afterwards, and what they declare is restored. Each change names the
-revision that it was decided on, so whatever nodes have changed since is left alone.
+nodes are read once more afterwards, and what they declare is restored, even after an error. Each
+change names the revision that it was decided on, so whatever nodes have changed since stays.
 """
 
 from __future__ import annotations
@@ -205,6 +205,7 @@ class Reconciler:
         await self._arm_new(named, was.due_at)
 
     async def _watch_again(self, nodes: Sequence[NodeInfo], action: Unwatch) -> Unwatch | None:
+        """Watch again what is, or may be, declared; return `action` if that undoes it."""
         # Names that a node has added at the moment of the removal may have been removed, too.
         known = declared(nodes, action.actor_id)
         wanted = known.events if known else frozenset(action.events)

@@ -29,7 +29,7 @@ from streams.ports.all import Ports
 from streams.ports.log import START
 
 MARK_BYTES: Final = 16
-"""Length of the hash of an output's key: long enough to be unique."""
+"""Length of the hash of an output's key: long enough that two never collide."""
 
 
 OUTPUT_FAILED: Final = "output_failed"
@@ -63,6 +63,7 @@ def gone_on_from(
 def _each_gone_on(
     happened: Iterable[tuple[OutputEvent, datetime]],
 ) -> Iterator[tuple[Output, DeadRequeued]]:
+    """Yield an output at each failure that a retry followed, with the settling event."""
     output = UNPROPOSED
     for event, at in happened:
         requeued = _requeued_by(event, output) if output.status is OutputStatus.FAILED else None
@@ -139,5 +140,5 @@ async def _note(ports: Ports, clock: Clock, failed: Output, requeued: DeadRequeu
     if newest is None:
         return
     known = Loaded(subject, dead_letter.fold([newest]), [newest])
-    with suppress(Rejected):  # Whoever requeued the letter has noted it.
+    with suppress(Rejected):  # The one that requeued the letter has noted it.
         await settle(letters(ports, clock), known, requeued)

@@ -371,6 +371,7 @@ class OutputDelivery:
     def _ending(
         self, output_store: OutputStore, move: Move, intent: OutputIntent | None, *, reason: str
     ) -> tuple[OutputEvent, ...]:
+        """Return the events that cancel an output for this episode."""
         # What has failed for another episode stays as it is: a person may retry it.
         canceled = OutputCanceled(reason=reason)
         if not isinstance(move, Propose):
@@ -453,6 +454,7 @@ class OutputDelivery:
         return self.context.adapters.of(said.adapter) if said else None
 
     async def _bury(self, output_store: OutputStore) -> None:
+        """Write a dead letter for what has failed for good; safe to repeat."""
         # Another episode may have proposed it again since this proposal failed.
         proposal = output_store.proposal_of(self.opened.episode_id)
         if proposal is not None and proposal.output.status is OutputStatus.FAILED:

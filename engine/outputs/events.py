@@ -37,7 +37,7 @@ DECIDED: Final = frozenset({"output.approved", "output.rejected", "output.failed
 CANCELED: Final = "output.canceled"
 
 _MARK_BYTES: Final = 16
-"""Length of the hash of an output's key in an id: long enough to be unique."""
+"""Length of the hash of an output's key in an id: long enough that two never collide."""
 
 
 def output_news(

@@ -2,7 +2,8 @@
 
 A command is decided on the output's log and appended at that version; a refused one is logged. Then
 a node is called to the episode, to deliver. If a node has the episode at that moment, the command
-is delivered again later, since that node may have read the output before.
+is delivered again later, since that node may have read the output before. `OutputCheck` reminds
+approvers and expires approvals without taking the episode over.
 """
 
 from __future__ import annotations
@@ -223,6 +224,7 @@ class OutputCheck:
         return list(wanted(self.episode, self.opened))
 
     async def _look(self, key: str) -> datetime | bool | None:
+        """Return whether something is to be done about an output now, or when it will be."""
         output_store = OutputStore(
             self.context.ports, self.context.clock, key, writer_id=next(self.context.writer_ids)
         )
@@ -252,6 +254,7 @@ class OutputCheck:
         return expired(output, at=self.at) if is_ours else None
 
     def _stays_away_s(self, output_store: OutputStore, move: Move) -> float:
+        """Return how long an attempt waits for its route's rate limit, in seconds."""
         # To take the episode over only to find that its route has no slot would cost two commits
         # each time.
         proposed = output_store.output.proposed
@@ -262,6 +265,7 @@ class OutputCheck:
         return outlet.throttle.send_away_s(output_store.key)
 
     async def _bury(self, output_store: OutputStore) -> None:
+        """Write a dead letter for an output that was not approved in time."""
         proposal = output_store.proposal_of(self.opened.episode_id)
         if proposal is not None and has_expired(proposal.output):
             await write_failed(
@@ -319,17 +323,18 @@ class OutputHandler:
     async def _have_carried(
         self, delivery: Incoming, episode: Episode, records: Sequence[Recorded]
     ) -> bool:
+        """Call a node to deliver what was decided; return whether the command is done."""
         newest = await self.context.ports.log.last(records[-1].subject)
         if newest is None or newest.seq != records[-1].seq:
-            # Whoever has moved it may have looked at the output before this was decided.
+            # The node that moved it may have read the output before this was decided.
             return False
         # Unless it converged, it carries its outputs once it has: they are looked at after that.
         if _is_carried_now(episode):
             assert episode.opened is not None, "an episode that was opened"
             actor, episode_id = episode.opened.actor_id, episode.opened.episode_id
             carry = Carry(actor_id=actor, episode_id=episode_id)
-            # Of several calls while there is no slot one is enough: whoever follows it moves the
-            # episode, unless that has ended.
+            # Of several calls while there is no slot one is enough: its node moves the episode,
+            # unless that has ended.
             seq = delivery.seq if episode.status in ENDED else records[-1].seq
             id_ = f"carry.{episode_id}.{episode.status.value}.{seq}"
             await self.context.ports.commands.send(carry, id=id_, trace=traceparent())

@@ -5,8 +5,10 @@ Each node counts for itself: with a limit of five a second, three nodes may send
 An output that cannot be delivered soon is postponed by `Throttle.send_away_s` to a time of its own,
 each one step of the rate after the one before. This is no reservation, since its episode may come
 back to another node, or not at all: any output that comes takes the next slot, but a first-time
-output waits behind the postponed ones. Without a rate nobody knows when a slot will be free: then
-postponed outputs also wait in `WaitQueue` and are called in order, with `COME_S` to come.
+output waits behind the postponed ones. A time stops counting once its output is settled, or if it
+passes unused. Without a rate nobody knows when a slot will be free: then postponed outputs also
+wait in `WaitQueue` and are called in order, each with `COME_S` to come; if a call is lost, they
+come at their time.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ class CatalogContents:
     """By id, with those that begin workflows."""
     workflows: Mapping[str, Workflow]
     closed: Mapping[str, Actor] = field(default_factory=dict)
-    """By id: fallbacks of actors that are disabled or cannot run here, or that begin such
-    workflows."""
+    """By id: actors that are disabled or cannot run here, or that begin such workflows. Only their
+    open episodes go on."""
     fallbacks: frozenset[str] = frozenset()
     """Those of `closed` that rest while any node can run what they are for."""
     problems: Mapping[str, str] = field(default_factory=dict)

@@ -1,6 +1,7 @@
 """The leases of a node: `Keeper` renews all of them in one loop, `EpisodeLease` is one claim.
 
-A lease that is lost, or not renewed in time, calls its `on_lost` at once and is forgotten.
+A lease that is lost, or not renewed in time, calls its `on_lost` at once and is forgotten. Outcomes
+are counted (`vigil.leases`): acquired, steal, busy, renewed, renew_failed, lost, completed, failed.
 
 An episode that ends with its first commit needs no claim: the version admits one writer, and until
 its end is published the cause is unacknowledged and comes again. Any other is claimed before that
@@ -26,7 +27,7 @@ BEATS_PER_TTL: Final = 3
 """Renewals per life of a lease: two may fail in a row before it is in danger."""
 
 LATE_MAX: Final = 0.5
-"""How long beats may be missing, in lives of a lease, before it lapses."""
+"""How late a beat may be without a warning, in lives of a lease: a little later, and it lapses."""
 
 RENEWALS_IN_FLIGHT_MAX: Final = 256
 
@@ -60,7 +61,11 @@ class Keeper:
     async def acquire(
         self, key: str, *, attempt: int = 1, on_lost: Callable[[], object]
     ) -> Held | None:
-        """Acquire the lease of `key` and renew it from now on; None if another node has it."""
+        """Acquire the lease of `key` and renew it from now on; None if another node has it.
+
+        `attempt` counts from 1. `on_lost` is called once, when the lease cannot be relied on any
+        more.
+        """
         asked_s = self._clock.monotonic_s()
         lease = await self._leases.acquire(key, holder=self._holder, attempt=attempt)
         outcome = {"outcome": _outcome(lease)}

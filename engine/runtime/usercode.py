@@ -116,6 +116,7 @@ def in_text(value: object) -> str:
 
 
 def _are_cancelled() -> bool:
+    """Return whether a deadline, a lost lease or the end of the node stops us."""
     # Otherwise a `CancelledError` is only what user code awaited: a task that had been cancelled.
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -61,7 +61,10 @@ async def follow_and_look(
     look_every_s: float,
     clock: Clock,
 ) -> None:
-    """Call `look` once the watches are open; then `hear` with each change, and `look` again."""
+    """Call `look` once the watches are open; then `hear` with each change, and `look` again.
+
+    Calls may overlap, but for the first `look`.
+    """
     async with AsyncExitStack() as stack:
         watches = [await stack.enter_async_context(each) for each in openings]
         await look()

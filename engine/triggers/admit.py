@@ -157,6 +157,7 @@ class Admission:
         return False
 
     async def _is_begun(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool | None:
+        """Return whether a node has begun an episode that another cause may have opened."""
         # None: it is not open, or unknown. It is looked up first, so that no user code runs in vain
         # for a duplicate. A redelivered message may have opened its episode on a node that died
         # before the command: so that one counts as unknown.

@@ -80,6 +80,7 @@ class DebounceStore:
         return turn.is_held
 
     async def _hold_line(self, key: str, line: DebounceQueue, own: DebounceTurn) -> None:
+        """Debounce all that wait, or only `own` if one of them is too large."""
         try:
             await self._hold(key, [turn for turn in line.turns if turn.is_held is None])
         except TooLarge:

@@ -373,6 +373,7 @@ class TriggerEvaluator:
     async def _let_go(
         self, part: Gated | Ticked, opened: EpisodeOpened, is_late: Callable[[], bool]
     ) -> None:
+        """Refuse `part`, and check for its episode later if another node may have opened it."""
         # A node that opened its episode may be gone, and what it sent may still arrive: check
         # later.
         has_arrived = isinstance(part, Gated) and part.has_arrived
@@ -382,6 +383,7 @@ class TriggerEvaluator:
     async def _is_begun_before(
         self, expectation: Expectation, opened: EpisodeOpened
     ) -> bool | None:
+        """Return as `OpeningBuilder.is_begun`; None if there is neither cooldown nor breaker."""
         # An open episode begins no cooldown and is no probe: its time was when it was opened. Any
         # cause may come to it, also an event whose id was used long ago.
         if not expectation.cooldown_s and expectation.breaker is None:
@@ -414,6 +416,7 @@ class TriggerEvaluator:
     async def _passes(
         self, part: Gated | Ticked, opened: EpisodeOpened, fire: Fire, snapshot: CooldownSnapshot
     ) -> bool:
+        """Store what passing changes; return False if it has been changed meanwhile."""
         if not await self._cooldowns.probe(part.expectation, fire, snapshot):
             return False
         if isinstance(part, Ticked):

@@ -153,6 +153,7 @@ def _misfit_of_all(watching: Sequence[EventSource], payload: JsonObject) -> Misf
 
 
 def _past(expectation: Expectation, trigger_state: TriggerState) -> Passage | Debounced | Refuse:
+    """Return what keeps an event from firing now, or how the breaker lets it pass."""
     # The cause that began a cooldown, or is the breaker's probe, passes again: its node may have
     # died before the episode was open.
     if expectation.cooldown_s and trigger_state.cooled_by not in {"", trigger_state.episode_id}:

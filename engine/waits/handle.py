@@ -209,6 +209,8 @@ class WaitHandler:
     async def _decide(
         self, decision: Decide | Resolve, records: Sequence[Recorded], delivery: Incoming
     ) -> Sequence[Recorded]:
+        """Return the journal after a decision, and after the expiry if it came late."""
+
         async def attempt(journal: Journal) -> tuple[Sequence[Recorded], Refusal | None]:
             ruling = answering.answer(journal.records, decision, at=delivery.at)
             if isinstance(ruling, Refusal):
@@ -263,7 +265,7 @@ class WaitHandler:
 
     async def _append(self, answer: WaitAnswer, journal: Journal) -> Sequence[Recorded]:
         resolved = answer.resolved
-        # The same decision gives the same commit, whoever follows it, however often.
+        # The same decision gives the same commit, whichever node handles it, however often.
         id_ = f"answer.{journal.subject}.{resolved.step_no}.{resolved.decision_id}"
         now = self.context.clock.now()
         return (await self._store.append(journal, answer.events, id=id_, at=now)).records

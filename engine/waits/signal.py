@@ -142,7 +142,7 @@ def may_be_missed(kept: KeptSignal, *, since: datetime) -> bool:
 
 
 def command_for(said: Signal, entry: WaitEntry) -> Resolve:
-    """Return the command that brings the signal `said` to an episode."""
+    """Return the command that brings a signal to an episode."""
     return Resolve(
         actor_id=entry.actor_id,
         episode_id=entry.episode_id,

@@ -55,7 +55,7 @@ LOOKS_IN_FLIGHT_MAX: Final = 16
 
 
 QUEUE: Final = "-waits"
-"""The owner of the queues of signals: no actor can have this name."""
+"""The owner of the queues of signals. It is no actor; one of this name would share them."""
 
 WORD: Final = "word"
 """Purpose of the timers that look up waiting episodes again. The key is the signal's id."""
@@ -107,6 +107,7 @@ async def find_waiters(ports: Ports, ref: str) -> Sequence[WaitEntry]:
 
 
 async def _is_waiting(ports: Ports, key: str, entry: WaitEntry) -> bool:
+    """Return whether an episode waits as its entry says, and remove the entry if not."""
     # An entry is written after its wait has begun, or by a frozen node after its end: so a wait
     # that the journal's leader does not have now is over.
     try:
@@ -281,7 +282,7 @@ class SignalConsumer:
             said = word_in(content)
         except BadRequest as error:
             return await self._bury(_unreadable(self.ports, content, str(error)), delivery)
-        # Before it looks who waits: whoever is not found then looks for this.
+        # Before the look-up: an episode that is not found then looks for this.
         await keep(self.ports, said, at=delivery.at)
         waiters = await find_waiters(self.ports, said.ref)
         if not waiters and await is_brought(self.ports, said):

@@ -3,10 +3,9 @@
 A command for the instance is sent before its first commit, and waits in the queue for it (see
 `engine.workflows.worker`): the other way round, a crash in between would leave it stuck.
 
-With `overlap="skip"`, a key in a bucket names the subject's instance. A new instance replaces it if
-that one has ended: the worker that ended it may have died before it removed the key. A key whose
-instance never started lapses after an hour, for which it is taken; starter and first commit keep it
-for good.
+With `overlap="skip"`, a key in a bucket names the subject's instance. It is taken for an hour, and
+kept for good once the instance has begun, by the starter and by the effects of the first commit. A
+new instance replaces one that has ended: its worker may have died before it removed the key.
 """
 
 from __future__ import annotations
@@ -224,7 +223,7 @@ class StartTool(EngineTool):
             if holder != id_:
                 return StartResult(instance_id=holder, is_skipped=True)
         is_first = await begin_instance(ports, event, at=self.clock.now())
-        # Whoever conducts it keeps the subject, too, but none that lacks its code does so in time.
+        # The worker keeps the subject, too, but one that lacks its code does not do so in time.
         # If it is over, the key was put after it was freed, and is to go by itself.
         if is_first or not await is_over(ports, id_):
             await keep_subject(*key)

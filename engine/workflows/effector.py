@@ -171,11 +171,13 @@ class Effector:
         return None
 
     def _is_laned(self, actor_id: str) -> bool:
+        """Return whether an actor's episodes have a lane, as far as this node knows."""
         # A node that does not know that the actor has a lane gets the start, and asks for a place.
         actor = self.catalog.actors.get(actor_id)
         return actor is not None and actor.is_laned
 
     async def _begin(self, sub: SubStart) -> AttemptEnded | None:
+        """Start a nested instance, or call it off if its workflow is gone since the decision."""
         workflow, now = self.catalog.workflows.get(sub.workflow), self.clock.now()
         try:
             if workflow is None:

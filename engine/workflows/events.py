@@ -1,4 +1,9 @@
-"""The public events of an instance's newest commit, and its counters. Pure."""
+"""The public events of an instance's newest commit, and its counters. Pure.
+
+A repetition has the same ids; dry runs publish nothing. The event of an instance that did not start
+is published at the end of its starter's episode. Only the node that appended an event counts it:
+the last events of a node that dies are not counted.
+"""
 
 from __future__ import annotations
 

@@ -91,7 +91,8 @@ meanwhile."""
 UNBEGUN_S: Final = 300.0
 """Age of such a command, at least, in seconds. One that is sent within 120 of another one is that
 one, by the streams' window for duplicates. What was sent after it may arrive 162 later: a node
-tries for 60 to have it stored, and its kernel for 102 more (`openings.BELATED_S`)."""
+tries for 60 to have it stored, and its kernel for 102 more (`BELATED_S` of
+`engine.triggers.evaluate`)."""
 
 NOTED_MAX: Final = 1_000
 """Most instances for which it is remembered that their problem was logged."""
@@ -157,6 +158,7 @@ class InstanceHandler:
     async def _as_far_as_it_can(
         self, stored: StoredInstance, instance_id: str, commands: Sequence[WorkflowCommand]
     ) -> tuple[Workflow, Mapping[int, Hindrance]]:
+        """Return the workflow as an instance has it, and which commands must wait, and why."""
         # To stop an instance needs none of its functions, so a node that could not go on with it
         # can.
         if stored.instance.started is None:
@@ -283,6 +285,7 @@ class WorkflowWorker:
         return consumer_service(queue, self._take, room=self._room, permit=self.permit, clock=clock)
 
     async def _take(self, delivery: Incoming, _asked_s: float) -> None:
+        """Queue a command behind the others of its instance."""
         self._room.take_late()
         content = delivery.content
         if isinstance(content, Unreadable):
@@ -294,6 +297,7 @@ class WorkflowWorker:
         return self.context.tasks.start(self._conduct(content.instance_id))
 
     async def _conduct(self, instance_id: str) -> None:
+        """Handle all queued commands of an instance, and those that come meanwhile."""
         line = self._lines[instance_id]
         try:
             while line:
@@ -337,6 +341,7 @@ class WorkflowWorker:
     async def _refuse(
         self, command: WorkflowCommand, delivery: Incoming, hindrance: Hindrance
     ) -> None:
+        """Leave a command to another node; in the end write a dead letter."""
         # A disabled workflow may stay so for long: then there is no dead letter. Without a permit,
         # another node can take the command or this one stops: it is tried elsewhere at once.
         if not self.permit.is_given:
