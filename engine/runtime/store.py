@@ -28,8 +28,8 @@ E = TypeVar("E", bound=LogEvent)
 T = TypeVar("T")
 
 CONFLICTS_MAX: Final = 100
-"""Lost races for one aggregate, in up to 50 s, before a change is left for later. Every loss is
-another's gain."""
+"""Races for one aggregate that a writer may lose to other nodes, in up to 50 s, before its change
+is left for later. Every loss is another's gain."""
 
 CONFLICT_S: Final = 0.002
 """Longest pause after the first lost race: about what one append takes. It doubles each time."""

@@ -34,7 +34,8 @@ from streams.tracing import context_of
 
 IN_FLIGHT_MAX: Final = 256
 """Unacknowledged events and due timers of one actor on one node. Each queue asks for as many as
-there is room for, so what several deliver at once may be more, once."""
+there is room for, so what several deliver at the same moment may be more, once.
+"""
 
 HAND_BACK_S: Final = 1.0
 """Redelivery delay of a message that could not be evaluated while the log was unavailable."""
