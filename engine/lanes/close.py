@@ -1,10 +1,8 @@
-"""Closes the lane of an actor that no longer has limits.
+"""Closes the lane of an actor that no longer has limits: all that wait start at once.
 
-A deployment may remove the limits while episodes wait. Then all of them start at once, and the
-gates continue where the scheduler stopped. One commit closes the lane; if the actor gets limits
-again, a new lane starts where the gates are then. While nodes of the older version still schedule,
-they have the lease, and this waits for them. It reads no events, so nodes run it for a paused
-actor, too: waiting episodes would be stuck otherwise.
+One commit closes it, and the gates continue where the scheduler stopped. A scheduler of an older
+version keeps the lease meanwhile, and this waits for it. It reads no events, so nodes run it for a
+paused actor, too: its waiting episodes would be stuck otherwise.
 """
 
 from __future__ import annotations
@@ -40,12 +38,7 @@ class LaneCloser:
     context: EpisodeContext
 
     async def run(self) -> None:
-        """Close the lane, or see that it is closed, and then wait until the permit is withdrawn.
-
-        Raises:
-            UnreadableEvent: a newer version of the engine writes it.
-            Unavailable: the log is away.
-        """
+        """Close the lane unless it is closed, then wait until the permit is withdrawn."""
         withdrawn, leases = self.context.permits.runs.withdrawn, self.context.leases
         key = lane_claim(self.context.actor.id)
         while not withdrawn.is_set() and not await self._is_closed():
@@ -66,7 +59,7 @@ class LaneCloser:
         lane = store.lane
         if lane.cursors or lane.waiting or lane.admitted:
             return False
-        # Whoever closed it may have died before all were called.
+        # The node that closed it may have died before all were called.
         await self._complete(store)
         return True
 
@@ -95,7 +88,7 @@ class LaneCloser:
         ]
 
     async def _feeds_there(self) -> Sequence[ForeignStream]:
-        """Return the feeds whose streams exist: one that does not holds nothing to go on from."""
+        """Return the feeds whose streams exist: one that does not has nothing to go on from."""
         foreign_streams = self.context.actor.foreign_streams()
         return [
             foreign
@@ -105,4 +98,4 @@ class LaneCloser:
 
 
 def _nothing() -> None:
-    """Do nothing: whether the lease is lost, the version says."""
+    """Do nothing: if the lease is lost, the version of the lane refuses the commit."""

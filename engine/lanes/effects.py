@@ -1,7 +1,7 @@
 """Carries out a commit of a lane: starts admitted episodes, cancels dropped ones, publishes events.
 
-All of it is done before the next commit, so after a crash only the newest commit's effects can be
-missing. All ids come from the episode, so repeating it changes nothing.
+All of it is done before the next commit, and is safe to repeat: after a crash only the newest
+commit's effects can be missing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from streams.model.lanes import Ticket
 from streams.ports.log import Recorded
 
 IN_FLIGHT_MAX: Final = 256
-"""Things done at a time."""
+"""Effects in flight at a time."""
 
 SHED: Final = "shed_oldest"
 """Error class of an episode that was canceled because others got its place in the lane."""
@@ -43,7 +43,7 @@ _T = TypeVar("_T")
 
 
 def no_place(why: str) -> CancelEpisode:
-    """Return how an episode ends that gets no place in the lane, or loses it."""
+    """Return the cancellation of an episode that gets no place in the lane, or loses it."""
     return CancelEpisode(error_class=SHED, error_detail=why)
 
 
@@ -61,14 +61,7 @@ class LaneEffects:
     async def carry_out(
         self, moved: LaneMoved, lane: Lane, *, version: int, builder: Mapping[str, EpisodeOpened]
     ) -> None:
-        """Do what `moved` asks for.
-
-        Args:
-            moved: what has been committed.
-            lane: as it is after that.
-            version: of the commit.
-            openings: those of the episodes that were placed, as far as they are known.
-        """
+        """Do what the committed `moved` asks for; `lane` is as it is after that."""
         resumes = {each.episode_id: each for each in lane.admitted if each.resumes}
         called = (self._called(each, resumes.get(each)) for each in moved.admitted)
         shed = (partial(self.cancel, each, NO_PLACE) for each in moved.shed)
@@ -82,16 +75,9 @@ class LaneEffects:
     async def tell_dropped(
         self, dropped: Mapping[str, str], builder: Mapping[str, EpisodeOpened], *, version: int
     ) -> None:
-        """Tell the world of those that get no place, before the lane says so.
-
-        Of an episode that was never opened nothing else is left: whoever came too late to tell of
-        it never could.
-
-        Args:
-            dropped: episode → why.
-            openings: those of the episodes.
-            version: that the lane was at when it was decided.
-        """
+        """Publish which episodes get no place, before the lane records it."""
+        # An episode that was never opened leaves no other trace: the next node could not publish
+        # it.
         news = [
             episode_events.dropped(opened, detail=why, seq=version)
             for opened, why in ((builder[each], why) for each, why in dropped.items())
@@ -100,7 +86,7 @@ class LaneEffects:
         await EventPublisher(self.context.ports.domain_events).tell(news)
 
     async def expire(self, episodes: Iterable[str]) -> list[str]:
-        """Cancel those of `episodes` that are not worth beginning any more; return who is gone."""
+        """Cancel those of `episodes` whose `start_by` is over; return those that need no turn."""
         ids, now = list(episodes), self.context.clock.now()
         newest = await _all([partial(self.newest, each) for each in ids])
         cancels = (expiry(fold((last,)), at=now) if last else None for last in newest)
@@ -109,20 +95,14 @@ class LaneEffects:
         return await self.gone(ids)
 
     async def complete(self, newest: Recorded, lane: Lane) -> None:
-        """Do what the newest commit of a lane asks for, whoever made it."""
+        """Do what the newest commit of a lane asks for, though another node may have made it."""
         for event in newest.commit.events:
             if isinstance(event, LaneMoved):
                 await self._complete(event, lane, version=newest.seq)
 
     async def call(self, episode_id: str, *, again: str = "", answered_step: int = 0) -> None:
-        """Call a node to an episode whose turn has come.
-
-        Args:
-            episode_id: the episode's.
-            again: why it is called once more; empty: it is called for the first time.
-            answered_step: the step that it goes on with, if it had a turn before. A call for an
-                earlier turn may come again; it says nothing about this one.
-        """
+        """Send a `Start` for an episode whose turn has come; `again` says why it is repeated."""
+        # `answered_step` tells it from a redelivered call for an earlier turn.
         start = Start(
             actor_id=self.context.actor.id,
             episode_id=episode_id,
@@ -134,11 +114,7 @@ class LaneEffects:
         await self.context.ports.commands.send(start, id=id_, trace=trace)
 
     async def cancel(self, episode_id: str, cancel: CancelEpisode) -> None:
-        """Cancel an episode that has no place, unless a node has begun it or it was not opened.
-
-        Raises:
-            Contended, Unavailable: do it again.
-        """
+        """Cancel an episode that has no place, unless it has begun or was never opened."""
 
         def rule(newest: Recorded | None, _: datetime) -> Sequence[EpisodeFinished]:
             if newest is None or opening.untouched(newest) is None:
@@ -171,14 +147,7 @@ class LaneEffects:
             return None
 
     async def opening_of(self, newest: Recorded | None) -> EpisodeOpened | None:
-        """Return the opening of an episode that waits for its turn; None: it does not.
-
-        Args:
-            newest: its newest commit.
-
-        Raises:
-            Unavailable: the log is away.
-        """
+        """Return the opening of an episode that waits for its turn; None: it does not wait."""
         if newest is None or not is_answered(newest):
             return opening.untouched(newest)
         records = await read_up_to(self.context.ports.log, self.context.clock, newest)
@@ -193,14 +162,13 @@ class LaneEffects:
         ]
 
     def _called(self, episode_id: str, ticket: Ticket | None) -> Callable[[], Awaitable[None]]:
-        """Return what calls a node to an episode, whose `ticket` says so if it resumes."""
         if ticket is None:
             return partial(self.call, episode_id)
         again, step = f"again.{ticket.number}", ticket.answered_step
         return partial(self.call, episode_id, again=again, answered_step=step)
 
     async def _complete(self, moved: LaneMoved, lane: Lane, *, version: int) -> None:
-        # What has been begun since needs no call, and who waits no more is not told of as waiting.
+        # What has begun since needs no `Start`, and is not published as waiting.
         placed = (ticket.episode_id for ticket in moved.placed)
         ids = list(dict.fromkeys((*placed, *moved.admitted)))
         newest = await _all([partial(self.newest, each) for each in ids])
@@ -210,15 +178,13 @@ class LaneEffects:
         admitted = tuple(each for each in moved.admitted if each in waiting)
         todo = replace(moved, admitted=admitted)
         await self.carry_out(todo, lane, version=version, builder=builder)
-        # Of those that were dropped some may have been opened by whoever dispatched before.
+        # The last scheduler may have opened some of those that were dropped.
         dropped = ((each, no_place(why)) for each, why in moved.dropped.items())
         await _all([partial(self.cancel, each, cancel) for each, cancel in dropped])
 
     async def _tell_again(self, newest: Recorded | None, cancel: CancelEpisode) -> None:
-        """Tell whom it concerns that an episode was canceled, if that is how it ended.
-
-        A replica that lags may lack the end, which is `newest`. The opening it has.
-        """
+        """Publish again that an episode was canceled, if `newest` says that it ended so."""
+        # A replica that lags may lack the end, which is `newest`. It has the opening.
         finished = None if newest is None else fold((newest,)).finished
         if newest is None or finished is None or finished.error_class != cancel.error_class:
             return
@@ -252,7 +218,6 @@ def _queued(
 
 
 async def _all(work: Iterable[Callable[[], Awaitable[_T]]]) -> list[_T]:
-    """Return what each of `work` returns, done so many at a time as may be."""
     room = asyncio.Semaphore(IN_FLIGHT_MAX)
 
     async def one(each: Callable[[], Awaitable[_T]]) -> _T:

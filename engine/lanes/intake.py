@@ -1,15 +1,12 @@
 """The input of a lane's scheduler: events in the order of their streams, and due timers.
 
-Each event is evaluated by `engine.triggers` in order; lookups run for many at a time, but one after
-the other for the same expectation and subject, so that of two events the first gets the cooldown.
-Input is bounded, in episodes that want a place and have none: a full lane stops reading events. Due
-timers share a queue with the ends of episodes, which make room; so they are still taken, and handed
-back to come again before newer events.
+Lookups run for many events at a time, but one after the other for the same expectation and subject,
+so that of two events the first gets the cooldown. A full lane reads no more events. Due timers
+share a queue with the ends of episodes, which make room: so they are still taken, and handed back.
 
-After a takeover, everything that the streams have by then counts as possibly evaluated before. The
-previous scheduler opened episodes in the order of events and stored its position before it opened
-the next ones. The cursor of the stack's own events is stored per event name, so that a version of
-the actor that watches more names misses nothing.
+After a takeover, all events that the streams have by then may have been evaluated before. The last
+scheduler opened episodes in the order of events, and stored its position before it went on. Cursors
+are stored per event name, so a version of the actor that watches more names misses nothing.
 """
 
 from __future__ import annotations
@@ -59,36 +56,37 @@ from streams.subjects import Stack
 from streams.tracing import context_of, traceparent
 
 ITEMS_MAX: Final = 1_000
-"""Events that were ruled on and that no decision has seen yet. As many wait in memory at most."""
+"""Evaluated events that wait in memory for a decision, at most."""
 
 LAG_MAX: Final = 1_000
-"""Events that came to nothing, all by themselves, before it is written down that they were ruled
-on. After a crash they are ruled on again, to the same effect. What came to nothing because of what
-the cluster remembered is written down at once: it might fire the next time."""
+"""Events in a row that opened nothing, before the cursor is stored. After a crash they are
+evaluated again, with the same result. An event that a gate's state kept from opening is stored
+at once: it might fire the next time."""
 
 DUE_MAX: Final = 256
-"""Due messages that are unanswered at a time."""
+"""Due messages that are unacknowledged at a time."""
 
 HAUL_MAX: Final = 500
-"""Episodes that one decision places at most: their tickets, and all that the lane holds besides,
-fit in one commit."""
+"""Episodes that one decision places at most: their tickets, and the rest of the lane, fit in one
+commit."""
 
 
 OPENED_MAX: Final = LAG_MAX + ITEMS_MAX
-"""Events past a cursor of which a dispatcher may have opened some: those that it passed without
-writing that down, and those that it decided on next. What waited behind was only ruled on."""
+"""Events past a cursor of which the last scheduler may have opened some: those that it passed
+without storing the cursor, and those of its next decision. Later ones were only evaluated."""
 
 
 OUTSIDE_MAX: Final = 1_000
-"""Due messages that are outside at a time; beyond that they are let in, and the line gets longer
-than it may be. For the server gives out 10,000 unanswered ones, and an end may be behind them."""
+"""Due messages that are kept outside at a time. Beyond that they are let in, and more wait than
+`queue_max`: the server gives out 10,000 unacknowledged ones, and the end of an episode may be
+behind them."""
 
 EXPECTED_S: Final = 30.0
-"""How long room is kept for one that does not come again: six times as long as it is told to stay
-away. It may have been removed, or another node may have it."""
+"""How long room is kept for a message that does not come again: six times its delay. Its timer may
+have been removed, or another node may have it."""
 
 CAUSES: Final = frozenset({schedule.PURPOSE, debounce.PURPOSE, fire.PURPOSE})
-"""Purposes of what may open an episode."""
+"""Purposes of timers that may open an episode."""
 
 Incoming: TypeAlias = Delivery[Due | Unreadable]
 
@@ -106,35 +104,35 @@ log = structlog.get_logger("vigil.lanes")
 
 @dataclass(frozen=True, kw_only=True)
 class InputItem:
-    """One event or one due message, ruled on."""
+    """One event or one due message, evaluated."""
 
     cursors: Mapping[str, int] = field(default_factory=dict)
     """How far the reader has come with it."""
     anew: Mapping[str, int] = field(default_factory=dict)
     """Cursors that begin, or begin again before where they are."""
     is_binding: bool = False
-    """Whether it must not be ruled on again: what the cluster remembered then had a say."""
+    """Whether it must not be evaluated again, because the state of a gate decided."""
     asked: Sequence[RequestedEpisode] = ()
     left: str = ""
     """The episode that has ended, or waits for something else; empty: none."""
     delivery: Delivery[Any] | None = None
-    """To be answered for."""
+    """To be acknowledged."""
 
 
 @dataclass(kw_only=True)
 class InputBatch:
-    """What one decision sees."""
+    """What one decision is made on."""
 
     items: list[InputItem] = field(default_factory=list)
 
     @property
     def asked(self) -> list[RequestedEpisode]:
-        """The episodes that are asked for, in the order of their causes."""
+        """The requested episodes, in the order of their causes."""
         return [asked for item in self.items for asked in item.asked]
 
     @property
     def cursors(self) -> dict[str, int]:
-        """How far its items reach."""
+        """The cursors after all items."""
         reached: dict[str, int] = {}
         for item in self.items:
             reached |= {**item.anew, **item.cursors}
@@ -147,7 +145,7 @@ class InputBatch:
 
     @property
     def is_binding(self) -> bool:
-        """Whether how far its items reach is to be written down before anything else is done."""
+        """Whether its cursors must be stored before anything else is done."""
         return any(item.is_binding or item.anew for item in self.items)
 
     @property
@@ -157,37 +155,36 @@ class InputBatch:
 
     @property
     def deliveries(self) -> list[Delivery[Any]]:
-        """What is to be answered for."""
+        """What is to be acknowledged."""
         return [item.delivery for item in self.items if item.delivery is not None]
 
 
 class Mailbox:
-    """Between those who bring items and the one who decides."""
+    """The queue between the readers and the scheduler's decisions."""
 
     def __init__(self) -> None:
-        """Begin empty, and without room for episodes."""
         self.due_room = Slots(DUE_MAX)
         self._items: deque[InputItem] = deque()
         self._most = 0
         self._expected = 0
         self._unsettled = 0
-        """Episodes that were asked for by events, and that no decision is through with."""
+        """Episodes that events asked for and that no decision has finished with."""
         self._news = asyncio.Event()
         self._moved = asyncio.Event()
 
     def put(self, items: Iterable[InputItem]) -> None:
-        """Bring items, in order."""
+        """Queue items, in order."""
         for item in items:
             self._items.append(item)
             self._unsettled += len(item.asked)
         self._news.set()
 
     def nudge(self) -> None:
-        """Have the one who decides look again, though nothing was brought."""
+        """Have the scheduler decide again, though nothing was queued."""
         self._news.set()
 
     async def take(self) -> InputBatch:
-        """Wait until there is something new, and return it: the oldest, as far as one may see."""
+        """Wait for input, and return the oldest: items up to `HAUL_MAX` requested episodes."""
         await self._news.wait()
         batch, asked = InputBatch(), 0
         while self._items and (asked < HAUL_MAX):
@@ -199,19 +196,19 @@ class Mailbox:
         return batch
 
     def finish(self, batch: InputBatch) -> None:
-        """Remove what a decision has handled."""
+        """Note that a decision has handled `batch`."""
         self._unsettled -= len(batch.asked)
         for _ in batch.deliveries:
             self.due_room.give_back()
         self._moved.set()
 
     def allow(self, most: int) -> None:
-        """Let events ask for up to `most` episodes beyond what the lane holds."""
+        """Let events ask for up to `most` episodes beyond those in the lane."""
         self._most = most
         self._moved.set()
 
     def expect(self, count: int) -> None:
-        """Keep room for `count` episodes that others than events will ask for again."""
+        """Keep room for `count` episodes that timers, not events, will ask for again."""
         self._expected = count
         self._moved.set()
 
@@ -237,36 +234,33 @@ class Cursor:
     """One stream, as far as the actor watches it."""
 
     queue: str
-    """What it is called in metrics: `events`, or the name of a stream."""
+    """Its label in metrics: `events`, or the name of a stream."""
     cursors: Mapping[str, int]
     follow: Callable[[int], AbstractAsyncContextManager[EventFollower]]
-    """Begins just past a sequence."""
+    """Opens a follower just past a sequence."""
     newest: Callable[[], Awaitable[int]]
-    """Returns the sequence that the stream goes up to now."""
+    """Returns the last sequence of the stream."""
     name_of: Callable[[Followed], str]
-    """Whose cursor counts for an event."""
+    """Returns the name of the cursor of an event."""
     fan_out: int
     """Most episodes that one event can ask for."""
 
     @property
     def after(self) -> int:
-        """Where to begin."""
+        """The sequence to begin after."""
         return min(self.cursors.values())
 
     def is_past(self, followed: Followed) -> bool:
-        """Return whether an event was ruled on before."""
+        """Return whether an event was evaluated before."""
         return followed.seq <= self.cursors.get(self.name_of(followed), 0)
 
     def cursors_at(self, seq: int) -> dict[str, int]:
-        """Return the cursors once everything up to `seq` is ruled on."""
+        """Return the cursors once everything up to `seq` is evaluated."""
         return dict.fromkeys(self.cursors, seq)
 
 
 def own_track(context: ActorContext, cursors: Mapping[str, int]) -> Cursor | None:
-    """Return what is to be followed of the stack's own events; None: the actor watches none.
-
-    `cursors` name all that it watches.
-    """
+    """Return what to follow of the stack's own events; None: the actor watches none."""
     domain_events, names = context.ports.domain_events, context.actor.event_names()
     expectations = context.actor.expectations.values()
     if not names:
@@ -282,7 +276,7 @@ def own_track(context: ActorContext, cursors: Mapping[str, int]) -> Cursor | Non
 
 
 def feed_track(context: ActorContext, foreign: ForeignStream, *, after: int) -> Cursor:
-    """Return what is to be followed of a stream of others, from just past `after`."""
+    """Return what to follow of a stream of others, from just past `after`."""
     name, expectations = feed_cursor(foreign), context.actor.expectations.values()
     return Cursor(
         queue=foreign.stream,
@@ -299,8 +293,8 @@ def feed_track(context: ActorContext, foreign: ForeignStream, *, after: int) -> 
 async def missing_cursors(context: ActorContext, cursors: Mapping[str, int]) -> dict[str, int]:
     """Return where to begin with what the actor watches and `cursors` do not name.
 
-    That is where its gates left off if it had any, else at what comes from now on, or where a feed
-    says. Of a stream that does not exist that may not be known yet.
+    That is where its gates stopped if it had any, else the end of the stream, or where a feed says.
+    A stream that does not exist yet may be missing.
     """
     missing: dict[str, int] = {}
     names = context.actor.event_names() - cursors.keys()
@@ -336,7 +330,7 @@ def _follow_feed(
 
 @dataclass(frozen=True)
 class ReplayWindow:
-    """Whoever followed `track` before, as far as anybody can tell."""
+    """What the schedulers before this term may have done with the events of one cursor."""
 
     cursor: Cursor
     until: int
@@ -349,10 +343,8 @@ class ReplayWindow:
         return followed.seq <= self.until
 
     def may_have_opened(self, followed: Followed) -> bool:
-        """Return whether an episode that was opened for an event may still be on its way.
-
-        To be asked for each event past its cursor, once and in order.
-        """
+        """Return whether an episode opened for an event may be on its way; it counts its calls."""
+        # So it must be called for each event past its cursor, once and in order.
         name = self.cursor.name_of(followed)
         self._read[name] += 1
         return self._read[name] <= OPENED_MAX and self.may_have_ruled_on(followed)
@@ -361,14 +353,7 @@ class ReplayWindow:
 def wanted_of(
     opened: EpisodeOpened, expectation: Expectation, *, newest: Recorded | None = None
 ) -> Wanted:
-    """Return the place that an episode wants, of the expectation that it is for.
-
-    Args:
-        opened: its opening.
-        expectation: the one that it is for.
-        newest: its newest commit, if it is open. One that has had a turn before, and has its answer
-            now, is never too late to go on.
-    """
+    """Return the place that an episode asks for; `newest` is its newest commit, if it is open."""
     resumes, answered_step = is_answered(newest), step_answered(newest)
     key = text_at(opened.trigger.payload, expectation.concurrency_key)
     return Wanted(
@@ -385,7 +370,7 @@ def wanted_of(
 
 @dataclass
 class Backpressure:
-    """What is kept outside, for one term."""
+    """Holds back due messages while a lane is full, for one term."""
 
     mailbox: Mailbox
     clock: Clock
@@ -393,10 +378,7 @@ class Backpressure:
     """Id of a due message → until when it is expected, on the monotonic clock."""
 
     async def let_in(self, deliveries: Sequence[Incoming]) -> list[Incoming]:
-        """Return those that may come in; the others are to come again.
-
-        Room is kept for both, until `shut`.
-        """
+        """Return those that may come in, hand back the rest; keep room for both."""
         now_s, room, coming = self.clock.monotonic_s(), self.mailbox.room, 0
         inside: list[Incoming] = []
         for delivery in deliveries:
@@ -415,7 +397,7 @@ class Backpressure:
         return inside
 
     def shut(self) -> None:
-        """Take note that those who came in have asked for what they want."""
+        """Keep room only for those outside: the others have asked for theirs."""
         self.mailbox.expect(len(self._outside))
 
     def _has_room_for(self, id_: str) -> bool:
@@ -442,11 +424,7 @@ class LaneInput:
         self._backpressure = Backpressure(self.mailbox, self._context.clock)
 
     async def follow(self, cursor: Cursor) -> None:
-        """Bring the events of `track`, for ever.
-
-        Raises:
-            Incompatible: the stream cannot be followed.
-        """
+        """Bring the events of `cursor`, for ever. Raises `Incompatible` if it cannot be."""
         labels = {"actor": self._context.actor.id, "queue": cursor.queue}
         before = ReplayWindow(cursor, until=await cursor.newest())
         async with cursor.follow(cursor.after) as follower:
@@ -458,12 +436,7 @@ class LaneInput:
                 telemetry.backlog.set(follower.pending, labels)
 
     async def follow_feed(self, foreign: ForeignStream, *, after: int | None) -> None:
-        """Bring the events of `feed`, for ever, once its stream is there, if it can be followed.
-
-        Args:
-            feed: of the actor.
-            after: how far the lane has come with it; None: it has not begun.
-        """
+        """Bring a feed's events, for ever, once its stream exists; `after` None: no cursor yet."""
         context, position = self._context, await wait_position(self._context, foreign)
         labels = {"actor": context.actor.id, "stream": foreign.stream}
         is_another = after is not None and await context.ports.domain_events.newest(foreign) < after
@@ -479,11 +452,7 @@ class LaneInput:
             log.warning("the stream cannot be followed", **labels, why=str(error))
 
     async def take_due(self) -> None:
-        """Bring what comes due, until the stint is over.
-
-        Raises:
-            Unavailable: the queue could not be opened, or the log is away.
-        """
+        """Bring what comes due, until the term is over."""
         context = self._context
         queue = Queue(
             open=lambda: context.ports.timers.open(context.actor.id),
@@ -509,12 +478,10 @@ class LaneInput:
         self._backpressure.shut()
 
     def _share(self, room: int, cursor: Cursor) -> int:
-        """Return how many events of `track` may be read while there is room for so many episodes.
-
-        Each may ask for several, and others read at the same time. At least one may, or nobody
-        could ever use the last places: so a line may be longer than it may be by what is asked for
-        by one event each.
-        """
+        """Return how many events may be read while there is room for so many episodes."""
+        # Each event may ask for several episodes, and others read at the same time. At least one
+        # may be read, or the last places could never be used: a lane may exceed its limit by what
+        # one event each asks for.
         actor = self._context.actor
         readers = bool(actor.event_names()) + len(actor.foreign_streams())
         return max(1, min(room // (cursor.fan_out * readers), READ_MAX))
@@ -568,7 +535,6 @@ class LaneInput:
         seq: int,
         trace: str,
     ) -> list[RequestedEpisode]:
-        """Return the episodes among `outcomes`; what is unreadable is buried."""
         asked: list[RequestedEpisode] = []
         for outcome in outcomes:
             if isinstance(outcome, Unreadable):
@@ -619,17 +585,15 @@ class LaneInput:
         return InputItem(asked=asked, delivery=delivery)
 
     async def _is_left(self, due: Due) -> bool:
-        """Return whether an episode that is said to have left its place needs it no more.
-
-        One that waited for something else may have its answer by now: then it keeps the place.
-        """
+        """Return whether an episode that left its place needs it no more."""
+        # One that waited for something else may have its answer by now: then it keeps the place.
         if opening.FOR_NOW not in due.payload:
             return True
         newest = await self.effects.newest(due.key)
         return newest is None or lane_rules.needs_no_turn(newest)
 
     async def _place(self, due: Due, delivery: Delivery[Due | Unreadable]) -> InputItem | None:
-        """Return what a wish for a place comes to: something only if it waits for its turn."""
+        """Return what a request for a place comes to: an episode only if it waits for its turn."""
         newest = await self.effects.newest(due.key)
         opened = await self.effects.opening_of(newest)
         is_known = opened is None or opened.expectation_id in self._expectations
@@ -657,7 +621,7 @@ class LaneInput:
     async def _due_parts(
         self, due: Due | Unreadable, delivery: Delivery[Due | Unreadable]
     ) -> Sequence[Part] | None:
-        """Return the parts of a due message; None: it is left to others."""
+        """Return the parts of a due message; None: it is left to other nodes."""
         if isinstance(due, Unreadable):
             return [due]
         parts = await self._router.parts(due, delivery)
@@ -667,18 +631,17 @@ class LaneInput:
         return [] if letter is None else [letter]
 
     def _is_for_others(self, due: Due) -> bool:
-        """Return whether a due message that nobody knows here is left to another version's node."""
         return self._router.returns_of(due) < STRANGE_DELIVERIES_MAX
 
 
 def _is_binding(parts: Sequence[Part], outcomes: Sequence[Outcome]) -> bool:
-    """Return whether what the cluster remembers has kept one of `parts` from opening an episode."""
+    """Return whether the state of a gate has kept one of `parts` from opening an episode."""
     settled = zip(parts, outcomes, strict=True)
     return any(isinstance(part, Gated) and outcome is None for part, outcome in settled)
 
 
 def _subject_of(part: Part) -> tuple[str, str] | None:
-    """Return what a part is about, if its settling is a matter of what the cluster remembers."""
+    """Return the expectation and subject of a part whose outcome depends on a gate's state."""
     if not isinstance(part, Gated):
         return None
     expectation = part.expectation

@@ -5,17 +5,15 @@
 
 Waiting episodes are ordered by priority, then by number, which is the age of the cause. From the
 head on they are admitted while there is capacity. One whose concurrency key is at its limit is
-passed over, with all behind it that have the same key; other keys overtake them. `overflow` decides
-about those that find no room:
+passed over, with all behind it of the same key. `overflow` decides about those without room:
 
     queue         they wait; at `queue_max` no more events are read: those stay in their stream
     drop          new ones are dropped; those that wait stay
     shed_oldest   at most `queue_max` wait; of the rest the lowest priority goes first, then the
                   oldest: a waiting one is shed, a new one is dropped
 
-An episode that had a place before, and continues, is neither dropped nor shed. The version of the
-lane makes its scheduler the only one. Every `KEEP_EVERY`th commit has the whole lane, and every
-commit names the newest such one, so nobody reads a lane from its beginning.
+An episode that had a place before, and continues, is neither dropped nor shed. Every `KEEP_EVERY`th
+commit has the whole lane, and every commit names it, so nobody reads a lane from its beginning.
 """
 
 from __future__ import annotations
@@ -45,18 +43,18 @@ from streams.ports.log import START, Recorded
 from streams.ports.timers import Due
 
 DropReason: TypeAlias = Literal["no_room", "key_busy", "queue_full"]
-"""Why a newcomer got no place: too many run; as many with its key do as may; enough others wait."""
+"""Why a newcomer got no place: too many run; its key is at its limit; enough others wait."""
 
 
 KEEP_EVERY: Final = 200
-"""Commits from one that holds the whole lane to the next: the most that a new dispatcher reads."""
+"""Commits from one with the whole lane to the next: the most that a new scheduler reads."""
 
 TICKETS_KEPT_MAX: Final = 2_500
-"""Most tickets that one commit holds; a longer lane is kept once it is shorter again. With the
+"""Most tickets that one commit keeps; a longer lane is kept once it is shorter again. With the
 longest names and keys so many are 706 KiB, of the 1 MiB that servers take."""
 
 KEY_BYTES_MAX: Final = 48
-"""Longest key, as JSON, that a ticket spells out; of a longer one it holds the hash."""
+"""Longest key, as JSON, that a ticket has in full; of a longer one it has the hash."""
 
 
 Cause: TypeAlias = DomainEvent | Due
@@ -72,12 +70,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def capacity_of(*, cluster_max: int | None, nodes: Iterable[int]) -> int:
-    """Return how many episodes of an actor may be admitted, at most `CLUSTER_EPISODES_MAX`.
-
-    Args:
-        cluster_max: its `max_concurrent_cluster`; None: as many as the nodes have room for.
-        nodes: its `max_concurrent_episodes` on each of the nodes that take episodes now.
-    """
+    """Return how many episodes may be admitted; `nodes` are the rooms of those that take any."""
     room = min(sum(nodes), CLUSTER_EPISODES_MAX)
     return room if cluster_max is None else min(room, cluster_max)
 
@@ -132,7 +125,7 @@ def losers(
 def drop_reasons(
     dropped: Iterable[Ticket], limits: Limits, *, running: Iterable[Ticket]
 ) -> dict[str, DropReason]:
-    """Return why each of `dropped` is, beside `running`, which are those just admitted, too."""
+    """Return why each of `dropped` is; `running` includes those just admitted."""
     if limits.overflow == "shed_oldest":
         return {ticket.episode_id: "queue_full" for ticket in dropped}
     busy = Counter(_key(ticket) for ticket in running if ticket.key)
@@ -151,7 +144,6 @@ def _is_busy(ticket: Ticket, busy: Mapping[tuple[str, str], int]) -> bool:
 
 
 def _key(ticket: Ticket) -> tuple[str, str]:
-    """Return what is counted: each expectation's keys by themselves."""
     return ticket.expectation_id, ticket.key
 
 
@@ -164,12 +156,12 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     """In the order of their admission."""
     cursors: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Name of an event, or `<stream>/<subject>` of a feed → sequence up to which all such events
-    were ruled on. Each version of the actor moves those that it watches."""
+    were evaluated. Each version of the actor moves those that it watches."""
     newest_number: int = 0
     kept_at: int = 0
-    """Version of the newest commit that holds the whole lane; 0: there is none."""
+    """Version of the newest commit with the whole lane; 0: there is none."""
     moves: int = 0
-    """Since then."""
+    """Commits since then."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,14 +171,14 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     expectation_id: str
     priority: int = 0
     key: str = ""
-    """Counted among those of the expectation; empty: none."""
+    """Concurrency key, counted per expectation; empty: none."""
     key_limit: int = 0
     """How many with the same key may run at a time; 0: any number."""
     start_by: datetime | None = None
-    """Until when it is worth beginning; None: for ever."""
+    """Latest start; None: any time."""
     resumes: bool = False
-    """Whether it had a turn before, gave it up while it waited for something else, and wants one
-    again: it is never turned away, and what it gave up in the same moment is not its end."""
+    """Whether it continues after a turn that it gave up while it waited for something else: it is
+    never turned away, and that it left in the same moment is not its end."""
     answered_step: int = 0
     """The step that it waited for, if it resumes."""
 
@@ -207,11 +199,11 @@ EMPTY: Final = Lane()
 
 
 def decide(lane: Lane, seen: LaneInputs, limits: Limits) -> tuple[LaneEvent, ...]:
-    """Return the events of one commit: what moves, and all of the lane if it is time to keep it.
+    """Return the events of one commit, with the whole lane if it is time; empty: no change.
 
-    Empty if nothing changes. An episode that is in the lane is not placed again, and one that has
-    ended, according to the same `seen`, is not placed at all. One that resumes has left before it
-    wanted a place again: in whichever order that was seen, it gets a new place for the old one.
+    An episode that is in the lane is not placed again, and one that ended according to the same
+    `seen` is not placed at all. One that resumes left before it asked again, in whichever order
+    that was seen: it gets a new place for the old one.
     """
     known = {ticket.episode_id for ticket in (*lane.waiting, *lane.admitted)}
     left = tuple(each for each in dict.fromkeys(seen.left) if each in known)
@@ -234,23 +226,20 @@ def decide(lane: Lane, seen: LaneInputs, limits: Limits) -> tuple[LaneEvent, ...
 
 
 def overdue(lane: Lane, *, at: datetime) -> list[str]:
-    """Return the episodes that wait in `lane` and are not worth beginning any more."""
+    """Return the waiting episodes whose `start_by` is over."""
     return [each.episode_id for each in lane.waiting if each.start_by and each.start_by < at]
 
 
 def closing(lane: Lane) -> tuple[LaneEvent, ...]:
-    """Return the events of the commit after which `lane` holds nothing: all that wait may run.
-
-    It forgets how far it has come, too. Should it be used again, it begins where the gates of the
-    actor are by then.
-    """
+    """Return the events of the commit that empties `lane`: all that wait may run."""
+    # The cursors go, too: a lane that is used again begins where the actor's gates are by then.
     waiting, admitted = _ids(lane.waiting), _ids(lane.admitted)
     moved = LaneMoved(admitted=waiting, left=(*admitted, *waiting), kept_at=lane.kept_at)
     return moved, LaneKept(newest_number=lane.newest_number)
 
 
 def evolve(lane: Lane, event: LaneEvent, *, version: int) -> Lane:
-    """Return `lane` after `event`, of the commit that is its `version`. Never refuses."""
+    """Return `lane` after `event` of the commit `version`. Never refuses."""
     match event:
         case LaneMoved():
             return _moved(lane, event)
@@ -267,7 +256,7 @@ def evolve(lane: Lane, event: LaneEvent, *, version: int) -> Lane:
 
 
 def fold(records: Iterable[Recorded]) -> Lane:
-    """Return what a lane's `records` add up to, oldest first: all, or those since `beginning`."""
+    """Return what `records` add up to, oldest first: all of them, or those since `beginning`."""
     lane = EMPTY
     for record in records:
         for event in record.commit.events:
@@ -277,10 +266,7 @@ def fold(records: Iterable[Recorded]) -> Lane:
 
 
 def beginning(newest: Recorded | None) -> int:
-    """Return the version past which a lane is to be read, given its newest commit.
-
-    If `is_complete` finds that not enough, the lane is to be read from its first commit.
-    """
+    """Return the version to read a lane after; if that is not `is_complete`, read all of it."""
     match newest:
         case Recorded(commit=commit) if any(isinstance(each, LaneKept) for each in commit.events):
             return newest.seq - 1
@@ -292,17 +278,16 @@ def beginning(newest: Recorded | None) -> int:
 
 
 def is_complete(records: Sequence[Recorded], *, past: int) -> bool:
-    """Return whether `records`, those past the version `past`, say all of a lane.
+    """Return whether `records`, those after version `past`, give all of a lane.
 
-    They do if they begin where the lane was kept. A version means something in its stream only: in
-    a stack that was moved to other streams, `LaneMoved.kept_at` may name any other commit.
+    They do if they begin where the lane was kept. In a stack that was moved to other streams,
+    `LaneMoved.kept_at` may name any other commit: versions are of one stream.
     """
     first = (event for record in records[:1] for event in record.commit.events)
     return past == START or any(isinstance(event, LaneKept) for event in first)
 
 
 def _newcomers(seen: LaneInputs, *, known: Collection[str], after: int) -> list[Ticket]:
-    """Return a ticket for each episode that is to get a place, numbered from `after` on."""
     back = {each.episode_id for each in seen.wanted if each.resumes}.intersection(seen.left)
     settled = {*known, *seen.left} - back
     tickets: list[Ticket] = []
@@ -376,16 +361,12 @@ def _ids(tickets: Iterable[Ticket]) -> tuple[str, ...]:
 
 
 def waits(newest: Recorded | None) -> bool:
-    """Return whether an episode waits for its turn, given its newest commit.
-
-    Nobody has begun it, or nobody has gone on with it since it had its answer. What has begun goes
-    on, and what has ended is over.
-    """
+    """Return whether an episode waits for its turn: it is untouched, or has its answer."""
     return untouched(newest) is not None or is_answered(newest)
 
 
 def needs_no_turn(newest: Recorded | None) -> bool:
-    """Return whether an episode has ended or waits for something else, given its newest commit."""
+    """Return whether an episode has ended or waits for something else."""
     return newest is not None and fold_episode((newest,)).status in {*ENDED, *WAITING}
 
 
@@ -400,4 +381,4 @@ class RequestedEpisode:
     """Of the cause, in its stream."""
     trace: str = ""
     is_open: bool = False
-    """Whether it is known that the episode is open, and that it waits for its turn."""
+    """Whether it is known to be open and to wait for its turn."""

@@ -1,7 +1,7 @@
 """Decides the next commit of a lane, and opens the episodes that it places before it is written.
 
-The decision comes before the opening, so that no episode is opened without a place; it is repeated
-if some of the episodes turn out to have run already.
+The decision comes first, so that no episode is opened without a place; it is repeated if some of
+the episodes turn out to have run already.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from streams.model.events import LaneEvent, LaneMoved
 
 @dataclass(frozen=True, kw_only=True)
 class RoundDecision:
-    """What moves, and what is known of the episodes that were asked for."""
+    """The events of one commit, and what is known of the requested episodes."""
 
     events: Sequence[LaneEvent]
     asked: Mapping[str, RequestedEpisode]
@@ -63,11 +63,7 @@ class RoundPlanner:
         *,
         seen: LaneInputs,
     ) -> RoundDecision:
-        """Return what moves in `lane`, everything that it places being open.
-
-        Args:
-            asked: what wants a place, in the order of the causes.
-        """
+        """Return what moves in `lane`, with all episodes open that it places."""
         wanting = self._wanting(lane, asked, left=seen.left)
         # What has left its place in the same moment may have ended since it asked for another one.
         sure = (id_ for id_, each in wanting.items() if each.is_open and id_ not in seen.left)
@@ -102,12 +98,7 @@ class RoundPlanner:
         return wanting
 
     async def _look_into(self, decision: RoundDecision) -> dict[str, bool | None]:
-        """Open what is to be placed, and look up what is to be dropped, as far as is not done.
-
-        Returns:
-            Episode → whether it is open; None: it wants no place, for it has been begun or cannot
-            be opened.
-        """
+        """Open what is placed, look up what is dropped; None: it has begun, or cannot be opened."""
         asked, is_open = decision.asked, decision.is_open
         placed = [ticket.episode_id for moved in decision.moves for ticket in moved.placed]
         dropped = [episode_id for moved in decision.moves for episode_id in moved.dropped]
@@ -129,7 +120,7 @@ class RoundPlanner:
             letter = unopened(opened, asked.cause, error, stack=context.ports.stack, seq=asked.seq)
             await self.dead_letters.bury(letter, actor_id=opened.actor_id)
             return None
-        # Whoever dispatched before may have come as far as this.
+        # The last scheduler may have come as far as this.
         return await self._look_up(asked) or None
 
     async def _look_up(self, asked: RequestedEpisode) -> bool | None:

@@ -1,11 +1,11 @@
 """The scheduler of an actor's lane: collect → decide → commit → carry out → acknowledge.
 
-One node at a time schedules for the whole cluster; the others stand by and take over when the lease
-is given up or lapses. The lease only saves work: every decision names the version of the lane, so
-of two nodes that both schedule, one is refused and starts again. Input is acknowledged last, so a
-crash anywhere leaves the next node exactly what is left to do; episodes without a place are refused
-before the commit, because nothing would bring a node back to them. If the actor is paused, a
-scheduler that reads no events serves those that wait, unless another node reads events.
+One node at a time schedules for the whole cluster; others take over when its lease is given up or
+lapses. The lease only saves work: of two nodes that both schedule, the version of the lane refuses
+one. Input is acknowledged last, so after a crash the next node finds exactly what is left to do.
+Episodes without a place are refused before the commit, because nothing would bring a node back to
+them. If the actor is paused, a scheduler that reads no events serves those that wait, unless
+another node reads events.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ from streams.keys import lane_claim
 from streams.model.foreign_streams import ForeignStream
 
 LOOK_S: Final = 5.0
-"""Between two looks at what only time changes, in seconds: how long the same may be unwritten when
-nothing else comes, and how late what waits in vain is canceled."""
+"""Between two looks at what only time changes, in seconds: how long cursors may stay unwritten when
+nothing else comes, and how late an overdue episode is canceled."""
 
 NOBODY: Final = Limits(capacity=0)
 
 
 STANDBY_S: Final = 5.0
-"""Longest wait for the lease before it is asked for again: a watch that was cut off may have
-missed that it was given up."""
+"""Longest wait for the lease before it is asked for again: a watch that was cut off may have missed
+that it was given up."""
 
 AGAIN_S: Final = 0.05
 """First pause before the lane is read anew; doubles each time."""
@@ -72,7 +72,7 @@ log = structlog.get_logger("vigil.lanes")
 
 @dataclass
 class Term:
-    """From the moment that a node reads the lane until it dispatches no more."""
+    """The time in which a node schedules, from reading the lane to giving way."""
 
     context: EpisodeContext
     evaluator: TriggerEvaluator
@@ -86,7 +86,7 @@ class Term:
     _batch: InputBatch = field(default_factory=InputBatch)
     """What is being decided on."""
     _reached: dict[str, int] = field(default_factory=dict)
-    """Cursors that are not written down, because nothing else was to be."""
+    """Cursors that are not stored yet, because nothing else was to be written."""
     _lag: int = 0
     """Events that they passed."""
     _is_late: bool = False
@@ -102,13 +102,7 @@ class Term:
         self._planner = RoundPlanner(self.evaluator, self.dead_letters, self._effects)
 
     async def begin(self) -> None:
-        """See to it that the lane says from where on each stream is to be followed.
-
-        Whatever is published from then on is ruled on, whoever dispatches.
-
-        Raises:
-            VersionConflict: someone else writes to the lane. Begin again.
-        """
+        """Store a first cursor for each stream: from then on nothing published is missed."""
         await self._store.read()
         missing = await missing_cursors(self.context, self._store.lane.cursors)
         if missing:
@@ -118,13 +112,7 @@ class Term:
             )
 
     async def run(self) -> None:
-        """Dispatch until it is over.
-
-        Raises:
-            VersionConflict: someone else dispatches.
-            Unavailable: the log is away. After any of them, read the lane anew with a new stint.
-            ExceptionGroup: of such.
-        """
+        """Schedule until it is over. After an error or a group of them, begin a new term."""
         await self._take_over()
         async with asyncio.TaskGroup() as group:
             lane_input = self._lane_input()
@@ -136,7 +124,7 @@ class Term:
         await self._commit_reached()
 
     async def hand_back(self) -> None:
-        """Leave to the next one at once what came due and was not answered for."""
+        """Hand back at once what came due and was not acknowledged."""
         for delivery in (*self._batch.deliveries, *self._mailbox.unanswered()):
             await delivery.nak()
         self._measure(EMPTY)
@@ -182,7 +170,6 @@ class Term:
         )
 
     def _beside(self, lane_input: LaneInput) -> Iterator[Coroutine[Any, Any, None]]:
-        """Yield what goes on while one decision follows the other."""
         yield self._watch_end()
         yield self._watch_roster()
         yield self._watch_time()
@@ -207,7 +194,6 @@ class Term:
             self._make_room()
 
     async def _decide_on(self, batch: InputBatch) -> None:
-        """Make one decision, and answer for what it was made on."""
         before = self._store.lane
         reached = self._reached | batch.cursors
         seen = LaneInputs(cursors=reached, anew=batch.anew, left=batch.left)
@@ -235,11 +221,9 @@ class Term:
         self._reached, self._lag, self._is_late = {}, 0, False
 
     async def _turn_away(self, decision: RoundDecision) -> None:
-        """Settle with the gates and the world for what gets no place; the lane says it next.
-
-        Once the lane says it nobody comes back to it. Before, its cause does, and if it then finds
-        room, it passes as if it had never been here.
-        """
+        """Undo and publish, before the commit, what the gates ruled for those without a place."""
+        # After the commit nobody comes back to what gets no place. Before, its cause is
+        # redelivered, and passes the gates as if for the first time if it then finds room.
         builder = {id_: each.opened for id_, each in decision.asked.items()}
         for moved in decision.moves:
             dropped = (builder[episode_id] for episode_id in moved.dropped)
@@ -270,7 +254,7 @@ class Term:
         self._measure(self._store.lane)
 
     async def _call_again(self, batch: InputBatch, before: Lane) -> None:
-        """Call a node to what asks for a place and has its turn: the call was answered in vain."""
+        """Send `Start` again for what asks for a place and has its turn."""
         admitted = {ticket.episode_id for ticket in before.admitted}.difference(batch.left)
         for each in batch.asked:
             if each.is_open and each.opened.episode_id in admitted:
@@ -280,7 +264,7 @@ class Term:
                 )
 
     async def _commit_reached(self) -> None:
-        """Say how far this node has come, so that the next one need not rule on it again."""
+        """Store the cursors, so that the next node need not evaluate the same events again."""
         if self._reached:
             seen = LaneInputs(cursors=self._reached)
             await self._store.append(lane_rules.decide(self._store.lane, seen, NOBODY))
@@ -292,10 +276,9 @@ class Term:
         return Limits(capacity=capacity, overflow=actor.overflow, queue_max=actor.queue_max)
 
     def _own_room(self) -> int:
-        """Return how many episodes fit on this node, if the others miss it: it is here.
-
-        A node that stood still for longer than its presence lasts would else see no room at all.
-        """
+        """Return the room on this node, if the members list lacks it though it is up."""
+        # A node that stood still for longer than its presence lasts is missing in the members list,
+        # and would see no room at all.
         context = self.context
         is_missed = all(each.name != context.node for each in self.members.nodes)
         return (
@@ -344,9 +327,9 @@ class LaneScheduler:
     context: OutputContext
     members: Membership
     takes_causes: bool
-    """Whether it takes what wakes the actor. One that does not gives way to those who do."""
+    """Whether it takes what wakes the actor. One that does not gives way to one that does."""
     _is_open: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once whatever is published is ruled on, here or elsewhere."""
+    """Set once whatever is published is evaluated, here or elsewhere."""
 
     def __post_init__(self) -> None:
         self._evaluator = TriggerEvaluator(self.context)
@@ -355,15 +338,10 @@ class LaneScheduler:
         self._failures = 0
 
     def service(self) -> Service:
-        """Return what dispatches whenever the node may."""
+        """Return the service that schedules whenever the node may."""
         return Service(self._run, self._permit, self._is_open)
 
     async def _run(self) -> None:
-        """Dispatch whenever it is this node's turn, for as long as it may.
-
-        Raises:
-            Unavailable: the log is away.
-        """
         self._withdrawn = self._permit.withdrawn
         await self._unless_withdrawn(self._wait_known())
         if self.takes_causes:
@@ -383,7 +361,6 @@ class LaneScheduler:
         return permits.wakes if self.takes_causes else permits.runs
 
     async def _begin(self) -> None:
-        """See to it that the lane has a beginning, unless the permit is withdrawn meanwhile."""
         has_begun = False
         while not has_begun and not self._withdrawn.is_set():
             try:
@@ -396,7 +373,7 @@ class LaneScheduler:
                 await self._pause_after(error)
 
     async def _dispatch(self) -> bool:
-        """Dispatch for as long as this node has the lease; return False if it does not get it."""
+        """Schedule for as long as this node has the lease; return False if it does not get it."""
         if self._withdrawn.is_set():
             return False
         over, is_understood = asyncio.Event(), True
@@ -409,18 +386,14 @@ class LaneScheduler:
                 is_understood = await self._serve_stint(over)
             await self.context.leases.complete(held)
         finally:
-            # If it was not given up, this node is being cut off, or failed by surprise: it lapses.
+            # If it was not given up, this node is cut off or failed unexpectedly: it lapses.
             self.context.leases.forget(held)
             ending.cancel()
             await asyncio.gather(ending, return_exceptions=True)
         return is_understood
 
     async def _serve_stint(self, over: asyncio.Event) -> bool:
-        """Dispatch until it is over, or the lane must be read anew.
-
-        Returns:
-            Whether this version of the engine understands the lane.
-        """
+        """Run one term; return whether this version of the engine understands the lane."""
         failure: BaseException | None = None
         term, began_s = self._term(over), self.context.clock.monotonic_s()
         try:
@@ -448,21 +421,18 @@ class LaneScheduler:
         )
 
     async def _end_when_due(self, over: asyncio.Event) -> None:
-        """End a term when the permit is withdrawn, or when it is not needed any more."""
         await self._unless_withdrawn(self._wait_superfluous())
         over.set()
 
     async def _wait_known(self) -> None:
-        """Wait until this node knows the others, and they know it."""
         await self.members.has_looked.wait()
         while all(each.name != self.context.node for each in self.members.nodes):
             await self.members.wait_change()
 
     async def _wait_counted(self) -> None:
-        """Wait until this node's own room for the actor is known, which it tells once it is open.
-
-        Before that there seems to be no room anywhere, and what finds no room may be dropped.
-        """
+        """Wait until the members list has this node's room for the actor."""
+        # Before this node publishes its room there seems to be none, and what finds none may be
+        # dropped.
         while not self._is_counted():
             await self.members.wait_change()
 

@@ -1,8 +1,4 @@
-"""A lane as the journal has it, and the writer of its commits.
-
-Every decision is appended at the version that it was made on. So of two nodes that both schedule,
-one gets a `VersionConflict` and drops what it knew.
-"""
+"""Loads the lane of an actor, and appends each decision at the version that it was made on."""
 
 from __future__ import annotations
 
@@ -31,19 +27,14 @@ class LaneStore:
     clock: Clock
     actor: str
     writer_ids: Iterator[str]
-    """Names that nobody used before, for commits."""
+    """Unique ids for commits."""
     lane: Lane = EMPTY
     version: int = START
     newest: Recorded | None = field(default=None)
-    """The commit that it stands at, as it was read: what it asks for may not be done yet."""
+    """The commit at `version`, as it was read: its effects may not be done yet."""
 
     async def read(self) -> None:
-        """Take the lane as the journal has it now.
-
-        Raises:
-            UnreadableEvent: a newer version of the engine writes it.
-            Unavailable: the log is away.
-        """
+        """Take the lane as the journal has it now."""
         subject = self.ports.stack.lane(self.actor)
         loaded = await self._load(subject, lane_rules.beginning)
         records = loaded.records
@@ -57,22 +48,14 @@ class LaneStore:
         return await store.load(subject)
 
     async def check(self) -> None:
-        """Check that the lane is as we know it, where nothing is to be written that would tell.
-
-        Raises:
-            VersionConflict: someone else dispatches. Read again, decide again.
-        """
+        """Raise `VersionConflict` if another node has scheduled, where no append would show it."""
         subject = self.ports.stack.lane(self.actor)
         last = await self.ports.log.last(subject)
         if (last.seq if last else START) != self.version:
             raise VersionConflict(subject, expected=self.version)
 
     async def append(self, events: Sequence[LaneEvent]) -> None:
-        """Write a decision down.
-
-        Raises:
-            VersionConflict: someone else dispatches. Read again, decide again.
-        """
+        """Append a decision; on `VersionConflict` another node schedules: read and decide again."""
         commit = commit_of(events, id=f"lane.{next(self.writer_ids)}", at=self.clock.now())
         subject = self.ports.stack.lane(self.actor)
         self.version = await append_once(self.ports.log, subject, commit, after=self.version)
@@ -93,7 +76,7 @@ async def read_lane(context: EpisodeContext) -> LaneStore:
 
 
 async def open_events(context: EpisodeContext) -> Source[DomainEvent | Unreadable]:
-    """Return the actor's own events, from where its lane left off if it had one."""
+    """Return the actor's own events, from its lane's cursors if it has any."""
     lane, names = (await read_lane(context)).lane, context.actor.event_names()
     return await context.ports.domain_events.open(
         context.actor.id, names, after=_left_off(lane, names)
@@ -103,14 +86,7 @@ async def open_events(context: EpisodeContext) -> Source[DomainEvent | Unreadabl
 async def open_feed(
     context: EpisodeContext, foreign: ForeignStream, *, after: int | None = None
 ) -> Source[DomainEvent | Unreadable]:
-    """Return the events of `feed`, from where the actor's lane left off if it had one.
-
-    Else from just past `after`, or without that from where the feed says.
-
-    Raises:
-        NoSuchStream: there is none of that name.
-        Incompatible: the server refuses us this stream.
-    """
+    """Return a feed's events, from the lane's cursor, else from `after` or where the feed says."""
     lane = (await read_lane(context)).lane
     begins_after = lane.cursors.get(feed_cursor(foreign), after)
     return await context.ports.domain_events.open_feed(

@@ -1,9 +1,4 @@
-"""`Node`: one process that runs an app's actors. It starts, stops and supervises.
-
-The supervisor has the consumers of each actor, which change as definitions are applied. A permit
-per actor says whether its consumers may take work: one without waits, its open work ends, and it
-continues once it may.
-"""
+"""`Node`: one process that runs an app's actors. It starts, stops and supervises."""
 
 from __future__ import annotations
 
@@ -57,7 +52,7 @@ log = structlog.get_logger("vigil.node")
 
 
 class Node:
-    """Runs every actor of an app until it is told to stop."""
+    """Runs every actor of an app until `stop`."""
 
     def __init__(
         self,
@@ -74,17 +69,11 @@ class Node:
         """Make a node; `run` starts it.
 
         Args:
-            app: what to run.
-            ports: the log.
-            name: the node's own, unique in the stack: 1 to 64 of A-Z a-z 0-9 _ -
-            clock: the machine's by default.
-            grace_s: seconds a stopping node waits for its episodes to reach a barrier.
+            name: unique in the stack: 1 to 64 of A-Z a-z 0-9 _ -; else it raises `BadName`.
+            grace_s: how long a stopping node waits for its episodes to reach a barrier.
             mode: whether it wakes actors and runs episodes, unless the registry says otherwise.
             never_wakes: whether it only runs what other nodes have opened.
             version: of what runs here, for people.
-
-        Raises:
-            BadName: `name` cannot name a node.
         """
         self.name = checked_name(name, of="node")
         self._ports, self._grace_s, self._version = ports, grace_s, version
@@ -109,16 +98,14 @@ class Node:
         self._running = RunningEpisodes()
 
     def stop(self) -> None:
-        """Pull no more work, hand over what runs at its next barrier, and let `run` return."""
+        """Take no more work, hand over what runs at its next barrier, and let `run` return."""
         self._stopping.set()
         self._mode_watcher.end()
 
     async def run(self) -> bool:
-        """Run until `stop`.
+        """Run until `stop`; return whether every episode ended or was handed over within the grace.
 
-        Returns:
-            Whether every episode was finished or handed over within the grace period. One that
-            was not is left to its lease, which lapses and calls for recovery.
+        One that was not is left to its lease, which lapses and calls for recovery.
         """
         telemetry.look()
         # Who takes work, and what was taken: the first stop before the others.
@@ -159,7 +146,7 @@ class Node:
         return not late
 
     async def _say_when_up(self, loader: DefinitionLoader, supervisor: ActorSupervisor) -> None:
-        """Say that the node is up, once all queues that it may open are: what comes is seen."""
+        """Log that the node is up, once all queues that it may open are."""
         await loader.has_looked.wait()
         await self._mode_watcher.has_looked.wait()
         await supervisor.wait_open()
@@ -170,7 +157,6 @@ class Node:
             self._say_what_lacks()
 
     def _say_what_lacks(self) -> None:
-        """Say which actors are for other stacks only, and what to do if that leaves none."""
         if self._absent.actors:
             gone = msgspec.structs.asdict(self._absent)
             log.info("not of this stack", stack=self._ports.stack.name, **gone)
@@ -207,7 +193,7 @@ class Node:
         )
 
     def _writer_ids(self) -> Iterator[str]:
-        """Return names that no other node uses, nor one of this name at another time."""
+        """Return ids that no other node uses, nor one of this name at another time."""
         since_us = round(self._clock.now().timestamp() * US_PER_S)
         return (f"{self.name}.{since_us:x}.{number}" for number in count(1))
 
@@ -262,7 +248,6 @@ class Node:
             pause_s = min(pause_s * 2, RESTART_MAX_S)
 
     async def _pause(self, pause_s: float) -> None:
-        """Wait for `pause_s`, or until the node stops."""
         try:
             async with self._clock.timeout(pause_s):
                 await self._stopping.wait()
@@ -270,7 +255,7 @@ class Node:
             return
 
     async def _contain(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` so that what it raises by surprise is told and harms nothing else."""
+        """Run `work`; log what it raises unexpectedly, and let it harm nothing else."""
         try:
             await work
         except Exception:
@@ -280,7 +265,7 @@ class Node:
 
 
 async def _finish(servers: NodeTasks, tasks: NodeTasks) -> None:
-    """Wait until nobody takes work any more, and what was taken is done."""
+    """Wait until the consumers have stopped, then until what they took is done."""
     await servers.finish()
     await tasks.finish()
 

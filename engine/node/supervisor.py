@@ -1,13 +1,11 @@
 """The consumers of a node: one set per actor, one worker per workflow; started, replaced, ended.
 
-An actor is added, replaced or removed while the rest works on. Replaced consumers take no more work
-at once, and their successors start at once; open work continues and counts against the successors'
-limits.
+Replaced consumers take no more work at once, and their successors start at once; open work
+continues and counts against the successors' limits.
 
 What this node cannot run, or what is disabled, may have open episodes or instances. All nodes share
 the queues, so this node takes none of their work while another live node can run it. Once none can,
-fallback consumers continue what is open as far as possible, perhaps under a revision that this node
-can make.
+fallback consumers continue what is open, perhaps under a revision that this node can make.
 """
 
 from __future__ import annotations
@@ -38,14 +36,14 @@ from engine.triggers import services as triggers
 from engine.workflows import worker as workflows
 
 Open: TypeAlias = Callable[[Service], None]
-"""Has a service served until its permit ends."""
+"""Serves a service until its permit ends."""
 
 
 log = structlog.get_logger("vigil.supervisor")
 
 
 def services_for(context: OutputContext, members: Membership) -> list[Service]:
-    """Return all that one actor has on one node: what wakes it, and what runs it."""
+    """Return all services of one actor on one node: what wakes it, and what runs it."""
     return [
         *triggers.services_for(context, open_events, open_feed),
         *lanes.services_for(context, members),
@@ -56,7 +54,7 @@ def services_for(context: OutputContext, members: Membership) -> list[Service]:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeParts:
-    """What one node has of each slice, for all of its actors."""
+    """What the services of all actors of one node share."""
 
     context: NodeContext
     mode_watcher: ModeWatcher
@@ -67,7 +65,7 @@ class NodeParts:
 
 @dataclass(frozen=True)
 class ActorServices:
-    """One actor's, for as long as it is not replaced."""
+    """The services of one actor, until it is replaced."""
 
     context: OutputContext
     services: Sequence[Service]
@@ -77,19 +75,14 @@ class ActorSupervisor:
     """The services of all actors of one node. Its catalog is changed here, and nowhere else."""
 
     def __init__(self, means: NodeParts, open_: Open) -> None:
-        """Begin with no actor.
-
-        Args:
-            means: of the node.
-            open_: called for every service that is to be served from then on.
-        """
+        """Begin with no actor; `open_` is called for each service that is to be served."""
         self._means, self._open = means, open_
         self._node_context = means.context
         self._places: dict[str, ActorServices] = {}
         self._slots: dict[str, Slots] = {}
-        """By actor; those of one that has gone are kept until its last episode here has ended."""
+        """By actor; those of an actor that has gone stay until its last episode here has ended."""
         self.breakers: dict[str, Breakers] = {}
-        """By actor, as they are at any moment."""
+        """By actor, always current."""
 
     @property
     def services(self) -> Sequence[Service]:
@@ -97,7 +90,7 @@ class ActorSupervisor:
         return [service for place in self._places.values() for service in place.services]
 
     def have(self, contents: CatalogContents) -> None:
-        """Have what `casting` says and nothing else, from now on. What stays is not disturbed."""
+        """Serve what `contents` says and nothing else. What stays is not disturbed."""
         wanted = {**contents.actors, **contents.closed}
         for actor_id in self._places.keys() - wanted.keys():
             self._clear(actor_id)
@@ -120,7 +113,6 @@ class ActorSupervisor:
             await service.wait_open()
 
     def _fill(self, actor: Actor) -> None:
-        """Give an actor its place, and whoever has it leave to go."""
         if before := self._places.get(actor.id):
             before.context.permits.end()
         context = self._context(actor)
@@ -133,7 +125,7 @@ class ActorSupervisor:
             self._node_context.tasks.start(self._note_when_ready(place))
 
     async def _note_when_ready(self, place: ActorServices) -> None:
-        """Tell that an actor sees what comes, once it does; unless it goes before."""
+        """Note that an actor sees what is published, once it does, unless it goes before."""
         runs = place.context.permits.runs
         # At first nobody knows what it may do, and it may open nothing.
         await wait_first(self._means.mode_watcher.has_looked.wait(), runs.wait_given())
@@ -176,7 +168,7 @@ class ActorSupervisor:
         )
 
     def _breakers(self, actor: Actor) -> Breakers:
-        """Return the breakers of an actor, which know what those of its last revision knew."""
+        """Return the breakers of an actor, with what those of its last revision knew."""
         node_context, before = self._node_context, self.breakers.get(actor.id)
         made = self.breakers[actor.id] = Breakers(
             actor,
@@ -189,7 +181,6 @@ class ActorSupervisor:
         return made
 
     def _room(self, actor: Actor) -> Slots:
-        """Return the places for an actor's episodes. Those that still run have some of them."""
         most = actor.max_concurrent_episodes
         slots = self._slots.setdefault(actor.id, Slots(most))
         slots.resize(most)
@@ -198,14 +189,14 @@ class ActorSupervisor:
 
 @dataclass(frozen=True)
 class FallbackWatcher:
-    """Calls those of one node."""
+    """Starts the fallbacks of one node that are needed, and rests the others."""
 
     catalog: Catalog
     supervisor: ActorSupervisor
     members: Membership
 
     async def follow(self) -> None:
-        """Call whoever is needed, and have the others rest, for ever."""
+        """Start and rest fallbacks as nodes and definitions change, for ever."""
         await self.members.has_looked.wait()
         await wait_first(self._follow_roster(), self._follow_cast())
 

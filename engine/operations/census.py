@@ -1,8 +1,4 @@
-"""Finds the episodes that have not ended, by reading the whole journal.
-
-Only the tables have a list of them, and the engine never reads its own tables. A scan takes seconds
-per million commits and is rarely needed.
-"""
+"""Finds the episodes that have not ended: reads the whole journal, seconds per million commits."""
 
 from __future__ import annotations
 
@@ -21,7 +17,6 @@ from streams.ports.all import Ports
 from streams.ports.log import START, Recorded
 
 BATCH_MAX: Final = 1_000
-"""Commits read at once."""
 
 WAIT_S: Final = 5.0
 """Longest wait for commits that the journal is known to have."""
@@ -50,8 +45,6 @@ async def blocked_episodes(ports: Ports, actors: Collection[str]) -> list[OpenWa
 
 @dataclass
 class _Census:
-    """The open episodes of some actors, by the subjects of their journals."""
-
     actors: Collection[str]
     unended: dict[str, OpenWait] = field(default_factory=dict)
     blocked: set[str] = field(default_factory=set)
@@ -74,7 +67,7 @@ class _Census:
         self._note_wait(record)
 
     def _note_wait(self, record: Recorded) -> None:
-        """Update whether the episode waits: its newest commit alone decides that."""
+        # The newest commit alone says whether an episode waits.
         if record.subject in self.unended and block_in(record) is not None:
             self.blocked.add(record.subject)
         else:

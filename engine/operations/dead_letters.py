@@ -1,7 +1,6 @@
-"""Requeues and discards dead letters, as a person decides.
+"""Requeues and discards dead letters, as a person decides: read → `remedy` → act → append.
 
-To requeue is: read → `remedy` → act → append. Ids come from the letter, so requeuing again
-completes what a crash cut off.
+Ids come from the letter, so requeuing again completes what a crash cut off.
 """
 
 from __future__ import annotations
@@ -85,11 +84,7 @@ Remedy: TypeAlias = Republish | Reopen | RecallEpisode | Redeliver | Resend
 
 
 def remedy(letter: DeadLetter, *, stack: Stack) -> Remedy:
-    """Return how `letter` can be requeued.
-
-    Raises:
-        Rejected: there is no such letter, it is settled, or it cannot be requeued.
-    """
+    """Return how `letter` can be requeued; `Rejected` if it is settled or cannot be."""
     lettered = _waiting(letter)
     if lettered.episode_id and stack.is_of(lettered.stream, Stream.WORK):
         return RecallEpisode(lettered.episode_id, _said_in(lettered))
@@ -106,11 +101,7 @@ def remedy(letter: DeadLetter, *, stack: Stack) -> Remedy:
 
 
 def reopened(episode: Episode, *, stack: Stack) -> EpisodeOpened:
-    """Return the opening of an episode for the same trigger as `episode`: its next generation.
-
-    Raises:
-        Rejected: `episode` has not ended, or the journal does not have it any more.
-    """
+    """Return the opening of the next generation of `episode`, for the same trigger."""
     before = episode.opened
     if before is None:
         raise Rejected("the journal does not hold its episode any more; discard it")
@@ -136,11 +127,7 @@ def reopened(episode: Episode, *, stack: Stack) -> EpisodeOpened:
 
 
 def recalled(episode: Episode) -> Episode:
-    """Return `episode` if a command for it makes sense.
-
-    Raises:
-        Rejected: it has ended, or the journal does not have it.
-    """
+    """Return `episode` if a command for it makes sense, else raise `Rejected`."""
     if episode.opened is None:
         raise Rejected("the journal does not hold its episode; discard it")
     if episode.status in ENDED:
@@ -174,11 +161,8 @@ class DeadLetterRequests:
         """Requeue a letter, and return what was done.
 
         An event is published again, as it came; for an episode that failed, another one is opened;
-        a command is sent again; an output is retried.
-
-        Raises:
-            Rejected: there is no such letter, it is settled, or it cannot be requeued.
-            BadName: `letter_key` cannot be a letter's.
+        a command is sent again; an output is retried. `Rejected` if the letter does not exist, is
+        settled or cannot be requeued.
         """
         letter = await self._load(letter_key)
         match remedy(letter.state, stack=self.ports.stack):
@@ -196,12 +180,7 @@ class DeadLetterRequests:
         return requeued
 
     async def discard(self, letter_key: str, *, by: str, reason: str) -> DeadDiscarded:
-        """Record that a letter needs nothing more, and return the record.
-
-        Raises:
-            Rejected: there is no such letter, or it is settled.
-            BadName: `letter_key` cannot be a letter's.
-        """
+        """Record that a letter needs nothing more; `Rejected` if it is settled or missing."""
         letter = await self._load(letter_key)
         discarded = DeadDiscarded(by=by, reason=reason)
         await settle(letters(self.ports, self.clock), letter, discarded)

@@ -30,13 +30,12 @@ from engine.validation import REASON_CHARS_MAX
 from streams.keys import expectation_of
 
 ORPHAN_CLEANUP: Final = "orphan_cleanup"
-"""The reason for canceling an episode whose expectation is gone."""
 
 REASON_MAX: Final = REASON_CHARS_MAX - len(f"{ORPHAN_CLEANUP}: ")
 """Longest reason that a person gives, in characters."""
 
 EVENTS_TOLD_MAX: Final = 5
-"""Most events that an action lists for people."""
+"""Most events that one action shows to people."""
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +57,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActualState(msgspec.Struct, frozen=True, kw_only=True):
-    """What is armed, stored and blocked of one actor, whoever declared it."""
+    """What is armed, stored and blocked of one actor, declared or not."""
 
     actor: str
     ticks: Sequence[str] = ()
@@ -90,7 +89,7 @@ class Disarm(_Action, frozen=True, kw_only=True):
 
     @property
     def about(self) -> str:
-        """The schedule, or the debounced subject, in words."""
+        """The schedule, or the debounced subject."""
         return f"{self.purpose} {self.key.partition('/')[2]}"
 
 
@@ -104,7 +103,7 @@ class Arm(_Action, frozen=True, kw_only=True):
 
     @property
     def about(self) -> str:
-        """The schedule and its next tick, in words."""
+        """The schedule and its next tick."""
         return f"{TICK} {self.schedule}, next {self.at.isoformat(timespec='seconds')}"
 
 
@@ -116,7 +115,7 @@ class CancelBlocked(_Action, frozen=True, kw_only=True):
 
     @property
     def about(self) -> str:
-        """Its id."""
+        """The episode's id."""
         return f"episode {self.episode_id}"
 
 
@@ -128,7 +127,7 @@ class Forget(_Action, frozen=True, kw_only=True):
 
     @property
     def about(self) -> str:
-        """Its key."""
+        """The mark's key."""
         return self.mark.key
 
 
@@ -185,10 +184,8 @@ def declared(nodes: Iterable[NodeInfo], actor: str) -> Declared | None:
 
 
 def why_unknown(nodes: Iterable[NodeInfo], actor: str) -> str:
-    """Return why the declaration of an actor is unknown; empty if it is known.
-
-    An actor has at least one expectation: a node that lists none had no room to list them.
-    """
+    """Return why the declaration of an actor is unknown; empty if it is known."""
+    # An actor has at least one expectation: a node that lists none had no room to list them.
     there = list(nodes)
     having = [node for node in there if actor in node.actors]
     silent = [node.name for node in having if not node.actors[actor].expectations]
@@ -212,12 +209,7 @@ def plan_all(
 
 
 def plan(known: Declared, standing: ActualState, *, now: datetime) -> list[Action]:
-    """Return the repairs that make the actual state of an actor agree with its declaration.
-
-    Args:
-        known: what live nodes declare; it must be read after the actual state.
-        now: schedules without a timer tick from then on.
-    """
+    """Return an actor's repairs; `known` must be read after `standing`, the actual state."""
     return [
         *_disarmed(known, standing),
         *_armed(known, standing, now),
@@ -254,7 +246,6 @@ def _disarmed(known: Declared, standing: ActualState) -> Iterator[Disarm]:
 
 
 def _armed(known: Declared, standing: ActualState, now: datetime) -> Iterator[Arm]:
-    """Yield the declared schedules that this version can read."""
     ticks = set(standing.ticks)
     for expectation, specs in sorted(known.ticking.items()):
         for spec in sorted(specs):

@@ -1,17 +1,15 @@
 """`reconcile`: makes timers, queues and marks agree with what live nodes declare, after a deploy.
 
-The actual state is read first and the live nodes last, so a node that starts meanwhile is taken
-into account. Live nodes are read from the leader: a lagging replica would miss new ones.
-`engine.operations.drift` plans, then the repairs run in this order:
+The actual state is read first and the live nodes last, from the leader, so that a node that starts
+meanwhile counts. `engine.operations.drift` plans, then the repairs run in this order:
 
-    arm               harmless: a timer is armed once, whoever does it
+    arm               harmless: a timer is armed once, whichever node does it
     cancel, forget    final, so only after the live nodes were read again, a moment later
     unwatch, disarm   after one more check, and undone if a node that starts meanwhile needs it
 
-A node that starts may find a timer armed, or its events watched, before anybody can see it. So the
-live nodes are read once more afterwards, and what they declare is restored, even if another repair
-has failed. Each change names the revision that it was decided on, so whatever nodes have changed
-since is left alone. Repeating all of it changes nothing more.
+A node that starts may find a timer armed, or its events watched, before it is listed. So the live
+nodes are read once more afterwards, and what they declare is restored, even after an error. Each
+change names the revision that it was decided on, so whatever nodes have changed since stays.
 """
 
 from __future__ import annotations
@@ -100,15 +98,13 @@ class Reconciler:
     """The time of the plan."""
     _done: set[Action] = field(default_factory=set)
     _taken: dict[Disarm, PendingTimer] = field(default_factory=dict)
-    """The timers that were disarmed, or may have been."""
+    """Timers that were disarmed, or may have been."""
     _unwatched: set[Unwatch] = field(default_factory=set)
 
     async def do_all(self, actions: Sequence[Action]) -> list[ReconcileStep]:
         """Make all `actions` that are still needed, and undo those that turn out to be wrong.
 
-        Raises:
-            StreamError: one of them failed. Those that ran beside it are complete, declared timers
-                are armed again, and the rest is left.
+        If one fails, those that ran beside it are complete, and declared timers are armed again.
         """
         try:
             for kinds in PHASES:
@@ -151,7 +147,6 @@ class Reconciler:
         return await self._arm_new(tick_timer(action.actor_id, tick), action.at)
 
     async def _arm_new(self, timer: Timer, at: datetime) -> bool:
-        """Arm `timer`; return False if one of its name is pending."""
         try:
             await self.ports.timers.arm(timer, at=at, expecting=0)
         except TimerConflict:
@@ -210,10 +205,8 @@ class Reconciler:
         await self._arm_new(named, was.due_at)
 
     async def _watch_again(self, nodes: Sequence[NodeInfo], action: Unwatch) -> Unwatch | None:
-        """Add what is, or may be, declared to the queue again; return `action` if that undoes it.
-
-        Names that a node has added at the moment of the removal may have been removed, too.
-        """
+        """Watch again what is, or may be, declared; return `action` if that undoes it."""
+        # Names that a node has added at the moment of the removal may have been removed, too.
         known = declared(nodes, action.actor_id)
         wanted = known.events if known else frozenset(action.events)
         missing = wanted - await self.ports.domain_events.watched(action.actor_id)
@@ -224,10 +217,7 @@ class Reconciler:
 
 
 async def each_of(do: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
-    """Return the result of `do` for each of `items`, with a limit on how many run at a time.
-
-    If one fails, its error is raised once those that ran beside it have ended.
-    """
+    """Return `do` of each item, some at a time; raise an error once its batch has ended."""
     made: list[R] = []
     for at in range(0, len(items), IN_FLIGHT_MAX):
         batch = [do(each) for each in items[at : at + IN_FLIGHT_MAX]]

@@ -83,7 +83,7 @@ class Replayed:
     episode: Episode
     """The episode after all events."""
     state: Any
-    """The strategy's, after the last recorded step; of any type."""
+    """The strategy's state after the last recorded step."""
     steps: int
     """The replayed steps: all since the strategy last restarted."""
     asks: Action | None
@@ -169,8 +169,6 @@ async def replay(
 
 @dataclass
 class _Rerun:
-    """A strategy during a replay, and its position."""
-
     strategy_runner: StrategyRunner
     found: recovery.Tail
     state: Any = None
@@ -192,7 +190,6 @@ class _Rerun:
 
 
 async def _check_next(strategy_runner: StrategyRunner, episode: Episode, asks: Action) -> None:
-    """Check that the strategy goes on as the history does."""
     asked = episode.blocked if episode.status is Status.BLOCKED else episode.announced
     if asked is not None:
         await strategy_runner.check_same(asked, asks)
@@ -209,17 +206,13 @@ def _is_done_without_result(episode: Episode) -> bool:
 
 
 def _is_its_end(episode: Episode, failed: EpisodeFailed, *, step_no: int) -> bool:
-    """Return whether the history ends with this failure, after the same step."""
     end = episode.finished
     is_last = step_no == episode.steps_recorded
     return is_last and end is not None and end.error_class == failed.error_class
 
 
 def _whole(records: Iterable[Recorded]) -> list[Recorded]:
-    """Return `records` without the states that a replay computes itself.
-
-    The first one stays: `init` read it from the outside.
-    """
+    """Return `records` without the states that a replay computes; `init` read the first one."""
     whole: list[Recorded] = []
     is_kept = False
     for each in records:

@@ -1,9 +1,7 @@
 """Sweeps: finds episodes and workflow instances that no node continues, and calls one.
 
-Lost leases recover by themselves, and a command stays in its queue until its work is done. A sweep
-finds what even that misses, such as commands that were lost with an emptied queue. The caller names
-candidates; `judge_episode` and `judge_instance` decide from the journal, the claims, the queue and
-the timers. What a sweep sends is safe to repeat.
+Lost leases recover by themselves; a sweep finds what even that misses, such as commands that were
+lost with an emptied queue. What it sends is safe to repeat.
 """
 
 from __future__ import annotations
@@ -88,10 +86,7 @@ def judge_instance(
     silent_s: float,
     stale_after_s: float,
 ) -> SweepVerdict:
-    """Return the verdict on `instance`; `RECOVERED`: send a command to it.
-
-    `attempts` are those that `running` yields, with the states of their own journals.
-    """
+    """Return the verdict; `attempts` are those of `running`. `RECOVERED`: send a command to it."""
     if instance.started is None or instance.phase in INSTANCE_ENDED:
         return SweepVerdict.ENDED
     if silent_s < stale_after_s:
@@ -107,7 +102,7 @@ def judge_instance(
 
 
 def calls_for(instance: Instance, attempts: Sequence[SweptAttempt]) -> Sequence[WorkflowCommand]:
-    """Return the commands that make a node continue `instance`: first the ends it may not know."""
+    """Return the commands that continue `instance`: first the ends that it may not know."""
     begun = instance.begun
     advance = Advance(workflow=begun.spec.name, instance_id=begun.instance_id)
     return [*(each.told for each in attempts if each.has_ended), advance]
@@ -158,7 +153,6 @@ class InstanceSweeper:
         return verdict
 
     async def _attempt(self, told: StepDone) -> SweptAttempt:
-        """Return the state of an attempt: an episode or an instance."""
         stack = self.ports.stack
         async with self._room:
             try:
@@ -188,10 +182,7 @@ def _has_ended(newest: Recorded | None) -> bool:
 
 
 def judge_episode(episode: Episode, *, silent_s: float, stale_after_s: float) -> SweepVerdict:
-    """Return the verdict on `episode` by its journal alone.
-
-    `RECOVERED` holds only if no node has it, `WAITING` only if its timer is armed.
-    """
+    """Return the verdict on `episode` by its journal; the caller checks claims and timers."""
     if episode.status in ENDED or episode.status is Status.UNOPENED:
         return SweepVerdict.ENDED
     if silent_s < stale_after_s:
@@ -224,7 +215,7 @@ class EpisodeSweeper:
     ports: Ports
     clock: Clock
     name: str
-    """The owner of the claims that it makes for a moment to see whether an episode is free."""
+    """The owner of the claims that it takes for a moment to see whether an episode is free."""
     stale_after_s: float
     is_dry: bool = False
     """Report only."""
@@ -265,7 +256,6 @@ class EpisodeSweeper:
         return SweepVerdict.RECOVERED
 
     async def _is_forgotten(self, records: Sequence[Recorded], candidate: Candidate) -> bool:
-        """Return whether a waiting episode lacks the timer that would wake it."""
         ports, actor, id_ = self.ports, candidate.actor_id, candidate.episode_id
         block = block_in(records[-1])
         if block is not None and block.ref:
@@ -282,7 +272,6 @@ class EpisodeSweeper:
         return (self.clock.now() - records[-1].commit.at).total_seconds()
 
     async def _is_held(self, candidate: Candidate) -> bool:
-        """Return whether some node has the claim."""
         key = episode_claim(candidate.actor_id, candidate.episode_id)
         # Should we end in between, it lapses, and that calls for recovery by itself.
         lease = await self.ports.leases.acquire(key, holder=self.name)

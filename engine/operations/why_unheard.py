@@ -1,10 +1,9 @@
 """Why no live node acts on a command to an episode, an instance or an output.
 
-A command is durable once it is sent. A node can act on it if it has the episode's actor, at the
-revision the episode was opened with, and its expectation. Otherwise the command stays in the
-actor's queue; nodes that cannot act on it give up after about an hour, and it becomes a dead
-letter. The rules use what nodes report about themselves, which is not everything: whether a node of
-another revision can run the episode shows only when it tries.
+A node can act if it has the episode's actor, at the revision the episode was opened with, and its
+expectation. Otherwise the command stays in the actor's queue, and is a dead letter after about an
+hour. The rules use what nodes report about themselves: whether a node of another revision can run
+the episode shows only when it tries.
 """
 
 from __future__ import annotations
@@ -34,9 +33,8 @@ NODES_SHOWN_MAX: Final = 5
 
 UNTIL_THEN: Final = "until then, and is ruled on then"
 FOR_AN_HOUR: Final = "for about an hour, then it is a dead letter to requeue"
-"""How long a queue keeps a command that nobody can act on: nodes give up after an hour, see
-`OBSTACLE_S` and `OBSTACLE_DELIVERIES_MAX` of `engine.execution.commands`.
-"""
+"""How long a queue keeps a command that no node can act on, see `OBSTACLE_S` and
+`OBSTACLE_DELIVERIES_MAX` of `engine.execution.commands`."""
 
 LACKS: Final = "it does not have it"
 DISABLED: Final = "it is disabled"
@@ -57,14 +55,11 @@ class Unheard(msgspec.Struct, frozen=True, kw_only=True):
     """What to do: which node to switch on, if its mode is the only obstacle."""
 
     def __str__(self) -> str:
-        """Return all of it in one line."""
         kept = FOR_AN_HOUR if self.is_tried else UNTIL_THEN
         return f"{self.why}; {self.remedy}: what was asked for stays in the queue {kept}"
 
 
 class _Hears(Enum):
-    """What a node does with a command."""
-
     YES = auto()
     PERHAPS = auto()
     """It tries, and may succeed."""
@@ -75,8 +70,6 @@ class _Hears(Enum):
 
 
 class _Ear(msgspec.Struct, frozen=True):
-    """One node, and what it does with a command."""
-
     node: str
     hears: _Hears
     why: str = ""
@@ -88,10 +81,8 @@ class _Ear(msgspec.Struct, frozen=True):
 def unheard(
     nodes: Iterable[NodeInfo], actor: str, episode: Episode | None = None
 ) -> Unheard | None:
-    """Return why no live node acts on commands to an episode; None: one does.
-
-    Without an episode, any node with the actor can: the episode is only to end.
-    """
+    """Return why no live node acts on commands to an episode; None: one does."""
+    # Without an episode, any node with the actor can: the episode is only to end.
     # Of what has ended only outputs are left, which need neither its revision nor its expectation.
     is_open = episode is not None and episode.status not in ENDED
     opened = episode.opened if episode is not None and is_open else None
@@ -101,11 +92,8 @@ def unheard(
 def instance_unheard(
     nodes: Iterable[NodeInfo], workflow: str, *, registered: RegisteredDefinition | None
 ) -> Unheard | None:
-    """Return why no live node acts on commands to a workflow instance; None: one does.
-
-    `edition` is the workflow's definition. If it is disabled, any node continues what is open of
-    it; None: the workflow is not defined as data.
-    """
+    """Return why no live node acts on commands to a workflow instance; None: one does."""
+    # Any node continues a disabled workflow. Without `registered` it is not defined as data.
     ears = [_ear_of_workflow(node, workflow, registered) for node in nodes]
     return _told(f"workflow {workflow!r}", ears)
 
@@ -133,10 +121,7 @@ def _what(actor: str, opened: EpisodeOpened | None) -> str:
 
 
 def _reasons(ears: Sequence[_Ear]) -> str:
-    """Return the nodes' reasons, equal ones together.
-
-    Reasons other than a missing definition come first, since people can fix those.
-    """
+    """Return the nodes' reasons, equal ones together; a missing definition comes last."""
     said: defaultdict[str, list[str]] = defaultdict(list)
     for ear in sorted(ears, key=lambda each: each.why == LACKS)[:NODES_SHOWN_MAX]:
         said[ear.why].append(ear.node)
@@ -163,7 +148,6 @@ def _ear_of_runner(
 
 
 def _ear_of_able(node: str, info: ActorInfo, opened: EpisodeOpened | None) -> _Ear:
-    """Return what a node with the actor does, given its mode."""
     if opened is None:
         return _Ear(node, _Hears.YES)
     if opened.revision not in (0, info.revision):
@@ -176,7 +160,6 @@ def _ear_of_able(node: str, info: ActorInfo, opened: EpisodeOpened | None) -> _E
 
 
 def _idle(node: NodeInfo, actor: str, could: _Hears) -> _Ear:
-    """Return that a node's mode excludes the actor, and what it `could` do otherwise."""
     if SWITCHES[node.mode].runs:
         why, whose = "by its mode for it, it runs nothing of it", f" --actor {actor}"
     else:
@@ -186,7 +169,6 @@ def _idle(node: NodeInfo, actor: str, could: _Hears) -> _Ear:
 
 
 def _ear_of_stand_in(node: NodeInfo, actor: str, opened: EpisodeOpened | None) -> _Ear:
-    """Return what a node does that only continues open episodes of an actor."""
     if opened is None:
         return _Ear(node.name, _Hears.YES)
     if not opened.revision:

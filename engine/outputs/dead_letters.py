@@ -37,10 +37,7 @@ OUTPUT_FAILED: Final = "output_failed"
 
 
 def cause_of(output: Output) -> str:
-    """Return the cause that names the dead letter of `output`: one per failure.
-
-    It is a hash, since a key may be as long as a token can be.
-    """
+    """Return the cause in the key of the dead letter; a hash, since output keys may be long."""
     assert output.proposed is not None, "what failed was proposed"
     mark = hashlib.blake2b(output.proposed.output_key.encode(), digest_size=MARK_BYTES).hexdigest()
     return f"{mark}.{output.proposed.proposal_no}.{output.retries}"
@@ -49,10 +46,7 @@ def cause_of(output: Output) -> str:
 def gone_on(
     happened: Iterable[tuple[OutputEvent, datetime]],
 ) -> tuple[Output, DeadRequeued] | None:
-    """Return an output at its last failure that was followed by a retry, and the settling event.
-
-    None: it has never failed, or was not retried since.
-    """
+    """Return an output at its last failure that a retry followed, with the settling event."""
     found = list(_each_gone_on(happened))
     return found[-1] if found else None
 
@@ -60,10 +54,7 @@ def gone_on(
 def gone_on_from(
     failed: Output, happened: Iterable[tuple[OutputEvent, datetime]]
 ) -> DeadRequeued | None:
-    """Return the event that settles the letter of one failure; None: it was not retried since.
-
-    `happened` has all events of the output, oldest first, with their times.
-    """
+    """Return the event that settles the letter of one failure; None: no retry followed."""
     cause = cause_of(failed)
     found = (requeued for output, requeued in _each_gone_on(happened) if cause_of(output) == cause)
     return next(found, None)
@@ -72,7 +63,7 @@ def gone_on_from(
 def _each_gone_on(
     happened: Iterable[tuple[OutputEvent, datetime]],
 ) -> Iterator[tuple[Output, DeadRequeued]]:
-    """Yield an output at each failure that was followed by a retry, with the settling event."""
+    """Yield an output at each failure that a retry followed, with the settling event."""
     output = UNPROPOSED
     for event, at in happened:
         requeued = _requeued_by(event, output) if output.status is OutputStatus.FAILED else None
@@ -93,15 +84,9 @@ def _requeued_by(event: OutputEvent, failed: Output) -> DeadRequeued | None:
 
 
 async def write_failed(dead_letters: DeadLetterWriter, output: Output) -> None:
-    """Write a dead letter for an output that has failed; one per failure.
-
-    Another writer may have retried or proposed it again since `output` was read, and found no
-    letter to settle. So once the letter exists, the output is read again, and the letter settled if
-    need be. Later writers find the letter.
-
-    Raises:
-        Unavailable: it could not be written; its episode must not continue yet.
-    """
+    """Write a dead letter for an output that has failed; one per failure."""
+    # Another writer may have retried it since `output` was read, and found no letter to settle: so
+    # the output is read again below, and the letter settled if need be.
     ports, clock = dead_letters.ports, dead_letters.clock
     proposed, failed, stack = output.proposed, output.failed, ports.stack
     assert proposed is not None, "what failed was proposed"
@@ -132,10 +117,8 @@ async def note_retried(ports: Ports, clock: Clock, failed: Output, *, by: str) -
 async def note_gone_on(
     ports: Ports, clock: Clock, happened: Iterable[tuple[OutputEvent, datetime]]
 ) -> None:
-    """Settle the dead letter of an output that was retried or proposed again, unless that is done.
-
-    The writer that did it may have died before it settled the letter.
-    """
+    """Settle the dead letter of an output that was retried since, unless that is done."""
+    # The writer that retried it may have died before it settled the letter.
     found = gone_on(happened)
     if found is not None:
         await _note(ports, clock, *found)
@@ -144,10 +127,7 @@ async def note_gone_on(
 async def note_gone_on_from(
     ports: Ports, clock: Clock, failed: Output, happened: Iterable[tuple[OutputEvent, datetime]]
 ) -> None:
-    """Settle the dead letter of one failure if the output was retried since.
-
-    `happened` has all events of the output, oldest first, with their times.
-    """
+    """Settle the dead letter of one failure if a retry followed in `happened`, oldest first."""
     requeued = gone_on_from(failed, happened)
     if requeued is not None:
         await _note(ports, clock, failed, requeued)
@@ -160,5 +140,5 @@ async def _note(ports: Ports, clock: Clock, failed: Output, requeued: DeadRequeu
     if newest is None:
         return
     known = Loaded(subject, dead_letter.fold([newest]), [newest])
-    with suppress(Rejected):  # Whoever requeued the letter has noted it.
+    with suppress(Rejected):  # The one that requeued the letter has noted it.
         await settle(letters(ports, clock), known, requeued)

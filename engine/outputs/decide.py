@@ -1,8 +1,4 @@
-"""The rules for an output: its next move, and the result of an attempt or a command. Pure.
-
-Delivery asks for the next move, makes it, and asks again, until the output is settled or nothing
-can be done now.
-"""
+"""The rules for an output: its next move, and the result of an attempt or a command. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +34,7 @@ EARLY_S: Final = 1.0
 """How much too early a retry may be, in seconds: the clocks of nodes differ."""
 
 EARLY_SHARE: Final = 0.1
-"""The largest share of a pause that this may take."""
+"""The largest share of a pause that `EARLY_S` may take."""
 
 OUTCOME_UNKNOWN: Final = "outcome_unknown"
 """Error class of an output whose last attempt was cut off by a crash."""
@@ -117,11 +113,7 @@ def after_failure(
     retry_after_s: float | None,
     at: datetime,
 ) -> OutputPostponed | OutputFailed:
-    """Return the events of an attempt that failed at `at`.
-
-    The next attempt is not made before `retry_after_s`, if the receiver gave it, up to
-    `RETRY_AFTER_S_MAX`.
-    """
+    """Return the event of an attempt that failed at `at`."""
     if is_permanent or output.attempts_counted >= attempts_max:
         return OutputFailed(attempt=output.attempts, error_class=error_class, error_detail=detail)
     wanted_s = min(max(retry_after_s or 0.0, 0.0), RETRY_AFTER_S_MAX)
@@ -134,10 +126,7 @@ def after_failure(
 
 
 def wakes_at(output: Output, *, at: datetime) -> datetime | None:
-    """Return when an unsettled output is due next, after `at`; None: never.
-
-    The time of an attempt that is due already is returned, too, though it is in the past.
-    """
+    """Return when an unsettled output is due next, which may be in the past; None: never."""
     if output.status is OutputStatus.PROPOSED:
         return output.retry_at or at
     if output.status is not OutputStatus.AWAITING_APPROVAL:
@@ -154,7 +143,7 @@ def wakes_at(output: Output, *, at: datetime) -> datetime | None:
 def expired(
     output: Output, *, at: datetime
 ) -> OutputApproved | OutputRejected | OutputFailed | None:
-    """Return the events if nobody has decided on an output by `at`; None: it is not late."""
+    """Return the event if nobody has decided on an output by `at`; None: it is not late."""
     if output.status is not OutputStatus.AWAITING_APPROVAL or output.proposed is None:
         return None
     approval = output.proposed.approval
@@ -176,11 +165,7 @@ def has_expired(output: Output) -> bool:
 def answered(
     output: Output, command: Decide, *, at: datetime
 ) -> OutputApproved | OutputRejected | None:
-    """Return the events of a decision made at `at`; None: it was recorded before.
-
-    Raises:
-        Refused: it is not allowed; the message says why.
-    """
+    """Return the event of a decision at `at`, or raise `Refused`; None: it was recorded before."""
     if output.proposed is None:
         raise Refused("there is no such output")
     _check_whose(output.proposed, command)
@@ -210,13 +195,8 @@ def _in_words(output: Output) -> str:
 
 
 def tried_again(output: Output, command: RetryOutput, *, at: datetime) -> OutputRetried | None:
-    """Return the events of a person's retry; None: it was recorded before.
-
-    An output that nobody approved in time is put up for approval again, for as long as at first.
-
-    Raises:
-        Refused: it is not allowed; the message says why.
-    """
+    """Return the event of a person's retry, or raise `Refused`; None: it was recorded before."""
+    # An output that nobody approved in time waits for approval again, for as long as at first.
     if output.proposed is None:
         raise Refused("there is no such output")
     if command.id in output.retry_ids:
@@ -235,11 +215,7 @@ def tried_again(output: Output, command: RetryOutput, *, at: datetime) -> Output
 
 
 def called_off(output: Output, command: CancelOutput) -> OutputCanceled | None:
-    """Return the events of a person's cancellation; None: it was recorded before.
-
-    Raises:
-        Refused: it is not allowed; the message says why.
-    """
+    """Return the event of a person's cancellation, or raise `Refused`; None: recorded before."""
     if output.proposed is None:
         raise Refused("there is no such output")
     if output.canceled is not None and output.canceled.cancel_id == command.id:
@@ -251,25 +227,16 @@ def called_off(output: Output, command: CancelOutput) -> OutputCanceled | None:
 
 
 def check_is_said_since(output: Output, *, at: datetime) -> None:
-    """Refuse a command about an output that is older than its last failure.
-
-    Another node has handled it; a frozen node may still have it. Clocks may differ by a minute, so
-    commands of the minute before pass.
-
-    Raises:
-        Refused: it is older.
-    """
+    """Refuse a command that is older than the output's last failure."""
+    # Another node has handled it, though a frozen node may still have it. Clocks may differ by a
+    # minute, so commands of the minute before pass.
     revived = output.revived_at
     if revived is not None and at < revived - timedelta(seconds=SKEW_S):
         raise Refused(f"it has failed since; it was tried again at {revived:%Y-%m-%d %H:%M:%S} UTC")
 
 
 def check_is_carried(newest: Recorded | None) -> None:
-    """Refuse to retry outputs while their episode is blocked.
-
-    Raises:
-        Refused: nothing would deliver them before it has its answer.
-    """
+    """Refuse to retry outputs while their episode is blocked: no node would deliver them."""
     if block_in(newest) is not None:
         raise Refused("its episode waits for an answer; try it again once it has one")
 
@@ -286,7 +253,6 @@ def _is_put_off(output: Output) -> bool:
 
 
 def _asked_again(output: Output, *, at: datetime) -> Approval | None:
-    """Return the approval request for a retry; None: none is needed."""
     approval = output.proposed.approval if output.proposed else None
     if approval is None or output.decided is not None:
         return None

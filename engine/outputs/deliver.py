@@ -1,14 +1,9 @@
 """Delivers the outputs of one episode: read → decide → make the next move, until none is left now.
 
-`OutputDelivery` drives each output by `engine.outputs.decide`. `DeliveryAttempts` makes an attempt:
-take a place in the rate limit → record the attempt → call the adapter → record the result. An
-attempt is on the log before the adapter is called; so after a crash in the middle the next node
+An attempt is on the log before the adapter is called, so after a crash in the middle the next node
 sees it and repeats the delivery with the same idempotency key. A node that was frozen in between
-may still call the adapter once more than is recorded: receivers that must act once have to honour
-the key.
-
-Every commit names the version that it was decided on, so of two nodes that deliver one output only
-one writes.
+may call the adapter once more than is recorded: receivers that must act once have to honour the
+key.
 """
 
 from __future__ import annotations
@@ -68,7 +63,7 @@ from streams.model.outputs import OUTCOMES, OutputIntent, OutputOutcome, OutputS
 from streams.ports.log import START
 
 Came: TypeAlias = OutputDelivered | OutputPostponed | OutputFailed
-"""What may come of an attempt."""
+"""The result of an attempt."""
 
 log = structlog.get_logger("vigil.outputs")
 
@@ -76,8 +71,8 @@ MOVES_MAX: Final = 16
 """Most moves with one output in a row: proposing, attempting and giving up are three."""
 
 CLASS_CHARS_MAX: Final = 100
-"""Longest error class that is kept of what an adapter says, in characters: the end of an episode
-has those of all its outputs in one event."""
+"""Longest error class of an adapter that is kept, in characters: the end of an episode has those of
+all its outputs in one event."""
 
 _CAME: Final[Mapping[type[Came], str]] = {
     OutputDelivered: "delivered",
@@ -87,11 +82,7 @@ _CAME: Final[Mapping[type[Came], str]] = {
 
 
 async def make_attempt(outlet: PooledAdapter, output: Output, *, clock: Clock, stack: str) -> Came:
-    """Call the adapter, and return what came of it.
-
-    Args:
-        output: what is to be delivered, with the attempt put down.
-    """
+    """Call the adapter for an output with a recorded attempt, and return the result."""
     view = _view(output, stack)
     began_s = clock.monotonic_s()
     came: Came
@@ -140,7 +131,6 @@ def _after(
 
 
 def _seconds(given: object) -> float | None:
-    """Return what an adapter says as a number of seconds; None if it is none."""
     if isinstance(given, int | float) and not isinstance(given, bool) and isfinite(given):
         return float(given)
     return None
@@ -170,16 +160,16 @@ class DeliveryState:
     outcome: OutputOutcome | None
     """None: it is not settled."""
     status: str
-    """The outcome, or where it is in its life."""
+    """The outcome, or its present status."""
     wakes_at: datetime | None
     """When it is to be looked at again; None: when somebody decides, or never."""
     news: tuple[PublicEvent, ...]
-    """What there is to tell of it."""
+    """Its events to publish."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConclusionState:
-    """How far an episode's decisions are carried out."""
+    """How far the outputs of an episode have got."""
 
     findings: tuple[FindingOutcome, ...] = ()
     outputs: tuple[OutputOutcome, ...] = ()
@@ -189,13 +179,13 @@ class ConclusionState:
     wakes_at: datetime | None = None
     """When something is due about those; None: when somebody decides."""
     news: tuple[PublicEvent, ...] = ()
-    """What there is to tell: of findings first, then of outputs."""
+    """Events to publish: of findings first, then of outputs."""
     canceled: CancelEpisode | None = None
     """How the episode ends instead, if outputs were canceled with it."""
 
     @property
     def end(self) -> Finish | EpisodeDeferred | CancelEpisode:
-        """What the episode records of it."""
+        """What the episode records."""
         if self.canceled is not None:
             return self.canceled
         if self.pending:
@@ -214,7 +204,7 @@ def added_up(
     known: Mapping[str, OutputOutcome] | None = None,
     order: Iterable[str] = (),
 ) -> ConclusionState:
-    """Return what several outputs came to, in `order`, with what is `known` of others."""
+    """Return the state of all outputs, in `order`, with what is `known` of others."""
     by_key = {one.key: one for one in progress}
     outcomes = dict(known or {})
     outcomes |= {key: one.outcome for key, one in by_key.items() if one.outcome is not None}
@@ -239,14 +229,10 @@ class DeliveryAttempts:
     async def propose(
         self, output_store: OutputStore, outlet: PooledAdapter | None, proposed: OutputProposed
     ) -> Later | None:
-        """Put an output down, with the first attempt if that can be made at once.
+        """Propose an output, with the first attempt if that can be made at once.
 
-        Returns:
-            When the next attempt is due; None: ask what is to be done about the output now.
-
-        Raises:
-            Overtaken: others have added to the output; nothing was done.
-            LeaseLost, VersionConflict: another node may have the episode, or has.
+        Return when the next attempt is due; None: decide on the next move now. On `LeaseLost` or
+        `VersionConflict` another node may have the episode, or has.
         """
         may_go = proposed.approval is None and self.context.may_go_on.is_given
         if outlet is None or not may_go or not outlet.throttle.try_enter(output_store.key):
@@ -257,17 +243,7 @@ class DeliveryAttempts:
     async def attempt(
         self, output_store: OutputStore, outlet: PooledAdapter | None
     ) -> Later | None:
-        """Make an attempt with an output that was put down.
-
-        Args:
-            outlet: its adapter; None: there is none here, and it fails.
-
-        Returns:
-            When the next attempt is due; None: ask what is to be done about the output now.
-
-        Raises:
-            Overtaken, LeaseLost, VersionConflict, Unavailable: as `propose`.
-        """
+        """Make an attempt; `outlet` None: the app has no such adapter. Otherwise as `propose`."""
         if outlet is None:
             await output_store.append(_no_adapter(output_store.output))
             return None
@@ -287,7 +263,7 @@ class DeliveryAttempts:
     async def _deliver(
         self, output_store: OutputStore, outlet: PooledAdapter, *first: OutputProposed
     ) -> Later | None:
-        """Make an attempt, in a place that was taken for it; put down `first` with it."""
+        """Make an attempt in a slot that was taken for it; record `first` with it."""
         try:
             number = 1 if first else output_store.output.attempts + 1
             await output_store.append(
@@ -319,17 +295,17 @@ def _no_adapter(output: Output) -> OutputFailed:
 
 @dataclass(frozen=True)
 class OutputDelivery:
-    """Carries the outputs of one episode, on one node."""
+    """Delivers the outputs of one episode, on one node."""
 
     context: OutputContext
     opened: EpisodeOpened
     writer_id: str
-    """Unique for ever: commits are named after it."""
+    """Unique for ever: ids of commits begin with it."""
     check_claim: Callable[[], None]
     """Raises `LeaseLost` once the claim cannot be trusted any more."""
     called_at: datetime | None = None
-    """When this node was called because something may be due, by the server's clock. A clock that
-    is behind that would find nothing due, and have it called again at once, over and over."""
+    """When this node was called because something may be due, by the server's clock. By a slower
+    clock nothing would be due, and the node would be called again at once, over and over."""
 
     async def carry(
         self,
@@ -339,16 +315,14 @@ class OutputDelivery:
         is_new: bool = False,
         retells: bool = False,
     ) -> DeliveryState:
-        """Carry one output as far as it gets now.
+        """Make all moves with one output that are possible now.
 
-        Args:
-            intent: what is wanted; None: it is carried only if it was proposed.
-            is_new: whether nobody can have begun with it for this episode.
-            retells: whether all that has happened to it is news, for it may not have been told.
+        Without `intent` only a proposed output is moved. `is_new`: no node can have begun with it
+        for this episode. `retells`: publish all its events, since they may not have been published.
 
         Raises:
-            LeaseLost, VersionConflict: another node may carry it, or does.
-            TooLarge, Unwritable: its log cannot keep it.
+            LeaseLost, VersionConflict: another node may have the episode, or has.
+            TooLarge, Unwritable: the log cannot keep the output.
         """
         output_store = self._output_store(key)
         done = await output_store.retry(
@@ -358,7 +332,7 @@ class OutputDelivery:
         return self._progress(output_store, done, retells=retells)
 
     async def state(self, key: str) -> DeliveryState:
-        """Return how far an output has got, and do nothing about it. All of it is news."""
+        """Return how far an output has got, with all its events to publish, and change nothing."""
         output_store = self._output_store(key)
         await output_store.read()
         move = self._next(output_store, Retries())
@@ -371,7 +345,7 @@ class OutputDelivery:
         return self._progress(output_store, Later(self._now()), retells=True)
 
     async def is_retried(self, key: str) -> bool:
-        """Return whether a person has had an output tried again."""
+        """Return whether a person has retried an output."""
         output_store = self._output_store(key)
         await output_store.read()
         return output_store.output.retries > 0
@@ -379,11 +353,9 @@ class OutputDelivery:
     async def cancel(
         self, key: str, intent: OutputIntent | None, *, reason: str, retells: bool = False
     ) -> DeliveryState:
-        """Have an output not be delivered, unless it is settled.
-
-        It is written down also of what nobody has proposed: whoever stood still since they were
-        about to is refused, and finds that.
-        """
+        """Cancel an output unless it is settled."""
+        # It is recorded even if nothing was proposed: a node that was frozen before its proposal is
+        # then refused, and finds that.
         output_store = self._output_store(key)
 
         async def settle() -> Settled:
@@ -399,10 +371,8 @@ class OutputDelivery:
     def _ending(
         self, output_store: OutputStore, move: Move, intent: OutputIntent | None, *, reason: str
     ) -> tuple[OutputEvent, ...]:
-        """Return what says that an output is not to be delivered for this episode.
-
-        What has failed for others stays theirs: a person may have it tried again.
-        """
+        """Return the events that cancel an output for this episode."""
+        # What has failed for another episode stays as it is: a person may retry it.
         canceled = OutputCanceled(reason=reason)
         if not isinstance(move, Propose):
             return (canceled,)
@@ -449,7 +419,6 @@ class OutputDelivery:
     async def _move_on(
         self, output_store: OutputStore, intent: OutputIntent | None
     ) -> Settled | Later:
-        """Make one move after another, and return the last one for now."""
         for _ in range(MOVES_MAX):
             self.check_claim()
             done = await self._move(output_store, intent)
@@ -460,7 +429,6 @@ class OutputDelivery:
     async def _move(
         self, output_store: OutputStore, intent: OutputIntent | None
     ) -> Settled | Later | None:
-        """Make the next move; return it if it was the last one for now."""
         outlet = self._outlet(output_store.output, intent)
         move = self._next(output_store, outlet.route.retries if outlet else Retries())
         match move:
@@ -486,10 +454,8 @@ class OutputDelivery:
         return self.context.adapters.of(said.adapter) if said else None
 
     async def _bury(self, output_store: OutputStore) -> None:
-        """Keep a dead letter of what has failed for good; doing so again changes nothing.
-
-        Others may have proposed it anew before whoever saw it fail had come as far as this.
-        """
+        """Write a dead letter for what has failed for good; safe to repeat."""
+        # Another episode may have proposed it again since this proposal failed.
         proposal = output_store.proposal_of(self.opened.episode_id)
         if proposal is not None and proposal.output.status is OutputStatus.FAILED:
             await write_failed(

@@ -1,8 +1,4 @@
-"""The public events of outputs, as data. Pure.
-
-They follow the rules of all public events (`engine.episodes.events`): at least once each, with
-stable ids, and none for dry runs.
-"""
+"""The public events of outputs, as data: at least once, with stable ids, none in dry runs. Pure."""
 
 from __future__ import annotations
 
@@ -51,7 +47,7 @@ def output_news(
     *,
     since: int,
 ) -> list[PublicEvent]:
-    """Return the public events of an output's `history`, which has each event's position."""
+    """Return the public events of a `history` of events and their positions, from `since` on."""
     news: list[PublicEvent] = []
     retries = 0
     for event, seq in history:

@@ -1,11 +1,9 @@
-"""Handles commands about outputs: approve, reject, retry, cancel; and what time does to outputs.
+"""Handles commands about outputs: approve, reject, retry, cancel; and their timers.
 
-`OutputHandler` passes a command to `OutputCommands`, which decides on the output's log and appends
-at that version; a refused command has no effect and is logged. It then calls a node to the episode,
-which delivers what was decided; if a node has the episode at that moment, the command is delivered
-again later, since that node may have read the output before. `OutputCheck` looks at the outputs of
-an episode that no node has: it reminds approvers and lets approvals expire without taking the
-episode over. `OutputNotifier` publishes; events that are published twice have one id.
+A command is decided on the output's log and appended at that version; a refused one is logged. Then
+a node is called to the episode, to deliver. If a node has the episode at that moment, the command
+is delivered again later, since that node may have read the output before. `OutputCheck` reminds
+approvers and expires approvals without taking the episode over.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ from streams.ports.log import START, Recorded
 from streams.tracing import traceparent
 
 LOOKS_IN_FLIGHT_MAX: Final = 16
-"""Outputs of one episode that are looked at, at a time."""
+"""Outputs of one episode that are looked at at a time."""
 
 
 Incoming: TypeAlias = Delivery[Command | Unreadable]
@@ -68,13 +66,13 @@ log = structlog.get_logger("vigil.outputs")
 
 @dataclass(frozen=True)
 class OutputNotifier:
-    """Tells of the outputs of one episode."""
+    """Publishes the events of one episode's outputs."""
 
     domain_events: DomainEvents
     opened: EpisodeOpened
 
     async def tell(self, output_store: OutputStore, names: Collection[str]) -> None:
-        """Tell what of these names has happened to an output."""
+        """Publish those events of an output that have one of these names."""
         proposal = output_store.proposal_of(self.opened.episode_id)
         if proposal is None or not episode_events.is_public(self.opened):
             return
@@ -84,13 +82,13 @@ class OutputNotifier:
             await EventPublisher(self.domain_events).tell(told)
 
     async def tell_decided(self, output_store: OutputStore) -> None:
-        """Tell how an output was decided, if nothing has followed from that yet."""
+        """Publish how an output was decided, if no attempt has followed yet."""
         is_ours = is_own(output_store.output, episode_id=self.opened.episode_id)
         if is_ours and not output_store.output.attempts:
             await self.tell(output_store, DECIDED)
 
     async def remind(self, output_store: OutputStore, *, at: datetime) -> None:
-        """Remind people of an output that waits for them, if that is due `at` this time."""
+        """Remind people of an output that waits for approval, if that is due at `at`."""
         output = output_store.output
         if output.status is not OutputStatus.AWAITING_APPROVAL or output.proposed is None:
             return
@@ -105,12 +103,12 @@ class OutputNotifier:
 
 @dataclass(frozen=True)
 class OutputCommands:
-    """Writes for one actor, on one node."""
+    """Records commands about outputs, for one actor on one node."""
 
     context: ActorContext
 
     async def decide(self, command: Decide, episode: Episode, *, at: datetime) -> bool:
-        """Write a decision down, and return whether there is one: this one, or that time is up."""
+        """Record a decision; return whether there is one: this one, or that time is up."""
         refusals: list[Refused] = []
 
         def ruled(output: Output) -> OutputEvent | None:
@@ -131,7 +129,7 @@ class OutputCommands:
         return is_written or not refusals
 
     async def retry(self, command: RetryOutput, newest: Recorded) -> bool:
-        """Write down that an output is tried again, and return whether it is."""
+        """Record that an output is retried, and return whether it is."""
         refusals: list[Refused] = []
         before: list[Output] = []
 
@@ -151,10 +149,7 @@ class OutputCommands:
         return not refusals
 
     async def cancel(self, command: CancelOutput, episode: Episode, *, at: datetime) -> bool | None:
-        """Write down that an output is canceled, and return whether it is.
-
-        None: an attempt is under way, and nobody knows yet what comes of it.
-        """
+        """Record a cancellation; return whether there is one; None: an attempt is running."""
         refusals: list[Refused] = []
         output_store = self._output_store(command.output_key)
 
@@ -194,20 +189,16 @@ def _note(command: CancelOutput | Decide | RetryOutput, refusals: Sequence[Refus
 
 @dataclass(frozen=True)
 class OutputCheck:
-    """Looks at the outputs of one episode, on one node."""
+    """Checks the outputs of an episode that no node has."""
 
     context: OutputContext
     opened: EpisodeOpened
     episode: Episode
     at: datetime
-    """Now, by the server's clock: what people have until a time for is ruled on by that, as their
-    decisions are."""
+    """Now, by the server's clock: deadlines are compared with that, as decisions are."""
 
     async def finds_work(self) -> bool:
-        """Return whether the episode is to be gone on with; remind and expire what is due else.
-
-        What is due later has a node called again.
-        """
+        """Remind people and expire what is due; return whether a node must take the episode."""
         room = asyncio.Semaphore(LOOKS_IN_FLIGHT_MAX)
 
         async def look(key: str) -> datetime | bool | None:
@@ -227,14 +218,13 @@ class OutputCheck:
         return False
 
     def _keys(self) -> Sequence[str]:
-        """Return the keys of outputs of the episode that may not be settled."""
         deferred = self.episode.deferred
         if deferred is not None and self.episode.status is Status.DELIVERING:
             return deferred.pending
         return list(wanted(self.episode, self.opened))
 
     async def _look(self, key: str) -> datetime | bool | None:
-        """Return whether something is to be done about an output now; or when it will be, if so."""
+        """Return whether something is to be done about an output now, or when it will be."""
         output_store = OutputStore(
             self.context.ports, self.context.clock, key, writer_id=next(self.context.writer_ids)
         )
@@ -264,10 +254,9 @@ class OutputCheck:
         return expired(output, at=self.at) if is_ours else None
 
     def _stays_away_s(self, output_store: OutputStore, move: Move) -> float:
-        """Return how long an attempt is left for later because its route has no place, in seconds.
-
-        To take the episode over only to find that out would cost it two commits each time.
-        """
+        """Return how long an attempt waits for its route's rate limit, in seconds."""
+        # To take the episode over only to find that its route has no slot would cost two commits
+        # each time.
         proposed = output_store.output.proposed
         outlet = self.context.adapters.of(proposed.adapter) if proposed else None
         is_open = outlet is None or outlet.throttle.is_open(output_store.key, within_s=PLACE_S)
@@ -276,7 +265,7 @@ class OutputCheck:
         return outlet.throttle.send_away_s(output_store.key)
 
     async def _bury(self, output_store: OutputStore) -> None:
-        """Keep a dead letter of what nobody has approved in time: nobody may carry it any more."""
+        """Write a dead letter for an output that was not approved in time."""
         proposal = output_store.proposal_of(self.opened.episode_id)
         if proposal is not None and has_expired(proposal.output):
             await write_failed(
@@ -285,7 +274,7 @@ class OutputCheck:
 
 
 def is_about_outputs(command: Command, episode: Episode) -> bool:
-    """Return whether a command is about outputs of an episode, and not about itself."""
+    """Return whether a command is about outputs of an episode."""
     match command:
         case RetryOutput() | CancelOutput():
             return True
@@ -299,14 +288,14 @@ def is_about_outputs(command: Command, episode: Episode) -> bool:
 
 @dataclass(frozen=True)
 class OutputHandler:
-    """Follows such commands for one actor, on one node."""
+    """Handles commands about outputs for one actor, on one node."""
 
     context: OutputContext
 
     async def follow(
         self, delivery: Incoming, command: Command, episode: Episode, records: Sequence[Recorded]
     ) -> bool:
-        """Do what `command` asks; return whether it is answered for."""
+        """Carry out `command`; return whether it may be acknowledged."""
         commands = OutputCommands(self.context)
         has_effect: bool | None
         match command:
@@ -334,18 +323,18 @@ class OutputHandler:
     async def _have_carried(
         self, delivery: Incoming, episode: Episode, records: Sequence[Recorded]
     ) -> bool:
-        """Call who carries what was decided; return whether that is seen to."""
+        """Call a node to deliver what was decided; return whether the command is done."""
         newest = await self.context.ports.log.last(records[-1].subject)
         if newest is None or newest.seq != records[-1].seq:
-            # Whoever has moved it may have looked at the output before this was decided.
+            # The node that moved it may have read the output before this was decided.
             return False
         # Unless it converged, it carries its outputs once it has: they are looked at after that.
         if _is_carried_now(episode):
             assert episode.opened is not None, "an episode that was opened"
             actor, episode_id = episode.opened.actor_id, episode.opened.episode_id
             carry = Carry(actor_id=actor, episode_id=episode_id)
-            # Of several calls while there is no slot one is enough: whoever follows it moves the
-            # episode, unless that has ended.
+            # Of several calls while there is no slot one is enough: its node moves the episode,
+            # unless that has ended.
             seq = delivery.seq if episode.status in ENDED else records[-1].seq
             id_ = f"carry.{episode_id}.{episode.status.value}.{seq}"
             await self.context.ports.commands.send(carry, id=id_, trace=traceparent())

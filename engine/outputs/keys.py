@@ -1,8 +1,4 @@
-"""The keys of outputs, and their idempotency keys. Pure.
-
-An output's key is its identity in the stack. If the strategy gives none, it is made from the
-episode, so that a replay gets the same output and no other episode does.
-"""
+"""The keys of outputs, the same in a replay, and their idempotency keys. Pure."""
 
 from __future__ import annotations
 
@@ -21,15 +17,12 @@ from streams.model.outputs import OutputIntent
 from streams.model.waits import Approval
 
 MARK_CHARS: Final = 16
-"""How much of an action's fingerprint an output's key has: 64 bits, unique per turn."""
+"""Characters of an action's fingerprint in an output's key: 64 bits, unique per turn."""
 _IDEMPOTENCY_BYTES: Final = 32
 
 
 def output_key(intent: OutputIntent, opened: EpisodeOpened, *, place: str) -> str:
-    """Return the key of an episode's output.
-
-    `place` identifies it within the episode if the intent has no key of its own.
-    """
+    """Return the key of an episode's output, at `place` if the intent has no key."""
     if intent.dedupe_key:
         return intent.dedupe_key
     if not intent.key:

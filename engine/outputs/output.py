@@ -36,12 +36,11 @@ from streams.model.outputs import DUPLICATE, OUTCOMES, OutputOutcome, OutputStat
 from streams.ports.log import Recorded
 
 EARLIER_MAX: Final = 100
-"""Earlier proposals of one key whose end is remembered: only episodes that still run while others
-propose the key again need it.
-"""
+"""Earlier proposals of one key whose end is kept: only episodes that still run while others propose
+the key again need it."""
 
 RETRY_IDS_MAX: Final = 100
-"""How many retries are remembered, to recognise a command that comes again."""
+"""Retry commands that are remembered, to recognise one that comes again."""
 
 TRANSITIONS: Final[Mapping[OutputStatus | None, frozenset[type[OutputEvent]]]] = {
     None: frozenset({OutputProposed, OutputForgone}),
@@ -80,7 +79,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     proposed: OutputProposed | None = None
     """The newest proposal, with its newest request for approval; all other fields are about it."""
     asked_at: datetime | None = None
-    """Since when people are asked."""
+    """When people were asked."""
     attempts: int = 0
     attempts_before: int = 0
     """Attempts before a person last retried it."""
@@ -95,7 +94,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 0
     """How often a person retried it."""
     revived_at: datetime | None = None
-    """When a person last retried it after it had failed."""
+    """When a person last retried it after a failure."""
     retry_ids: tuple[str, ...] = ()
     """Ids of the retry commands, newest last; at most `RETRY_IDS_MAX`."""
     failed: OutputFailed | None = None

@@ -1,7 +1,4 @@
-"""The adapters of an app on one node: opened at the first use, closed with the node.
-
-`AdapterPool.serve` calls waiting episodes back when a rate limit has a place.
-"""
+"""The adapters of an app on one node: opened at the first use, closed with the node."""
 
 from __future__ import annotations
 
@@ -46,11 +43,7 @@ class PooledAdapter:
         self._is_open = False
 
     async def deliver(self, output: OutputView) -> str:
-        """Deliver `output`, and return the receiver's reference; empty: there is none.
-
-        Raises:
-            DeliveryFailed: it was not delivered, or not within the route's `timeout_s`.
-        """
+        """Deliver `output`; return the receiver's reference, or empty. Raises `DeliveryFailed`."""
         try:
             async with self._clock.timeout(self.route.timeout_s):
                 await self._open()
@@ -70,7 +63,7 @@ class PooledAdapter:
                 self._is_open = True
 
     async def call_back(self) -> None:
-        """Call waiting episodes whenever there is a place, until canceled."""
+        """Call waiting episodes whenever a slot is free, until canceled."""
         while True:
             for who in await self.throttle.wait_called():
                 try:
@@ -91,7 +84,6 @@ class PooledAdapter:
 
 
 def _checked(returned: object) -> str:
-    """Return an adapter's result as a reference; empty if it returned none."""
     if returned is None:
         return ""
     if isinstance(returned, str):
@@ -115,17 +107,14 @@ class AdapterPool:
         return self._adapters.get(adapter)
 
     def line_up(self, keys: Iterable[str], opened: EpisodeOpened) -> None:
-        """Have an episode called as soon as there is a place for one of its postponed outputs.
-
-        `keys` are those of its unsettled outputs, whatever they wait for.
-        """
+        """Have an episode called once there is a slot for one of `keys`, its unsettled outputs."""
         who = WaitingEpisode(opened.actor_id, opened.episode_id)
         for key in keys:
             for outlet in self._adapters.values():
                 outlet.throttle.line_up(key, who)
 
     async def call_back(self) -> None:
-        """Call those who wait for places, until canceled."""
+        """Call waiting episodes as slots get free, until canceled."""
         async with asyncio.TaskGroup() as group:
             for outlet in self._adapters.values():
                 group.create_task(outlet.call_back())
@@ -144,5 +133,5 @@ class OutputContext(EpisodeContext):
 
     @property
     def dead_letters(self) -> DeadLetterWriter:
-        """Keeps what cannot be done."""
+        """The writer of dead letters."""
         return DeadLetterWriter(self.ports, self.clock)

@@ -1,14 +1,14 @@
-"""How fast one node delivers through one adapter: so many at a time, and so many a second.
+"""Limits how fast one node delivers through one adapter: so many at a time, and so many a second.
 
 Each node counts for itself: with a limit of five a second, three nodes may send fifteen.
 
-An output that cannot be delivered soon is postponed by `Throttle.send_away_s` to a time of its own:
+An output that cannot be delivered soon is postponed by `Throttle.send_away_s` to a time of its own,
 each one step of the rate after the one before. This is no reservation, since its episode may come
-back to another node, or not at all. So any output that comes takes the next free place, but a
-first-time output waits behind the postponed ones. A time stops counting once its output is settled,
-or if it passes unused. Without a rate nobody knows when a place will be free: then postponed
-outputs also wait in `WaitQueue` and are called in order when there is one; if a call is lost, they
-come at their time. A called episode has `COME_S` to come before the next one is called.
+back to another node, or not at all: any output that comes takes the next slot, but a first-time
+output waits behind the postponed ones. A time stops counting once its output is settled, or if it
+passes unused. Without a rate nobody knows when a slot will be free: then postponed outputs also
+wait in `WaitQueue` and are called in order, each with `COME_S` to come; if a call is lost, they
+come at their time.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ are read on the way.
 
 
 PLACE_S: Final = 10.0
-"""Longest wait for a place, in seconds, before an output is postponed: meanwhile its episode
-occupies a slot.
-"""
+"""Longest wait for a slot of the limit, in seconds, before an output is postponed: meanwhile its
+episode occupies a slot of the node."""
 
 AWAY_S: Final = 10.0
 """Shortest postponement, in seconds."""
@@ -43,14 +42,12 @@ AWAY_S_MAX: Final = 3_600.0
 """Longest postponement: by then a route may have another rate, or other nodes may have room."""
 
 LATE_S: Final = 2.0
-"""How late a postponed output may come, in seconds, before others get its place. Its timer may be
-late by moments.
-"""
+"""How late a postponed output may come, in seconds, before others get its slot: timers are late by
+moments."""
 
 AWAY_MAX: Final = 10_000
-"""Outputs whose times are remembered. A forgotten one may get another time if it comes back too
-early, and first-time outputs may overtake it.
-"""
+"""Outputs whose times are remembered. A forgotten one that comes back too early may get another
+time, and first-time outputs may overtake it."""
 
 
 class WaitingEpisode(NamedTuple):
@@ -61,13 +58,13 @@ class WaitingEpisode(NamedTuple):
 
 
 class WaitQueue:
-    """Episodes that wait for a place, by the key of their output."""
+    """Episodes that wait for a slot, by the key of their output."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[WaitingEpisode, float]] = {}
-        """Key → whom to call, and until when. In the order in which they came."""
+        """Key → whom to call, and until when; in order of arrival."""
         self._expected_s: dict[str, float] = {}
-        """Key → until when whoever was called is expected."""
+        """Key → until when the called episode is expected."""
 
     @property
     def is_expecting(self) -> bool:
@@ -91,7 +88,7 @@ class WaitQueue:
         return sum(until_s >= at_s for until_s in others)
 
     def call(self, places: int, *, at_s: float) -> Sequence[WaitingEpisode]:
-        """Return whom to call, in order, so that each of so many places is taken."""
+        """Return whom to call, in order, so that each of so many slots is taken."""
         for key in [each for each, until_s in self._expected_s.items() if until_s < at_s]:
             self.leave(key)
         called: list[WaitingEpisode] = []
@@ -110,19 +107,19 @@ class WaitQueue:
 
 
 class Throttle:
-    """Places for deliveries; postponed outputs come first."""
+    """Slots for deliveries; postponed outputs come first."""
 
     def __init__(self, clock: Clock, *, max_concurrent: int, rate_per_s: float | None) -> None:
-        """Start with every place free; `rate_per_s` None is no limit."""
+        """Start with every slot free; `rate_per_s` None is no limit."""
         self._clock, self._slots = clock, Slots(max_concurrent)
         self._apart_s = 1 / rate_per_s if rate_per_s else 0.0
         self._next_s = clock.monotonic_s()
         """When the next delivery may begin."""
         self._back_s: dict[str, float] = {}
-        """Key → when it is to come back. In that order: nobody is given a time before another's."""
+        """Key → when it is to come back, in that order."""
         self._line = WaitQueue()
         self._changed = asyncio.Event()
-        """Set when there may be somebody to call."""
+        """Set when there may be an episode to call."""
 
     @property
     def wait_s(self) -> float:
@@ -135,28 +132,19 @@ class Throttle:
         return max(0.0, self._last_s() - self._clock.monotonic_s())
 
     def is_open(self, key: str, *, within_s: float) -> bool:
-        """Return whether the output of this key could be delivered within so many seconds.
-
-        A place to which others were called is taken.
-        """
+        """Return whether an output could be delivered in time, beside the called episodes."""
         return self.wait_s <= within_s and self._spare(key) > 0
 
     def is_open_to_new(self, *, within_s: float = 0.0) -> bool:
-        """Return whether a first-time output need not wait longer behind the postponed ones.
-
-        A place that is free now is for the first-time output if a postponed one has not come, or if
-        the next one is due late enough to find another. Without a rate, nobody knows when the
-        others get theirs.
-        """
+        """Return whether a first-time output need not wait longer behind the postponed ones."""
+        # A free slot is for it if a postponed output has not come, or if the next one is due late
+        # enough to find another. Without a rate, nobody knows when the others get theirs.
         is_free = self._is_missing() or self._is_next_far()
         soon_s = within_s if self._apart_s else 0.0
         return self.queue_s <= soon_s or (self.wait_s <= 0 and is_free)
 
     def send_away_s(self, key: str) -> float:
-        """Return how long the output of this key is postponed, in seconds.
-
-        If it comes back too early, it gets the same time again.
-        """
+        """Return for how many seconds an output is postponed: to the same time if it is early."""
         now_s = self._clock.monotonic_s()
         if self._back_s.get(key, now_s) > now_s:
             return self._back_s[key] - now_s
@@ -170,19 +158,14 @@ class Throttle:
         return self._back_s[key] - now_s
 
     def line_up(self, key: str, who: WaitingEpisode) -> None:
-        """Call `who` when there is a place, if the output of this key was postponed.
-
-        Use it only once no node has the episode: a call before that would find it taken.
-        """
+        """Call `who` when there is a slot, if the output of this key was postponed."""
+        # Only once no node has the episode: a call before that would find it taken.
         if key in self._back_s and not self._apart_s:
             self._line.join(key, who, until_s=self._back_s[key] + LATE_S)
             self._changed.set()
 
     async def wait_called(self) -> Sequence[WaitingEpisode]:
-        """Wait until there are places for waiting outputs, and return whom to call, in order.
-
-        Their places are reserved for `COME_S`.
-        """
+        """Wait for slots; return the episodes to call, in order, and keep theirs for `COME_S`."""
         while True:
             self._changed.clear()
             called = self._line.call(self._slots.free, at_s=self._clock.monotonic_s())
@@ -199,7 +182,7 @@ class Throttle:
         self._changed.set()
 
     def try_enter(self, key: str) -> bool:
-        """Take a place for a first-time delivery that begins now; return whether there was one."""
+        """Take a slot for a first-time delivery that begins now; return whether there was one."""
         if self.wait_s > 0 or not self.is_open_to_new() or not self._slots.try_take():
             return False
         self._reserve_s(key)
@@ -221,12 +204,11 @@ class Throttle:
         return True
 
     def leave(self) -> None:
-        """Give the place back: the delivery is over."""
+        """Give the slot back: the delivery is over."""
         self._slots.give_back()
         self._changed.set()
 
     def _spare(self, key: str = "") -> int:
-        """Return how many free places are not reserved for keys other than this one."""
         expected = self._line.expected(at_s=self._clock.monotonic_s(), but=key)
         return self._slots.free - expected
 
@@ -237,7 +219,6 @@ class Throttle:
         return next(iter(self._back_s.values()), math.inf)
 
     def _is_missing(self) -> bool:
-        """Return whether the first postponed output has not come in time."""
         return self._first_s() + LATE_S < self._clock.monotonic_s()
 
     def _is_next_far(self) -> bool:
@@ -245,10 +226,7 @@ class Throttle:
         return self._first_s() >= next_s and self._spare() > 1
 
     def _reserve_s(self, key: str) -> float:
-        """Reserve a delivery, and return how long it has to wait, in seconds.
-
-        It gets its own postponed place, or that of an output that has not come.
-        """
+        """Take its own time, or that of one that has not come; return the wait in seconds."""
         self._line.leave(key)
         if self._back_s.pop(key, None) is None and self._is_missing():
             del self._back_s[next(iter(self._back_s))]

@@ -1,7 +1,7 @@
 """Requests about outputs, for people and programs: approve, reject, retry or cancel one.
 
-Each reads the output's log first and refuses at once what is not allowed. Otherwise it sends a
-durable command, and a node checks the log again: another request may be faster.
+Each reads the output's log and refuses at once what is not allowed. Otherwise it sends a durable
+command, and a node checks the log again: another request may be faster.
 """
 
 from __future__ import annotations
@@ -124,7 +124,6 @@ async def _decide(
 
 
 async def _look(ports: Ports, key: str, *, by: str, reason: str) -> tuple[Output, OutputProposed]:
-    """Return an output by its log, and its proposal."""
     check_cause(by, reason)
     output = fold(await ports.log.read(ports.stack.output(key)))
     if output.proposed is None:

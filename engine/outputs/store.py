@@ -26,46 +26,36 @@ T = TypeVar("T")
 
 
 class Proposal:
-    """One proposal of an output, and all that has happened to it."""
+    """One proposal of an output, and its events."""
 
     def __init__(
         self, proposed: OutputProposed, happened: Sequence[tuple[OutputEvent, int, datetime]]
     ) -> None:
-        """Take what `happened` to it, from `proposed` on."""
         self.proposed = proposed
         self.history = [(event, seq) for event, seq, _ in happened]
-        """Each event, and where it is on the log."""
+        """Each event, and its position on the log."""
         self.output: Output = UNPROPOSED
-        """What it has come to."""
+        """The output after them."""
         for event, _, at in happened:
             self.output = evolve(self.output, event, at=at)
 
     def told_until(self, version: int) -> int:
-        """Return up to where the world has been told of this, if it was found at `version`.
-
-        Whoever wrote a decision down may have died before they told of it. Whoever goes on with the
-        output from there tells of it once more, and who comes after them finds more than that.
-        """
+        """Return up to where its events were surely published, if it was read at `version`."""
+        # A writer may have died between a decision and its publication. A later writer publishes
+        # from there once more, and finds a newer version after that.
         found = [(event, seq) for event, seq in self.history if seq <= version]
         own = [each for each in found if not isinstance(each[0], OutputForgone)]
         return own[-1][1] - 1 if own and _is_decision(own[-1][0]) else version
 
 
 class OutputStore:
-    """An output as its log stands, as far as we know it."""
+    """An output as its log was last read."""
 
     def __init__(self, ports: Ports, clock: Clock, key: str, *, writer_id: str) -> None:
-        """Know nothing, which is right for what nobody has proposed.
-
-        Args:
-            ports: of the stack.
-            clock: stamps what is added.
-            key: the output's.
-            writer_id: unique for ever to this writer; commit ids start with it.
-        """
+        """Begin unread, right for what nobody proposed; `writer_id` begins the commits' ids."""
         self.key = key
         self.since: int | None = None
-        """The version at which it was first read, or added to unread; None: it was neither."""
+        """The version at which it was first read, or appended to unread; None: neither."""
         self._store = Store[Output, OutputEvent](ports.log, clock, fold)
         self._loaded = Loaded(ports.stack.output(key), UNPROPOSED)
         self._writer_id = writer_id
@@ -78,30 +68,25 @@ class OutputStore:
 
     @property
     def output(self) -> Output:
-        """What its log adds up to."""
+        """The fold of its log."""
         return self._loaded.state
 
     @property
     def version(self) -> int:
-        """The version of that."""
+        """The version of `output`."""
         return self._loaded.version
 
     @property
     def history(self) -> Iterable[tuple[OutputEvent, datetime]]:
-        """All that has happened to it, as far as that is known, and when."""
+        """All its known events, and when they were recorded."""
         return ((event, at) for event, _, at in self._happened())
 
     async def read(self) -> None:
-        """Read what the log has by now, up to what its leader has."""
+        """Read the log, up to the newest commit that its leader has."""
         self._note(await self._store.load(self.subject))
 
     async def append(self, *events: OutputEvent) -> None:
-        """Add `events` to the log, in one commit.
-
-        Raises:
-            Rejected: they do not fit the output as we know it.
-            Overtaken: others have added to it since it was read.
-        """
+        """Append `events` in one commit; `Overtaken` if others have appended since it was read."""
         now, after, before = self._store.clock.now(), self.output, self._loaded
         for event in events:
             after = evolve(after, decide(after, event), at=now)
@@ -111,15 +96,7 @@ class OutputStore:
         self.since = before.version if self.since is None else self.since
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], *, is_known: bool = False) -> T:
-        """Return what `attempt` returns; read the output and call it again if others were faster.
-
-        Args:
-            attempt: raises `Overtaken` then.
-            is_known: whether the output need not be read before the first time.
-
-        Raises:
-            Contended: others were faster, again and again.
-        """
+        """Return `attempt`; while it raises `Overtaken`, read the output and call it again."""
         known = self._loaded if is_known else None
 
         async def informed(loaded: Loaded[Output]) -> T:
@@ -130,14 +107,7 @@ class OutputStore:
         return await self._store.retry(self.subject, informed, seed=self._writer_id, known=known)
 
     async def amend(self, ruled: Callable[[Output], OutputEvent | None]) -> bool:
-        """Read it, add what a rule makes of it, and return whether it makes anything of it.
-
-        Args:
-            ruled: the rule; it is asked again if others were faster.
-
-        Raises:
-            Contended: others were, again and again.
-        """
+        """Read it, append the event that `ruled` returns, if any, and return whether it did."""
 
         async def attempt() -> bool:
             event = ruled(self.output)
@@ -148,10 +118,7 @@ class OutputStore:
         return await self.retry(attempt)
 
     def proposal_of(self, episode_id: str) -> Proposal | None:
-        """Return the newest proposal of an episode, though others may have proposed it anew since.
-
-        None: the episode has proposed nothing.
-        """
+        """Return the newest proposal of an episode, though others may have proposed it since."""
         happened = self._happened()
         begins = [at for at, (event, *_) in enumerate(happened) if _is_proposal(event)]
         for begin, end in reversed(list(pairwise([*begins, len(happened)]))):
@@ -165,7 +132,6 @@ class OutputStore:
         self.since = self.version if self.since is None else self.since
 
     def _happened(self) -> Sequence[tuple[OutputEvent, int, datetime]]:
-        """Return each event, where it is on the log, and when it was recorded."""
         return [
             (event, each.seq, each.commit.at)
             for each in self._loaded.records

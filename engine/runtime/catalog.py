@@ -1,8 +1,4 @@
-"""The actors and workflows that a node has now. They change while it runs.
-
-Readers look at the catalog whenever they need it; what they read stays true until the next `await`.
-It changes at once, so all actors that a workflow's steps name are there with it.
-"""
+"""The actors and workflows that a node has now. What is read stays true until the next `await`."""
 
 from __future__ import annotations
 
@@ -27,13 +23,14 @@ class CatalogContents:
     """By id, with those that begin workflows."""
     workflows: Mapping[str, Workflow]
     closed: Mapping[str, Actor] = field(default_factory=dict)
-    """By id, who stands in for actors that are closed, or that begin workflows which are."""
+    """By id: actors that are disabled or cannot run here, or that begin such workflows. Only their
+    open episodes go on."""
     fallbacks: frozenset[str] = frozenset()
-    """Those of `closed` who give way to any node that can run what they stand in for."""
+    """Those of `closed` that rest while any node can run what they are for."""
     problems: Mapping[str, str] = field(default_factory=dict)
-    """Kind and id of a definition → why it is not among them."""
+    """Kind and id of a definition → why it is not here."""
     problems_at: Mapping[str, int] = field(default_factory=dict)
-    """Kind and id → the revision that the problem is about, as far as that is known."""
+    """Kind and id → the revision that the problem is about, where that is known."""
 
 
 class Hindrance(msgspec.Struct, frozen=True):
@@ -46,53 +43,48 @@ class Hindrance(msgspec.Struct, frozen=True):
 
 
 class Revisions(Protocol):
-    """What was defined as one revision or another, made with the app of one node."""
+    """Resolves revisions of definitions, with the app of one node."""
 
     async def actor(self, actor_id: str, revision: int) -> Actor:
-        """Return the actor that was defined as `revision`.
-
-        Raises:
-            Hindered: this node cannot have it.
-        """
+        """Return the actor that was defined as `revision`; `CannotRun` if this node cannot."""
 
     async def workflow(self, name: str, revision: int) -> Workflow:
-        """Return the workflow that was defined as `revision`. It raises as `actor` does."""
+        """Return the workflow that was defined as `revision`; `CannotRun` as for `actor`."""
 
 
 class Catalog:
-    """What one node has, from moment to moment."""
+    """What one node has at any moment."""
 
     def __init__(self, contents: CatalogContents) -> None:
-        """Begin with `casting`."""
         self._actors: dict[str, Actor] = {}
         self._workflows: dict[str, Workflow] = {}
         self._ready: dict[str, Actor] = {}
         self._closed: dict[str, Actor] = {}
         self.actors: Mapping[str, Actor] = MappingProxyType(self._actors)
-        """By id, as they are at any moment; with those that begin workflows."""
+        """By id, always current; with those that begin workflows."""
         self.workflows: Mapping[str, Workflow] = MappingProxyType(self._workflows)
-        """By name, as they are at any moment."""
+        """By name, always current."""
         self.ready: Mapping[str, Actor] = MappingProxyType(self._ready)
         """Those of the actors whose queues are open. One that is replaced stays until its successor
-        is ready: what is published meanwhile is seen, by either."""
+        is ready: what is published meanwhile is seen by either."""
         self.closed: Mapping[str, Actor] = MappingProxyType(self._closed)
-        """By id, who stands in for actors of which only that goes on which is open."""
+        """By id: actors of which only open episodes go on."""
         self.fallbacks: frozenset[str] = frozenset()
-        """Those of the closed who give way to any node that can run what they stand in for."""
+        """Those of `closed` that rest while any node can run what they are for."""
         self.called: frozenset[str] = frozenset()
         """Those of `fallbacks` that serve now, because no such node is up."""
         self.served: Mapping[str, Actor] = ChainMap(self._actors, self._closed)
-        """Both, as they are at any moment."""
+        """`actors` and `closed`, always current."""
         self.problems: Mapping[str, str] = {}
-        """Kind and id of what is defined and not among them → why not."""
+        """Kind and id of a definition → why it is not here."""
         self.problems_at: Mapping[str, int] = {}
-        """Kind and id → the revision that the problem is about, as far as that is known."""
+        """Kind and id → the revision that the problem is about, where that is known."""
         self.changed = asyncio.Event()
-        """Set with the next change, and then replaced by another one."""
+        """Set with the next change, and then replaced by another event."""
         self.become(contents)
 
     def become(self, contents: CatalogContents) -> None:
-        """Be as `casting` says, from now on."""
+        """Replace everything by `contents`."""
         self._actors.clear()
         self._actors.update(contents.actors)
         self._workflows.clear()
@@ -107,7 +99,7 @@ class Catalog:
         self._tell()
 
     def note_ready(self, actor: Actor) -> None:
-        """Take note that the queues of an actor are open, as far as they may be."""
+        """Note that the queues of an actor are open."""
         self._ready[actor.id] = actor
         self._tell()
 
@@ -117,7 +109,7 @@ class Catalog:
         self._tell()
 
     def rests(self, actor_id: str) -> bool:
-        """Return whether an actor is closed, and all that is open of it left to other nodes."""
+        """Return whether an actor is a fallback that leaves all open episodes to other nodes."""
         return actor_id in self.fallbacks and actor_id not in self.called
 
     def _tell(self) -> None:
@@ -125,13 +117,13 @@ class Catalog:
         before.set()
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition`, which is about the catalog, holds."""
+        """Wait until `condition`, which is about the catalog, is true."""
         while not condition():
             await self.changed.wait()
 
 
 class CannotRun(Exception):
-    """Raised where a node cannot have an episode or an instance; another one may."""
+    """Raised where a node cannot run an episode or an instance; another one may."""
 
     def __init__(self, hindrance: Hindrance) -> None:
         super().__init__(hindrance.detail)

@@ -1,7 +1,4 @@
-"""Pulls a shared queue: open → wait for room → receive → handle.
-
-All nodes share the queue, so a node asks only for what it has room for.
-"""
+"""Pulls a shared queue: open → wait for room → receive → handle."""
 
 from __future__ import annotations
 
@@ -23,16 +20,16 @@ from streams.ports.delivery import Delivery, Source
 T = TypeVar("T")
 
 WAIT_S: Final = 5.0
-"""Longest silent wait for messages; only how often an idle consumer looks up. Half of `ACK_WAIT_S`:
-what arrives is counted from when it was asked for, so at least the other half is left for it."""
+"""Longest silent wait for messages; only how often an idle consumer wakes. Half of `ACK_WAIT_S`:
+the acknowledgement is due that long after the request, so at least the other half is left."""
 
 
 Handle: TypeAlias = Callable[[Delivery[T], float], Awaitable[None]]
-"""Answers for a delivery, or starts a task that does. It is also given when that was asked for, in
+"""Answers a delivery, or starts a task that does. It also gets when the delivery was requested, in
 seconds on the monotonic clock."""
 
 HandleBatch: TypeAlias = Callable[[Sequence[Delivery[T]]], Awaitable[None]]
-"""Answers for all that one `receive` returned."""
+"""Answers all deliveries of one `receive`."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class Service:
     """Set once whatever is published is taken, here or elsewhere."""
 
     async def serve(self) -> None:
-        """Run whenever it may, until it never may again."""
+        """Run whenever the permit is given, until it never is again."""
         while await self.permit.wait_given():
             await self.run()
 
@@ -69,22 +66,20 @@ class RetryPolicy:
     """Age at which it may be given up."""
 
     async def hand_back(self, delivery: Delivery[object]) -> None:
-        """Let a message come again, to any node, later each time."""
+        """Hand a message back, to come again on any node after a growing delay."""
         delay_s = backoff_s(delivery.deliveries, first_s=self.first_s, most_s=self.most_s)
         await delivery.nak(delay_s=delay_s)
 
     def is_over(self, delivery: Delivery[object], *, now: datetime) -> bool:
-        """Return whether a message is to be given up.
-
-        It takes both: many deliveries may have ended for want of room, within seconds, and an old
-        message may have waited for any node to be up.
-        """
+        """Return whether a message is to be given up: it takes many deliveries and age."""
+        # Many may have ended within seconds for want of room; an old one may have waited for a
+        # node.
         age_s = (now - delivery.at).total_seconds()
         return delivery.deliveries >= self.deliveries_min and age_s >= self.age_s_min
 
 
 async def _nothing() -> None:
-    """Do nothing more."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,25 +95,14 @@ class Queue(Generic[T]):
     """Whether what arrives while there is no room is handed back at once. Otherwise it waits for
     room, for at most `WAIT_S`."""
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the queue is open."""
 
 
 async def consume(
     queue: Queue[T], handle: Handle[T], *, room: Slots, until: asyncio.Event, clock: Clock
 ) -> None:
-    """Hand what the queue holds to `handle`, in order, until `until` is set.
+    """Pass deliveries to `handle` one by one until `until` is set; then hand back the rest.
 
-    A `receive` that waits then returns at once, and what was pulled and not handled goes to others.
-
-    Args:
-        queue: which one.
-        handle: takes a place in `room`, and gives it back once it has answered.
-        room: how many deliveries may be pulled.
-        until: set at the end.
-        clock: of the node.
-
-    Raises:
-        Unavailable: the queue could not be opened.
+    `handle` takes a slot of `room`, and gives it back once it has answered.
     """
     async with aclosing(_pull(queue, room, until, clock)) as batches:
         async for asked_s, deliveries in batches:
@@ -132,7 +116,7 @@ async def consume(
 async def consume_batches(
     queue: Queue[T], handle: HandleBatch[T], *, room: Slots, until: asyncio.Event, clock: Clock
 ) -> None:
-    """Do as `consume`, with all that was pulled in one go."""
+    """Do as `consume`, with all deliveries of a pull together."""
     async with aclosing(_pull(queue, room, until, clock)) as batches:
         async for _, deliveries in batches:
             await handle(deliveries)
@@ -152,7 +136,7 @@ def consumer_service(
 async def _pull(
     queue: Queue[T], room: Slots, until: asyncio.Event, clock: Clock
 ) -> AsyncGenerator[tuple[float, Sequence[Delivery[T]]], None]:
-    """Yield what there is room for, with when it was asked for, until `until` is set."""
+    """Yield the time of each request, and the deliveries that there was room for."""
     source = await queue.open()
     closing = asyncio.create_task(_close_when(until, source))
     try:

@@ -21,7 +21,7 @@ from streams.ports.all import Ports
 
 @dataclass(frozen=True, kw_only=True)
 class NodeContext:
-    """What all services of one node work with."""
+    """What all services of one node share."""
 
     app: App
     """Its tools, outputs and what else actors share. The catalog says which actors there are."""
@@ -30,33 +30,32 @@ class NodeContext:
     ports: Ports
     clock: Clock
     node: str
-    """The node's name."""
     leases: Keeper
     lease_events: LeaseEvents
     tasks: NodeTasks
-    """What was taken from a queue, and is being done."""
+    """What was taken from a queue and is being done."""
     turns: Turns
     writer_ids: Iterator[str]
-    """Names that nobody used before, for those who write."""
+    """Unique ids for commits."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ActorContext(NodeContext):
-    """What the services of one actor on one node work with."""
+    """What the services of one actor on one node share."""
 
     actor: Actor
     is_laned: bool
-    """Whether the actor's episodes take turns now, whichever revision of it has one."""
+    """Whether the actor's episodes take turns now, whatever their revision."""
     starts_workflow: str | None
     """The workflow whose instances the actor starts; None: it is a user's actor."""
     is_fallback: bool = False
-    """Whether nothing wakes the actor here, and only what is open of it goes on."""
+    """Whether nothing wakes the actor here, and only its open episodes go on."""
     permits: Permits
     """Whether its consumers may wake the actor and take its episodes; not once it is replaced."""
     may_go_on: Permit
     """Whether the node may run what they took beyond the next barrier; not once it stops."""
     slots: Slots
-    """Places for episodes of this actor, whichever revision of it has them."""
+    """For episodes of this actor, whatever their revision."""
 
     async def as_opened(self, opened: EpisodeOpened) -> Self:
         """Return this context with the actor as it was when an episode was opened."""

@@ -1,11 +1,11 @@
 """The leases of a node: `Keeper` renews all of them in one loop, `EpisodeLease` is one claim.
 
-A lease that is lost, or that cannot be renewed in time, calls its `on_lost` at once and is
-forgotten. The fates of leases are counted (`vigil.leases`): acquired, steal, busy, renewed,
-renew_failed, lost, completed, failed. An episode that ends with its first commit needs no claim:
-the version admits one writer, and until its end is published the cause is unacknowledged and comes
-again. Any other is claimed before that commit, so that its node's death is noticed. The node's one
-watch of the claims also tells those that wait for a claim when it may be free.
+A lease that is lost, or not renewed in time, calls its `on_lost` at once and is forgotten. Outcomes
+are counted (`vigil.leases`): acquired, steal, busy, renewed, renew_failed, lost, completed, failed.
+
+An episode that ends with its first commit needs no claim: the version admits one writer, and until
+its end is published the cause is unacknowledged and comes again. Any other is claimed before that
+commit, so that its node's death is noticed.
 """
 
 from __future__ import annotations
@@ -27,33 +27,32 @@ BEATS_PER_TTL: Final = 3
 """Renewals per life of a lease: two may fail in a row before it is in danger."""
 
 LATE_MAX: Final = 0.5
-"""How late a beat may come without a word, in lives of a lease: a little more, and it lapses."""
+"""How late a beat may be without a warning, in lives of a lease: a little later, and it lapses."""
 
 RENEWALS_IN_FLIGHT_MAX: Final = 256
 
 
 NO_CLAIM: Final = 0
-"""As a revision: there is no claim."""
+"""A revision: there is no claim."""
 
 log = structlog.get_logger("vigil.leases")
 
 
 @dataclass(eq=False)
 class Held:
-    """A lease that is being kept alive."""
+    """A lease that is renewed."""
 
     lease: Lease
     on_lost: Callable[[], object]
     lost: bool = False
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held for each request about the lease: the next one must name the revision it leaves."""
+    """Locked for each request about the lease: the next one must name the revision it leaves."""
 
 
 class Keeper:
     """All leases of one node."""
 
     def __init__(self, leases: Leases, *, holder: str, clock: Clock) -> None:
-        """Keep leases of `holder`, the node's name."""
         self._leases, self._holder, self._clock = leases, holder, clock
         self._held: dict[str, Held] = {}
         self._beat_s = leases.ttl_s / BEATS_PER_TTL
@@ -62,12 +61,10 @@ class Keeper:
     async def acquire(
         self, key: str, *, attempt: int = 1, on_lost: Callable[[], object]
     ) -> Held | None:
-        """Return the lease of `key`, kept alive from now on, or None if someone has it.
+        """Acquire the lease of `key` and renew it from now on; None if another node has it.
 
-        Args:
-            key: what is to be worked on.
-            attempt: which go at it this is, from 1.
-            on_lost: called once, as soon as the lease cannot be relied on any more.
+        `attempt` counts from 1. `on_lost` is called once, when the lease cannot be relied on any
+        more.
         """
         asked_s = self._clock.monotonic_s()
         lease = await self._leases.acquire(key, holder=self._holder, attempt=attempt)
@@ -91,19 +88,19 @@ class Keeper:
         await self._give_up(held, partial(self._leases.fail, error=error), outcome="failed")
 
     def note_lost(self, held: Held, *, why: str) -> None:
-        """Stop keeping a lease that is someone else's by now, and say so."""
+        """Stop renewing a lease that another node has by now, and log it."""
         self.forget(held)
         held.lost = True
         telemetry.leases.add(1, {"outcome": "lost"})
         log.warning("claim_lost", key=held.lease.key, why=why)
 
     def forget(self, held: Held) -> None:
-        """Stop keeping a lease alive. It lapses, and that calls for recovery."""
+        """Stop renewing a lease. It lapses, and that calls for recovery."""
         if self._keeps(held):
             del self._held[held.lease.key]
 
     async def beat(self) -> None:
-        """Renew for ever what is held."""
+        """Renew all leases, for ever."""
         while True:
             await self._wait_beat()
             due_s = self._clock.monotonic_s() + self._leases.ttl_s - self._beat_s / 2
@@ -167,7 +164,7 @@ def _outcome(lease: Lease | None) -> str:
 
 
 class Busy(Exception):
-    """Someone else has the claim."""
+    """Another node has the claim."""
 
 
 class EpisodeLease:
@@ -176,14 +173,7 @@ class EpisodeLease:
     def __init__(
         self, keeper: Keeper, key: str, *, attempt: int, on_lost: Callable[[], object]
     ) -> None:
-        """Claim nothing yet.
-
-        Args:
-            keeper: the node's.
-            key: the episode's.
-            attempt: which go at the episode this is, from 1.
-            on_lost: called once, as soon as the claim cannot be relied on any more.
-        """
+        """Claim nothing yet; the arguments are those of `Keeper.acquire`."""
         self._keeper, self._key, self._attempt = keeper, key, attempt
         self._on_lost = on_lost
         self._held: Held | None = None
@@ -204,11 +194,7 @@ class EpisodeLease:
         return self._held is not None and self._held.lost
 
     async def claim(self) -> None:
-        """Make the claim, unless it was made before.
-
-        Raises:
-            Busy: someone else has it.
-        """
+        """Make the claim, unless it was made before. Raises `Busy` if another node has it."""
         if self._held is None:
             self._held = await self._keeper.acquire(
                 self._key, attempt=self._attempt, on_lost=self._on_lost
@@ -222,7 +208,7 @@ class EpisodeLease:
             self._held.lease.check(monotonic_s=monotonic_s)
 
     def note_lost(self, error: Exception) -> None:
-        """Say that another node has the episode by now."""
+        """Record that another node has the episode by now."""
         if self._held is not None:
             why = str(error) if isinstance(error, LeaseLost) else f"another node has it: {error}"
             self._keeper.note_lost(self._held, why=why)
@@ -237,23 +223,22 @@ class EpisodeLease:
             await self._keeper.complete(self._held)
 
     def let_lapse(self) -> None:
-        """Keep the claim no longer, if it was not given up. That calls for recovery."""
+        """Stop renewing a claim that was not given up, so that recovery follows."""
         if self._held is not None:
             self._keeper.forget(self._held)
 
     def __str__(self) -> str:
-        """Return the key and the revision, unique to this claim."""
         return f"{self._key}.{self.revision}"
 
 
 class LeaseEvents:
-    """Claims that have been given up or have lapsed, for those of this node who wait for them."""
+    """Claims that were given up or lapsed, for those of this node that wait for them."""
 
     def __init__(self) -> None:
         self._freed: dict[str, asyncio.Event] = {}
 
     def of(self, key: str) -> asyncio.Event:
-        """Return what is set when the claim `key` gets free after now. Ask for the claim then."""
+        """Return an event that is set when the claim `key` gets free after now."""
         return self._freed.setdefault(key, asyncio.Event())
 
     def note(self, change: ClaimChange) -> None:

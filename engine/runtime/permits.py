@@ -1,10 +1,9 @@
 """Permits: permission to work, which may be granted and withdrawn at any time.
 
-Each grant has an event of its own that is set when it is withdrawn and stays set. So code that
+Each grant has an event of its own that is set when it is withdrawn and stays set: so code that
 works under one grant notices its end, even if the next one follows at once. Branches of a permit
 are granted and withdrawn with it, and may each end earlier: a replaced consumer loses its branch,
-while the work that it began goes on under the trunk. A held branch is not granted until it is
-released.
+while its work goes on under the trunk. A held branch is not granted until it is released.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 
 
 class Permit:
-    """Whether something may be done now. In the beginning it may not."""
+    """Whether something may be done now; at first it may not."""
 
     def __init__(self) -> None:
         self.withdrawn = asyncio.Event()
@@ -75,21 +74,21 @@ class Permit:
         return True
 
     async def wait_given(self) -> bool:
-        """Wait until it is given, or never will be again, and return whether it is given."""
+        """Wait until it is given or never will be again, and return whether it is given."""
         await self._settled.wait()
         return self.is_given
 
 
 @dataclass(frozen=True)
 class Permits:
-    """What a node may do for one of its actors, from moment to moment."""
+    """What a node may do for one of its actors."""
 
     wakes: Permit = field(default_factory=Permit)
-    """Take what may wake the actor, rule on it, and open episodes."""
+    """Take what may wake the actor, evaluate it, and open episodes."""
     runs: Permit = field(default_factory=Permit)
-    """Take its episodes, and drive them beyond the next barrier."""
+    """Take its episodes, and run them beyond the next barrier."""
     tends: Permit = field(default_factory=Permit)
-    """Take what is due about its episodes while nobody may wake it: it is paused."""
+    """Take the timers of its episodes while nothing may wake it: it is paused."""
 
     def branch(self) -> Permits:
         """Return branches of all."""

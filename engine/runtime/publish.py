@@ -33,7 +33,7 @@ class EventPublisher:
     domain_events: DomainEvents
 
     async def tell(self, events: Sequence[PublicEvent]) -> None:
-        """Publish `events`. Telling the same ones again within two minutes is no news."""
+        """Publish `events`. The server drops those that it had within the last two minutes."""
         room = asyncio.Semaphore(EVENTS_IN_FLIGHT_MAX)
         trace = traceparent()
 

@@ -7,10 +7,9 @@ from collections import deque
 
 
 class Slots:
-    """Places for work. Who waits gets one first: nobody overtakes."""
+    """Slots for work, given in the order of waiting."""
 
     def __init__(self, most: int) -> None:
-        """Begin with `most` free places."""
         self._most = self._free = most
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._freed = asyncio.Event()
@@ -19,29 +18,23 @@ class Slots:
 
     @property
     def free(self) -> int:
-        """How many places nobody has or waits for."""
+        """How many slots are free and not waited for."""
         return max(0, self._free - len(self._waiting))
 
     def try_take(self) -> bool:
-        """Take a place if one is free, and return whether."""
+        """Take a slot if one is free, and return whether."""
         if not self.free:
             return False
         self.take_late()
         return True
 
     def take_late(self) -> None:
-        """Take a place for work that has come, though others may have taken the last one since.
-
-        Then as many places must be given back before anybody else gets one.
-        """
+        """Take a slot for work that has come, though others may have taken the last one since."""
         self._free -= 1
         self._emptied.clear()
 
     async def take(self, *, within_s: float, unless: asyncio.Event) -> bool:
-        """Wait for a place, and return whether it was got.
-
-        Not for longer than `within_s`, and no more once `unless` is set.
-        """
+        """Wait up to `within_s` for a slot, unless `unless` is set; return whether it was got."""
         if self.try_take():
             return True
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -61,7 +54,7 @@ class Slots:
         return turn.done()
 
     def give_back(self) -> None:
-        """Free a place, for whoever has waited longest."""
+        """Free a slot, for who has waited longest."""
         if self._waiting and self._free >= 0:
             self._waiting.popleft().set_result(None)
         else:
@@ -71,7 +64,7 @@ class Slots:
             self._emptied.set()
 
     def resize(self, most: int) -> None:
-        """Have `most` places from now on. Whoever has one keeps it, even if that is too many."""
+        """Have `most` slots from now on. Those that are taken stay taken, even if too many."""
         before, self._most = self._most, most
         self._free += most - before
         while self._waiting and self._free > 0:
@@ -80,14 +73,14 @@ class Slots:
         self._freed.set()
 
     async def wait_free(self) -> int:
-        """Wait until a place is free, and return how many are."""
+        """Wait until a slot is free, and return how many are."""
         while not self.free:
             self._freed.clear()
             await self._freed.wait()
         return self.free
 
     async def wait_empty(self) -> None:
-        """Wait until nobody has a place."""
+        """Wait until all slots are free."""
         await self._emptied.wait()
 
 

@@ -1,12 +1,10 @@
 """Reads an aggregate, decides, appends at the version that was read; again if others were faster.
 
-One policy for every aggregate. The writers of one node that share `Turns` wait for each other, so
-they never race; of several nodes, the one that was too late decides again on what is there by then,
-after a pause that grows with every loss.
+The writers of one node that share `Turns` wait for each other, so they never race. Of several
+nodes, one that was too late decides again, after a pause that grows with every loss.
 
-Whatever awaits the log here may raise `Unavailable` (and `UnknownOutcome`, if an append may have
-happened), `UnreadableEvent` for a commit of a newer version of the engine, and, when appending,
-`TooLarge` or `Unwritable`.
+An append may raise `UnknownOutcome` (it may have happened), `TooLarge` or `Unwritable`, besides
+what `engine.errors` says of any use of the log.
 """
 
 from __future__ import annotations
@@ -58,10 +56,9 @@ class Overtaken(Exception):
 
 
 class Turns:
-    """The turns of one node's writers: a lock for each aggregate that somebody writes to."""
+    """One node's locks for writing, one per aggregate."""
 
     def __init__(self) -> None:
-        """Begin with nobody waiting."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def of(self, subject: str) -> asyncio.Lock:
@@ -86,21 +83,21 @@ class Loaded(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Changed(Generic[S, E]):
-    """What a decision led to."""
+    """An aggregate before and after a decision."""
 
     before: Loaded[S]
     after: Loaded[S]
     events: tuple[E, ...]
-    """What was appended; empty: there was nothing to change."""
+    """What was appended; empty: nothing."""
 
 
 def all_of_it(_: Recorded) -> int:
-    """Have an aggregate read from its first commit on."""
+    """Read an aggregate from its first commit on."""
     return START
 
 
 def only_newest(newest: Recorded) -> int:
-    """Have nothing but the newest commit of an aggregate read."""
+    """Read only the newest commit of an aggregate."""
     return newest.seq - 1
 
 
@@ -114,7 +111,7 @@ class Store(Generic[S, E]):
     after: Callable[[Recorded], int] = all_of_it
     """Given the newest commit: past which version the log is to be read for the fold."""
     turns: Turns = field(default_factory=Turns)
-    """Shared by all on this node who often write to the same aggregate."""
+    """Shared by all on this node that often write to the same aggregate."""
 
     async def load(self, subject: str) -> Loaded[S]:
         """Return the aggregate up to the newest commit that the leader of its stream has."""
@@ -124,16 +121,9 @@ class Store(Generic[S, E]):
     async def append(
         self, before: Loaded[S], events: Sequence[E], *, id: str, at: datetime
     ) -> Loaded[S]:
-        """Append `events` at the version of `before`, and return the aggregate with them.
+        """Append `events` at the version of `before`; `Overtaken` if others were faster.
 
-        Args:
-            before: what they were decided on.
-            events: those of one commit.
-            id: of the commit: unique for ever, but the same each time that it is tried again.
-            at: when they were decided.
-
-        Raises:
-            Overtaken: others appended since it was read; nothing was written.
+        `id` of the commit is unique for ever, but the same each time that it is tried again.
         """
         subject, commit = before.subject, commit_of(events, id=id, at=at)
         try:
@@ -153,14 +143,8 @@ class Store(Generic[S, E]):
     ) -> Changed[S, E]:
         """Append what `decide` makes of the aggregate; if that is nothing, append nothing.
 
-        Args:
-            subject: the aggregate's.
-            decide: pure; called again whenever others were faster. What it raises is raised here.
-            id: as for `append`.
-            known: the aggregate, if it was read just now.
-
-        Raises:
-            Contended: others were faster, again and again.
+        `decide` is pure: it is called again whenever others were faster. What it raises is raised
+        here. `known` is the aggregate, if it was read just now; `id` is as for `append`.
         """
 
         async def attempt(before: Loaded[S]) -> Changed[S, E]:
@@ -179,16 +163,9 @@ class Store(Generic[S, E]):
         seed: str,
         known: Loaded[S] | None = None,
     ) -> T:
-        """Return what `attempt` returns; where `change` is too little.
+        """Return what `attempt` returns; call it again on a fresh read while it raises `Overtaken`.
 
-        Args:
-            subject: the aggregate's.
-            attempt: called with the aggregate, again as long as it raises `Overtaken`.
-            seed: the writer's own, so that rivals do not try again together.
-            known: as for `change`.
-
-        Raises:
-            Contended: others were faster, again and again.
+        For what `change` cannot do. `seed` is the writer's own, so that rivals pause differently.
         """
         # The turn is kept during a pause: the others of this node would only lose as well.
         async with self.turns.of(subject):
@@ -212,18 +189,12 @@ class Store(Generic[S, E]):
 
 
 def commit_of(events: Sequence[LogEvent], *, id: str, at: datetime) -> Commit:
-    """Return a commit of `events`, traced as what runs now is."""
+    """Return a commit of `events` with the current trace."""
     return Commit(id=id, at=at, events=tuple(events), trace=traceparent())
 
 
 async def append_once(log: EventLog, subject: str, commit: Commit, *, after: int) -> int:
-    """Append `commit` at a version that is known, and return the new one.
-
-    For those who stop if others were faster.
-
-    Raises:
-        VersionConflict: others were; nothing was written.
-    """
+    """Append `commit` after a known version; `VersionConflict` if others were faster."""
     return await log.append(subject, commit, after=after)
 
 
@@ -239,14 +210,9 @@ async def append_first(log: EventLog, subject: str, commit: Commit) -> bool:
 async def read_up_to(
     log: EventLog, clock: Clock, newest: Recorded, *, after: int = START
 ) -> Sequence[Recorded]:
-    """Return the commits of an aggregate past version `after`, up to `newest` or further.
-
-    `newest` is known from the leader of the stream. A read may be answered by a replica, which may
-    get it moments later; to decide without it could do something twice.
-
-    Raises:
-        Unavailable: no replica had it for 2 s.
-    """
+    """Return the commits of an aggregate past version `after`, up to `newest` or further."""
+    # `newest` is known from the leader of the stream. A replica, which may answer the read, may get
+    # it moments later; to decide without it could do something twice.
     for tries in range(1, READS_MAX + 1):
         records = await log.read(newest.subject, after=after)
         if records and records[-1].seq >= newest.seq:

@@ -9,14 +9,13 @@ from typing import Any, TypeAlias
 from streams.clock import Clock
 
 Contain: TypeAlias = Callable[[Coroutine[Any, Any, None]], Coroutine[Any, Any, None]]
-"""Wraps work so that what it raises by surprise harms nothing else."""
+"""Wraps work so that what it raises unexpectedly harms nothing else."""
 
 
 class NodeTasks:
     """The tasks of a node. Its consumers bound their number."""
 
     def __init__(self, contain: Contain) -> None:
-        """Begin idle; all work is run through `contain`."""
         self._contain = contain
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -28,7 +27,7 @@ class NodeTasks:
         task.add_done_callback(lambda _: work.close())  # It may have been cut off before it began.
 
     async def finish(self) -> None:
-        """Wait until nothing is left to do."""
+        """Wait until all tasks are done."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -42,7 +41,7 @@ class NodeTasks:
 
 
 async def wait_first(*waits: Coroutine[Any, Any, object]) -> None:
-    """Return once one of `waits` has ended, or raise what it raises; the others are called off."""
+    """Return once one of `waits` has ended, or raise what it raises; cancel the others."""
     waiting = [asyncio.ensure_future(each) for each in waits]
     try:
         ended, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

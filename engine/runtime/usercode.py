@@ -1,8 +1,4 @@
-"""Calls user code: the one place that expects any exception.
-
-Whatever user code raises becomes an `EpisodeFailed`, or an error class and detail of a tool or an
-adapter. A deadline cuts off what does not finish.
-"""
+"""Calls user code: the one place that expects any exception, and makes errors of it."""
 
 from __future__ import annotations
 
@@ -30,7 +26,7 @@ CAUSES_MAX: Final = 8
 """Most exceptions of one chain of causes whose frames are kept."""
 
 BAD_ADAPTER: Final = "bad_adapter"
-"""Error class of a delivery by something that does not keep to what an adapter is."""
+"""Error class of a delivery by an adapter that breaks its contract."""
 
 log = structlog.get_logger("vigil.usercode")
 
@@ -40,11 +36,9 @@ async def call(callback: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.k
 @overload
 async def call(callback: Callable[P, R | Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R: ...
 async def call(callback: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Any:
-    """Return what a plain or async `callback` returns.
+    """Return what a plain or async `callback` returns; what it raises becomes an `EpisodeFailed`.
 
-    Raises:
-        EpisodeFailed: it raised. A `StrategyError` keeps its class and message; anything else
-            is a `crash` with its traceback.
+    A `StrategyError` keeps its class and message; anything else is a `crash` with its traceback.
     """
     caller = asyncio.current_task()
     try:
@@ -65,24 +59,15 @@ async def call(callback: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) ->
 
 
 async def attempt(work: Awaitable[R]) -> R:
-    """Await a tool's or a synthesizer's `work`.
-
-    It runs in a task of its own, so that a deadline frees us even if it does not stop.
-
-    Raises:
-        ToolFailed: it failed, in its own words or in the ones that fit what it raised.
-    """
+    """Await a tool's or a synthesizer's `work`; what it raises becomes a `ToolFailed`."""
+    # A task of its own: a deadline frees us even if it does not stop.
     return await _attempt(work, ToolFailed, _as_tool_failure)
 
 
 async def delivery(method: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Return what an adapter's `method` returns, awaited in a task of its own, too.
-
-    Raises:
-        DeliveryFailed: it failed, in its own words or in the ones that fit what it raised. What it
-            raised may quote credentials: the error has its kind and its frames, and only the log
-            of the node has its message.
-    """
+    """Await an adapter's `method` as `attempt` does; what it raises becomes a `DeliveryFailed`."""
+    # The exception may quote credentials: the error has its kind and its frames, and only the log
+    # of the node has its message.
     work = _awaited(method, *args, **kwargs)
     return await _attempt(work, DeliveryFailed, _as_delivery_failure)
 
@@ -142,7 +127,7 @@ def _is_closed(error: BaseException, caller: asyncio.Task[Any] | None) -> bool:
 
 
 def _ended(task: asyncio.Future[Any]) -> asyncio.Future[None]:
-    """Return what is done when `task` is, and can be cancelled without it."""
+    """Return a future that is done with `task`, and can be cancelled without it."""
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def note(_: object) -> None:
@@ -154,18 +139,13 @@ def _ended(task: asyncio.Future[Any]) -> asyncio.Future[None]:
 
 
 def in_text(value: object) -> str:
-    """Return `value` as text that the journal can keep: Unicode, and the end of it if it is long.
-
-    What users raise may hold anything, such as the undecodable bytes of a file's name.
-    """
+    """Return the end of `value` as Unicode text: what users raise may have undecodable bytes."""
     return str(value)[-TRACE_CHARS_MAX:].encode(errors="replace").decode()
 
 
 def _are_cancelled() -> bool:
-    """Return whether somebody wants us to stop: a deadline, a lost lease, the end of the node.
-
-    Else a `CancelledError` is only what user code awaited: a task that had been cancelled.
-    """
+    """Return whether a deadline, a lost lease or the end of the node stops us."""
+    # Otherwise a `CancelledError` is only what user code awaited: a task that had been cancelled.
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -185,7 +165,6 @@ def _as_delivery_failure(error: BaseException) -> DeliveryFailed:
 def _in_our_words(
     error: BaseException, classes: Iterable[tuple[type[Exception], str]], what: str
 ) -> tuple[str, str]:
-    """Return class and detail of what user code has raised."""
     if isinstance(error, asyncio.CancelledError):
         return "crash", f"the {what} cancelled itself"
     for kind, error_class in classes:
@@ -199,10 +178,7 @@ def _trace(error: BaseException) -> str:
 
 
 def _frames(error: BaseException) -> str:
-    """Return where `error` and its causes were raised and of what kind they are, not what they say.
-
-    The last line is the kind of `error` itself.
-    """
+    """Return where `error` and its causes were raised, and their kinds, but no messages."""
     chain: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and len(chain) < CAUSES_MAX:
@@ -213,6 +189,6 @@ def _frames(error: BaseException) -> str:
 
 
 def _retrieve(task: asyncio.Future[Any]) -> None:
-    """Take what an abandoned task ended with, so that nobody warns that nobody did."""
+    """Retrieve the result of an abandoned task, so that asyncio does not warn."""
     if not task.cancelled():
         task.exception()

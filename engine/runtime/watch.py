@@ -1,7 +1,7 @@
-"""Follows watches of a bucket, or of the leases: hear what stands, then each change.
+"""Follows watches of a bucket, or of the leases: first what is there, then each change.
 
-A watch that was cut off for over an hour is not told what has gone meanwhile. Where that matters,
-`look` asks for all that stands, now and then.
+A watch that was cut off for over an hour misses what was removed meanwhile. Where that matters,
+`look` asks for all that is there, now and then.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 CHANGES_MAX: Final = 500
-"""Changes heard in one go."""
+"""Changes of one `receive`."""
 
 WAIT_S: Final = 5.0
-"""Longest silent wait for changes; only how often an idle watcher looks up."""
+"""Longest silent wait for changes; only how often an idle watcher wakes."""
 
 
 Hear = Callable[[Sequence[T]], Awaitable[None]]
@@ -47,9 +47,7 @@ async def follow(
 ) -> None:
     """Call `hear` with each change, until `until` is true after one call.
 
-    Raises:
-        Unavailable: the watch could not be opened, or `hear` raised it. Following anew begins with
-            all that stands.
+    After `Unavailable`, which `hear` may raise, following anew begins with all that is there.
     """
     async with opening as watch:
         await _hear_all(watch, hear, until)
@@ -63,19 +61,9 @@ async def follow_and_look(
     look_every_s: float,
     clock: Clock,
 ) -> None:
-    """Call `look` once the watches are open; then call `hear` with each change, and `look` again.
+    """Call `look` once the watches are open; then `hear` with each change, and `look` again.
 
     Calls may overlap, but for the first `look`.
-
-    Args:
-        openings: of the watches.
-        hear: takes changes.
-        look: asks for all that stands.
-        look_every_s: the pause between two calls of `look`, in seconds.
-        clock: measures it.
-
-    Raises:
-        Unavailable: as `follow`.
     """
     async with AsyncExitStack() as stack:
         watches = [await stack.enter_async_context(each) for each in openings]

@@ -1,13 +1,4 @@
-"""Templates: strategies made from a configuration instead of code.
-
-    observe_classify_converge      gather, and classify by rules
-    observe_synthesize_converge    gather, and classify with a synthesizer
-    dispatch                       gather entities, and publish an event for each
-
-The first two report a finding and may propose outputs: see `engine.templates.proposing`. A user
-adds others by `App(templates={"name": factory})`. In Python a template is a function of its
-configuration: `actor.expect("…", observe_classify_converge({…}), on=…)`.
-"""
+"""Templates: strategies made from a configuration; `vigil.templates` lists them for users."""
 
 from __future__ import annotations
 

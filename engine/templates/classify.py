@@ -1,7 +1,6 @@
 """The template `observe_classify_converge`: gather facts, and classify them by rules.
 
-The first rule that fits gives class and severity; if none does, the defaults apply. The confidence
-is always 1. The result becomes a finding and may be proposed as outputs.
+The first rule that fits gives class and severity, with confidence 1; else the defaults apply.
 """
 
 from __future__ import annotations
@@ -110,9 +109,5 @@ class ObserveClassifyConverge(Strategy[TemplateState]):
 
 
 def observe_classify_converge(config: JsonObject) -> ObserveClassifyConverge:
-    """Return the strategy for a configuration: the fields of `ClassifyConfig`, as JSON.
-
-    Raises:
-        BadDefinition: a field is wrong; the message says what to write.
-    """
+    """Return the strategy for the fields of `ClassifyConfig`; `BadDefinition` names a wrong one."""
     return ObserveClassifyConverge(parsed(ClassifyConfig, config))

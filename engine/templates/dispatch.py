@@ -1,7 +1,7 @@
 """The template `dispatch`: gather a list of entities, and publish one domain event for each.
 
 Event ids come from the episode and the entity, so publishing one twice after a crash triggers
-nobody twice. Events are published in parts; after each part a checkpoint stores what is left.
+nothing twice. Events are published in parts; after each part a checkpoint stores what is left.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class DispatchConfig(GatherConfig):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The events that are left to publish. This is the strategy's state."""
+    """The events that are left to publish: the strategy's state."""
 
     episode_id: str
     payload: JsonObject | None
@@ -174,11 +174,7 @@ def part_of(left: Sequence[Announcement]) -> Sequence[Announcement]:
 
 
 def announced(entity: object, config: DispatchConfig, episode_id: str) -> Announcement:
-    """Return the event for an entity.
-
-    Raises:
-        ValueError: the entity has no id, or is too large.
-    """
+    """Return the event for an entity; `ValueError` if it has no id, or is too large."""
     whole = entity if isinstance(entity, dict) else {config.entity_id_field: entity}
     found = value_at(whole, config.entity_id_field)
     is_id = isinstance(found, str | int) and not isinstance(found, bool)
@@ -197,9 +193,5 @@ def announced(entity: object, config: DispatchConfig, episode_id: str) -> Announ
 
 
 def dispatch(config: JsonObject) -> Dispatch:
-    """Return the strategy for a configuration: the fields of `DispatchConfig`, as JSON.
-
-    Raises:
-        BadDefinition: a field is wrong; the message says what to write.
-    """
+    """Return the strategy for the fields of `DispatchConfig`; `BadDefinition` names a wrong one."""
     return Dispatch(parsed(DispatchConfig, config))

@@ -54,10 +54,7 @@ class TemplateState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def begin(episode: EpisodeView, trigger: Trigger, *, subject_id_key: str) -> TemplateState:
-    """Return the first state.
-
-    `subject_id_key` is the path into the payload to the subject; empty: the trigger's own.
-    """
+    """Return the first state; `subject_id_key` is a path, empty: the trigger's own subject."""
     subject_id = text_at(trigger.payload, subject_id_key) if subject_id_key else trigger.entity_id
     names = {
         "subject_id": subject_id,

@@ -2,8 +2,8 @@
 
     {"adapter": "pager", "payload": {"text": "{subject_id}: {summary}"}, "severities": ["critical"]}
 
-An output is proposed when its finding is raised, never when it is cleared. It is made from the
-journal alone, so after a crash the same outputs are proposed, with the same keys.
+An output is proposed when its finding is raised, never when it is cleared; after a crash with the
+same key.
 """
 
 from __future__ import annotations
@@ -144,12 +144,7 @@ def needs_of(config: ReportConfig) -> Needs:
 
 
 def outputs_of(config: ReportConfig, report: Report, words: JsonObject) -> list[OutputIntent]:
-    """Return the outputs for a report.
-
-    Raises:
-        InvalidOutput: a placeholder in a key has no value, or a value is impossible.
-        Unencodable: a payload is over 256 KiB.
-    """
+    """Return the outputs for a report; a payload over 256 KiB is `Unencodable`."""
     return list(_due(config, report, words)) if config.outputs else []
 
 
@@ -198,7 +193,6 @@ def _dedupe_key(config: OutputConfig, words: JsonObject) -> str | None:
 
 
 def _asked(config: OutputConfig, words: JsonObject) -> str:
-    """Return the question to people; empty: no approval."""
     if not config.requires_approval:
         return ""
     text = config.summary_template or "{summary}"

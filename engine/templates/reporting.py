@@ -122,11 +122,7 @@ def summary_of(config: FindingConfig, report: Report, words: JsonObject) -> str:
 
 
 def intent_of(config: FindingConfig, report: Report, words: JsonObject) -> FindingIntent:
-    """Return the finding intent for a report.
-
-    Raises:
-        InvalidFinding: a placeholder in the key has no value, or a value is impossible.
-    """
+    """Return the finding intent for a report; `InvalidFinding` if the key lacks a value."""
     key = key_of(config, report, words)
     if report.is_default and config.clear_on_default:
         return clear_finding(key, reason=report.class_)
@@ -142,11 +138,7 @@ def intent_of(config: FindingConfig, report: Report, words: JsonObject) -> Findi
 
 
 def key_of(config: FindingConfig, report: Report, words: JsonObject) -> str:
-    """Return the key of the report's finding.
-
-    Raises:
-        InvalidFinding: a placeholder has no value.
-    """
+    """Return the key of the report's finding; `InvalidFinding` if a placeholder has no value."""
     usual = KEY if words["subject_id"] else KEY_ALONE
     wording = wording_of(config.key_template or usual)
     told = words_of(report, words)

@@ -1,10 +1,9 @@
-"""Rules that classify gathered facts. Pure.
+"""Rules that classify gathered facts; the first whose conditions are all met decides. Pure.
 
     {"when": {"disk.used": {"gte": 95}}, "class": "disk_full", "severity": "critical"}
 
-The first rule whose conditions all hold decides. Conditions are those of filters (see
-`engine.app.conditions`) and three more. An absent value fits only `exists: false`, and a number is
-compared with numbers only.
+Conditions are those of filters (see `engine.app.conditions`) and three more. An absent value fits
+only `exists: false`, and a number is compared with numbers only.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ class Rule(Strict):
         self._tests = tests_of(self.when)
 
     def fits(self, observed: JsonObject) -> bool:
-        """Return whether all of its conditions hold."""
+        """Return whether all conditions are met."""
         return all(_holds(test, path, observed) for path, test in self._tests)
 
 
@@ -100,11 +99,7 @@ def first_fit(rules: Sequence[Rule], observed: JsonObject) -> int | None:
 
 
 def tests_of(when: Mapping[str, object]) -> tuple[tuple[str, Test], ...]:
-    """Return a rule's conditions by path.
-
-    Raises:
-        ValueError: a path leads nowhere, or a condition cannot work; the message names it.
-    """
+    """Return a rule's conditions by path; a `ValueError` names one that cannot work."""
     return tuple(
         (path, _test(path, operator, value))
         for path, spelled in when.items()

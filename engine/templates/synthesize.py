@@ -1,8 +1,7 @@
 """The template `observe_synthesize_converge`: gather facts, and classify them with a synthesizer.
 
-The synthesizer gets the facts and a system prompt; it answers with a JSON object, or with a text
-that contains one. If it fails or the answer has no class, it is asked again. The result becomes a
-finding and may be proposed as outputs.
+It answers with a JSON object, or with a text that contains one. If it fails or the answer has no
+class, it is asked again.
 """
 
 from __future__ import annotations
@@ -114,7 +113,6 @@ class ObserveSynthesizeConverge(Strategy[TemplateState]):
 
 
 def _again(state: TemplateState, otherwise: Abort) -> Retry | Abort:
-    """Return another synthesis, or the end after `SYNTHESES_MAX`."""
     failures = state.failures + 1
     return Retry(replace(state, failures=failures)) if failures < SYNTHESES_MAX else otherwise
 
@@ -139,11 +137,7 @@ def _unfenced(text: str) -> str:
 
 
 def report_of(config: SynthesizeConfig, answer: JsonObject) -> Report:
-    """Return the report in an answer.
-
-    Raises:
-        ValueError: it has no class, or an impossible value; the message names the field.
-    """
+    """Return the report in an answer; a `ValueError` names a field that is impossible."""
     fields = config.finding_config
     class_ = answer.get(fields.class_field)
     if not isinstance(class_, str) or not 1 <= len(class_) <= CLASS_CHARS_MAX:
@@ -183,9 +177,5 @@ def _confidence(value: object, config: SynthesizeConfig) -> float:
 
 
 def observe_synthesize_converge(config: JsonObject) -> ObserveSynthesizeConverge:
-    """Return the strategy for a configuration: the fields of `SynthesizeConfig`, as JSON.
-
-    Raises:
-        BadDefinition: a field is wrong; the message says what to write.
-    """
+    """Return the strategy for fields of `SynthesizeConfig`; `BadDefinition` names a wrong one."""
     return ObserveSynthesizeConverge(parsed(SynthesizeConfig, config))

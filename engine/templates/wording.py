@@ -80,8 +80,7 @@ def wording_of(
 ) -> Wording:
     """Return `text` parsed, with `names` and paths into `trees` allowed as placeholders.
 
-    Raises:
-        ValueError: it is too long, or has something else in braces; the message says what to write.
+    A `ValueError` says what to write instead.
     """
     if len(text) > chars_max:
         raise ValueError(f"{len(text):,} characters, the limit is {chars_max:,}")
@@ -121,7 +120,6 @@ def worded(wording: Wording, words: JsonObject) -> str:
 
 
 def _said(words: JsonObject, placeholder: str) -> str:
-    """Return a value as text; empty if there is none."""
     value = value_at(words, placeholder)
     if value is ABSENT or value is None:
         return ""
@@ -135,12 +133,7 @@ def wording_of_output(text: str, *, chars_max: int = TEXT_CHARS_MAX) -> Wording:
 
 
 def check_payload(payload: object) -> None:
-    """Check that `payload` can be filled.
-
-    Raises:
-        ValueError: it is too deep, or has too many placeholders.
-        PydanticCustomError: a text cannot be filled; where in the payload, and why.
-    """
+    """Check that `payload` can be filled; an error says where in it, and why."""
     count = 0
     for place, text in _texts(payload):
         try:

@@ -1,5 +1,1 @@
-"""Triggers: which causes open episodes: events, schedules, debounced events, fires by hand.
-
-`rules.py` decides about one event; `evaluate.py` adds what the cluster remembers; `admit.py` opens
-the episode. Read `rules.py` first; what users declare is `engine.app.triggers`.
-"""
+"""Triggers: which causes open episodes. Read `rules.py` and `engine.app.triggers` first."""

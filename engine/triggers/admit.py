@@ -1,9 +1,8 @@
 """Opens the episodes of a cause, and acknowledges its message once all of them are durable.
 
-An episode's id comes from its cause, so a redelivered message opens nothing new, and what a crash
-cut off is repeated without harm. A node with a free slot runs a new episode at once: its first
-commit opens and starts it, and only then is the message acknowledged
-(docs/adr/0017-opened-here-runs-here.md). Otherwise the episode is opened and queued for any node.
+A node with a free slot runs a new episode at once: its first commit opens and starts it, and only
+then is the message acknowledged (docs/adr/0017-opened-here-runs-here.md). Otherwise the episode is
+opened and queued for any node. Its id comes from its cause, so all of it is safe to repeat.
 """
 
 from __future__ import annotations
@@ -49,25 +48,25 @@ STRANGE_MAX_S: Final = 5.0
 """Longest such wait."""
 
 STRANGE_DELIVERIES_MAX: Final = 123
-"""Deliveries of such an event before it is refused: about 10 minutes, which is longer than a
-deploy takes to bring a node that watches it."""
+"""Deliveries of such an event before it is refused: about 10 minutes, which is longer than a deploy
+takes to bring a node that watches it."""
 
 log = structlog.get_logger("vigil.triggers")
 
 
 class Acknowledgement:
-    """The pending acknowledgement of an event. Until then it occupies a place in the gate's room.
+    """The pending acknowledgement of an event, which has a slot of the gate until then.
 
-    It is entered once for each part. When all have left without an answer, there will be none: the
-    place is free, and the event comes again.
+    It is entered once for each part. When all have left without an answer, the slot is free, and
+    the event comes again.
     """
 
     def __init__(
         self, delivery: Delivery[Any], *, parts: int, room: Slots, clock: Clock, since_s: float
     ) -> None:
-        """Wait for `parts` episodes; the place in `room` has been taken.
+        """Wait for `parts` episodes; the slot in `room` has been taken.
 
-        `since_s` is when the event was asked for, on the monotonic clock: it cannot have come
+        `since_s` is when the event was requested, on the monotonic clock: it cannot have come
         before, and a node that was frozen in between must not take it for new.
         """
         self.delivery = delivery
@@ -100,12 +99,11 @@ class Acknowledgement:
             await self.delivery.ack()
 
     async def hand_back(self, *, delay_s: float) -> None:
-        """Have the event redelivered after `delay_s`, whatever happens to the other episodes."""
+        """Have the event redelivered after `delay_s`, whatever becomes of the other episodes."""
         if self._answered():
             await self.delivery.nak(delay_s=delay_s)
 
     def _answered(self) -> bool:
-        """Free the place in the room; return whether this is the first answer."""
         is_first, self._is_answered = not self._is_answered, True
         if is_first:
             self._room.give_back()
@@ -114,7 +112,7 @@ class Acknowledgement:
 
 @dataclass
 class Admission:
-    """The way in for everything that wakes one actor on one node."""
+    """Opens what wakes one actor on one node."""
 
     context: OutputContext
     evaluator: TriggerEvaluator
@@ -160,23 +158,18 @@ class Admission:
         return False
 
     async def _is_begun(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool | None:
-        """Return whether a node has begun an episode that another cause may have opened.
-
-        None: it is not open, or unknown. Episodes with a shared key are looked up first, so that no
-        user code runs in vain for every duplicate. An episode that is open and not begun may lack
-        its command: this very message may have opened it on a node that died, while this node was
-        frozen with an earlier delivery.
-        """
+        """Return whether a node has begun an episode that another cause may have opened."""
+        # None: it is not open, or unknown. It is looked up first, so that no user code runs in vain
+        # for a duplicate. A redelivered message may have opened its episode on a node that died
+        # before the command: so that one counts as unknown.
         if _is_own(opened) or ack.delivery.deliveries > 1:
             return None
         return await self.evaluator.builder.is_begun(opened)
 
     async def _run_here(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool:
-        """Run an episode that its first commit opens, if there is a slot; return whether we did.
-
-        A redelivered message may have crashed a node: its episode is opened first and alone, so
-        that crashes are counted.
-        """
+        """Run an episode that its first commit opens; return whether there was a slot."""
+        # A redelivered message may have crashed a node: its episode is opened first and alone, so
+        # that crashes are counted.
         is_first_try = ack.delivery.deliveries == 1
         may_run = is_first_try and not ack.is_overdue and self.context.permits.runs.is_given
         if not may_run or not self.context.slots.try_take():
@@ -218,5 +211,5 @@ def _is_own(opened: EpisodeOpened) -> bool:
 
 
 async def leave(delivery: Delivery[object]) -> None:
-    """Let a message come again, to any node, later each time."""
+    """Hand a message back, to come again on any node after a growing delay."""
     await RetryPolicy(STRANGE_S, STRANGE_MAX_S).hand_back(delivery)

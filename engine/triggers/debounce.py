@@ -1,8 +1,4 @@
-"""Debounce: of the events about one subject, the newest fires once none has come for a while. Pure.
-
-Each subject has one timer, armed anew by each event, so it fires once. Its payload has the newest
-event, since when events have come, and how many were skipped.
-"""
+"""Debounce: of the events about one subject, the newest fires after a silence. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +12,6 @@ from streams.json import UNDECODABLE, JsonObject
 from streams.ports.domain_events import DomainEvent
 
 PURPOSE: Final = "debounce"
-"""Of its timers."""
 
 
 class PendingDebounce(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -32,7 +27,7 @@ class PendingDebounce(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class Rearm(msgspec.Struct, frozen=True):
-    """Arm the timer with this, for then."""
+    """Arm the timer with this payload, for this time."""
 
     debounced: PendingDebounce
     due_at: datetime
@@ -46,11 +41,8 @@ def hold(
     now: datetime,
     is_repeat: bool = False,
 ) -> Rearm | None:
-    """Return the timer after `happened`; None: it stays.
-
-    An event that is older than the pending one is counted, and changes nothing else. `is_repeat`
-    says that it was delivered before and may have been counted.
-    """
+    """Return the timer after `happened`; None: it stays."""
+    # An older event is only counted; a repeated one may be counted already.
     if before is not None and not is_newer(happened, before.debounced.event):
         is_same = not is_newer(before.debounced.event, happened)
         return None if is_repeat or is_same else Rearm(_one_more(before.debounced), before.due_at)

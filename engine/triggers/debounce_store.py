@@ -1,8 +1,8 @@
 """Arms debounce timers: read the pending one → decide → arm at its revision.
 
-Of two nodes that arm at the same revision one decides again. What has fired for a subject is stored
-for a while: a redelivered event is then known to be old and does not start another debounce; an old
-event that a slow node armed all the same is recognised when its timer fires.
+What has fired for a subject is stored for a while: a redelivered event is then known to be old and
+starts no other debounce; an old event that a slow node armed all the same is recognised when its
+timer fires.
 """
 
 from __future__ import annotations
@@ -28,45 +28,40 @@ TRIES_MAX: Final = 16
 """Most tries to arm one timer that other nodes arm at the same time."""
 
 FIRED_S: Final = 3_600
-"""How long it is known what fired for a subject, in seconds: longer than it takes until an event
-comes again that a node has left unanswered."""
+"""How long is stored what fired for a subject, in seconds: longer than it takes until an
+unacknowledged event comes again."""
 
 
 @dataclass(eq=False)
 class DebounceTurn:
-    """An event that waits until it is its turn to be held."""
+    """An event that waits to be debounced."""
 
     part: Gated
     is_held: bool | None = None
-    """Whether it took the place of what was held; None: nobody has come to it yet."""
+    """Whether it replaced the pending event; None: not decided."""
 
 
 @dataclass(eq=False)
 class DebounceQueue:
-    """The events about one subject that came while another one was being held."""
+    """The events about one subject that came while its timer was being armed."""
 
     turns: list[DebounceTurn] = field(default_factory=list)
-    """No more than may be unanswered at a time."""
+    """No more than may be unacknowledged at a time."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass(frozen=True)
 class DebounceStore:
-    """Holds the events of one actor, on one node."""
+    """Debounces the events of one actor, on one node."""
 
     context: ActorContext
     _lines: dict[str, DebounceQueue] = field(default_factory=dict)
     """By the keys of timers."""
 
     async def hold(self, part: Gated) -> bool:
-        """Hold the part's event; return False if a newer one is held or has fired.
-
-        What comes meanwhile about the same subject is held next, all of it with one arming: so a
-        burst costs as many as the server has time for, and each of its events is counted.
-
-        Raises:
-            TooLarge: the event does not fit in a timer.
-        """
+        """Debounce the part's event; return False if a newer one is pending or has fired."""
+        # Events about the same subject that come meanwhile share the next arming, so a burst costs
+        # no more than the server has time for, and each is counted.
         expectation, subject = part.expectation, self._subject(part)
         if part.is_repeat and await self._is_old(part, subject):
             return False
@@ -85,14 +80,13 @@ class DebounceStore:
         return turn.is_held
 
     async def _hold_line(self, key: str, line: DebounceQueue, own: DebounceTurn) -> None:
-        """Hold all of a line, or only what is ours if one of it is too large."""
+        """Debounce all that wait, or only `own` if one of them is too large."""
         try:
             await self._hold(key, [turn for turn in line.turns if turn.is_held is None])
         except TooLarge:
             await self._hold(key, [own])
 
     async def _hold(self, key: str, turns: Sequence[DebounceTurn]) -> None:
-        """Arm the timer anew with what `turns` come to."""
         for _ in range(TRIES_MAX):
             pending = await self._pending(key)
             rearm = before = _held_by(pending)
@@ -109,7 +103,7 @@ class DebounceStore:
         raise Unavailable(key, detail=f"{TRIES_MAX} times another node was faster")
 
     async def _arm(self, key: str, rearm: Rearm | None, pending: PendingTimer | None) -> bool:
-        """Put `rearm` in the place of what is pending; return False if that has changed."""
+        """Arm `rearm` in place of `pending`; return False if that has changed."""
         assert rearm is not None, "something came, so something is held"
         timer = Timer(
             actor=self.context.actor.id,
@@ -127,15 +121,13 @@ class DebounceStore:
         return True
 
     async def note_fired(self, part: Gated) -> None:
-        """Take note that the part's event has fired, after its subject calmed down."""
+        """Record that the part's event has fired, after its debounce."""
         key = self._fired_key(part, self._subject(part))
         await self.context.ports.gates.put(key, part.event.at.isoformat().encode(), ttl_s=FIRED_S)
 
     async def is_superseded(self, part: Gated) -> bool:
-        """Return whether a newer event has fired for the subject than the one that calmed down.
-
-        It may have been held by a node that came late to it, or while the newer one was on its way.
-        """
+        """Return whether a newer event has fired for the subject than the debounced one."""
+        # A late node may have armed it, or a node armed it while the newer one was firing.
         fired_at = await self._fired_at(part, self._subject(part))
         return fired_at is not None and part.event.at < fired_at
 
@@ -144,12 +136,11 @@ class DebounceStore:
         return fired_at is not None and part.event.at <= fired_at
 
     async def _fired_at(self, part: Gated, subject: str) -> datetime | None:
-        """Return when the newest event that has fired for the subject was stored."""
         entry = await self.context.ports.gates.get(self._fired_key(part, subject))
         return datetime.fromisoformat(entry.value.decode()) if entry and entry.value else None
 
     async def _pending(self, key: str) -> PendingTimer | None:
-        """Return what is held; what nobody can read is replaced like any other."""
+        """Return the pending timer; an unreadable one is replaced like any other."""
         try:
             return await self.context.ports.timers.pending(
                 self.context.actor.id, debounce.PURPOSE, key
@@ -165,7 +156,7 @@ class DebounceStore:
 
 
 def fired_of(debounced: PendingDebounce, expectation: Expectation, *, is_repeat: bool) -> Gated:
-    """Return what the timer of `expectation` for calm comes to when it fires."""
+    """Return the part of a debounce timer that fires."""
     return Gated(
         expectation=expectation,
         event=debounced.event,
@@ -176,7 +167,7 @@ def fired_of(debounced: PendingDebounce, expectation: Expectation, *, is_repeat:
 
 
 def _held_by(pending: PendingTimer | None) -> Rearm | None:
-    """Return what is held, and until when; what nobody can read is nothing."""
+    """Return the pending event and its time; an unreadable one is none."""
     debounced = debounce.calming_in(pending.payload) if pending else None
     return Rearm(debounced, pending.due_at) if pending and debounced else None
 

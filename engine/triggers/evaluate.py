@@ -1,8 +1,6 @@
 """Evaluates what wakes one actor: which episodes each cause opens, with every reason counted.
 
-`TriggerEvaluator` applies `engine.triggers.rules` and adds what rules may not do: read and change
-what the cluster remembers (`Cooldowns`), call the user's dedupe function, count, and log a likely
-mistake once. `OpeningBuilder` makes the openings and finds out whether they exist already.
+It applies `engine.triggers.rules`, and reads and changes the state that they depend on.
 
 A commit that a node has sent may reach the journal after the node is gone. If its cause was
 redelivered and refused meanwhile, nothing would bring a node back to that episode, so it is checked
@@ -56,37 +54,37 @@ from streams.ports.log import START, Recorded
 from streams.ports.timers import Timer
 
 NO_REVISION = 0
-"""Of a breaker that nobody has told anything."""
+"""Of a breaker without a stored state."""
 
 
 BELATED: Final = "belated"
-"""Purpose of the timers that have an episode looked for whose cause was refused, though it may have
-been let through before. The key is the episode."""
+"""Purpose of the timers that check for an episode whose cause was refused, though it may have fired
+before. The key is the episode."""
 
 BELATED_S: Final = 180.0
-"""How long after that it is looked for, in seconds. A node tries for a minute to have its commit
+"""How long after that it is checked for, in seconds. A node tries for a minute to have its commit
 stored (`LinkSettings.patience_s`), and what it leaves to its kernel when it ends may be sent for
 102 s more: Linux repeats it 8 times, first after 0.2 s, then after twice as long each time."""
 
 
 TRIES_MAX: Final = 16
-"""Most rulings on one cause while what the cluster remembers keeps changing."""
+"""Most evaluations of one cause while the stored state keeps changing."""
 
 MISTAKES: Final[Mapping[str, str]] = {
     "filter_key_missing": "event lacks a key that the filter needs; it does not fire",
     "filter_type": "event has a value that the filter cannot compare; it does not fire",
 }
-"""Reasons of refusals that may be a mistake, and what is said the first time."""
+"""Reasons of refusals that may be a mistake, and what is logged the first time."""
 
 DEDUPE_FAILED: Final = "dedupe_failed"
-"""Reason of a dead letter, counted as a ruling, too: a user's function gave the event no key."""
+"""Reason of a dead letter, counted as a ruling, too: a user's dedupe function gave no key."""
 
 log = structlog.get_logger("vigil.triggers")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CooldownSnapshot:
-    """A standing, and the revision of the breaker in it."""
+    """A trigger state, and the revision of the breaker in it."""
 
     trigger_state: TriggerState
     breaker_revision: int
@@ -94,7 +92,7 @@ class CooldownSnapshot:
 
 @dataclass(frozen=True)
 class Cooldowns:
-    """Lets the causes of one actor's episodes through, on one node."""
+    """Reads and changes the cooldowns and breakers of one actor, on one node."""
 
     context: EpisodeContext
 
@@ -107,7 +105,7 @@ class Cooldowns:
         is_superseded: bool = False,
         coalesced: int = 0,
     ) -> CooldownSnapshot:
-        """Return how things stand for what would open `opened`."""
+        """Return the state for what would open `opened`."""
         state, revision = CLOSED, NO_REVISION
         if expectation.breaker is not None:
             seen = await self.context.breakers.read(expectation)
@@ -124,7 +122,7 @@ class Cooldowns:
         return CooldownSnapshot(trigger_state=trigger_state, breaker_revision=revision)
 
     async def probe(self, expectation: Expectation, fire: Fire, snapshot: CooldownSnapshot) -> bool:
-        """Have the breaker let the episode through; False if it has changed since the look."""
+        """Store the breaker's state of `fire`; False if it has changed since it was read."""
         if fire.breaker is None:
             return True
         revision = snapshot.breaker_revision
@@ -133,7 +131,7 @@ class Cooldowns:
     async def cool(
         self, expectation: Expectation, opened: EpisodeOpened, snapshot: CooldownSnapshot
     ) -> bool:
-        """Begin the cooldown of what fires; False if something else has begun it since the look."""
+        """Begin the cooldown of what fires; False if another cause began it since it was read."""
         if not expectation.cooldown_s or snapshot.trigger_state.cooled_by:
             return True
         try:
@@ -143,19 +141,18 @@ class Cooldowns:
         return True
 
     async def cool_anew(self, expectation: Expectation, opened: EpisodeOpened) -> None:
-        """Begin the cooldown, whatever has begun it before: a person fired."""
+        """Begin the cooldown, whatever began it before: a person fired."""
         if expectation.cooldown_s:
             await self._cool(expectation, opened, after=None)
 
     async def take_back(self, expectation: Expectation, opened: EpisodeOpened) -> None:
-        """Undo what letting `opened` through has changed: there is no room for it."""
+        """Undo the cooldown and the probe of `opened`: there is no room for it."""
         if expectation.cooldown_s:
             await self._end_cooldown(expectation, opened)
         canceled = EpisodeFinished(status=EndStatus.CANCELED)
         await self.context.breakers.record_end(opened, canceled, seq=START)
 
     async def _end_cooldown(self, expectation: Expectation, opened: EpisodeOpened) -> None:
-        """End the cooldown that `opened` began, if it is no other one by now."""
         key = self._key(expectation, opened)
         entry = await self._gates.get(key)
         if entry is None or entry.value != opened.episode_id.encode():
@@ -234,12 +231,9 @@ class OpeningBuilder:
         return None if newest is None else opening.untouched(newest) is None
 
     async def may_lack_call(self, episode_id: str) -> bool:
-        """Return whether an episode is open, and nobody may have been called to what is left of it.
-
-        Nobody is called to one that was only opened, or that was opened and ended by one commit,
-        before its node has done so. Whatever else has become of an episode was begun with a claim,
-        whose lapse calls.
-        """
+        """Return whether an episode is open, and may have no command for what is left of it."""
+        # An episode that was only opened, or opened and ended by one commit, gets none before its
+        # node sends it. Any other was begun with a claim, whose lapse calls a node.
         try:
             newest = await self._newest(episode_id)
         except UnreadableEvent:  # Of a newer version, whose nodes know.
@@ -261,7 +255,7 @@ class OpeningBuilder:
 
 @dataclass
 class TriggerEvaluator:
-    """The rulings of one actor on one node."""
+    """Evaluates the causes of one actor on one node."""
 
     context: EpisodeContext
     _warned: set[tuple[str, ...]] = field(default_factory=set)
@@ -278,12 +272,10 @@ class TriggerEvaluator:
     async def rule(
         self, event: DomainEvent, *, is_repeat: bool, has_arrived: bool = False
     ) -> list[Part]:
-        """Return what `event` comes to, for each expectation that it may fire.
+        """Return the parts of `event`, one for each expectation that it may fire.
 
-        Nothing is looked up for it: that is for `settle`, which can be done for many at a time.
-
-        Args:
-            has_arrived: whether what was opened for it then cannot be on its way any more.
+        Nothing is looked up yet: `evaluate` does that, for many at a time. `has_arrived`: whether
+        what was opened for it before must be on the journal by now.
         """
         stack, actor = self.context.ports.stack.name, self.context.actor
         parts: list[Part] = []
@@ -308,10 +300,8 @@ class TriggerEvaluator:
     async def evaluate(
         self, part: Part, *, is_late: Callable[[], bool] = lambda: False
     ) -> EpisodeOpened | Unreadable | None:
-        """Return the episode that `part` opens, or a message for a dead letter; None: all is done.
-
-        With `is_late`, others may have it by now, and it begins no cooldown.
-        """
+        """Return the episode that `part` opens, or a message for a dead letter; None: neither."""
+        # With `is_late`, other nodes may have it by now, and it begins no cooldown.
         match part:
             case Gated() | Ticked():
                 return await self._settle(part, is_late)
@@ -330,9 +320,9 @@ class TriggerEvaluator:
         self._count("duplicate", self.context.actor.expectations[opened.expectation_id])
 
     async def fire(self, opened: EpisodeOpened) -> EpisodeOpened:
-        """Return the episode that a person fires: nothing holds it back, and a cooldown begins.
+        """Return the episode that a person fires, which no gate refuses; begin its cooldown.
 
-        A dry run begins none, nor does what was asked for before.
+        A dry run begins none, nor does a repeated request.
         """
         expectation = self.context.actor.expectations[opened.expectation_id]
         cools = expectation.cooldown_s and opened.mode is Mode.LIVE
@@ -341,7 +331,7 @@ class TriggerEvaluator:
         return opened
 
     async def take_back(self, opened: EpisodeOpened) -> None:
-        """Undo what the ruling that opens `opened` has changed: there is no room for it."""
+        """Undo what the evaluation of `opened` has changed: there is no room for it."""
         await self._cooldowns.take_back(
             self.context.actor.expectations[opened.expectation_id], opened
         )
@@ -383,11 +373,9 @@ class TriggerEvaluator:
     async def _let_go(
         self, part: Gated | Ticked, opened: EpisodeOpened, is_late: Callable[[], bool]
     ) -> None:
-        """Open nothing for `part`, and have its episode looked for if others may have had it.
-
-        They may have let it in before it came to this, or while it stood still here. If they are
-        gone, what they have sent may arrive yet, and nobody would know.
-        """
+        """Refuse `part`, and check for its episode later if another node may have opened it."""
+        # A node that opened its episode may be gone, and what it sent may still arrive: check
+        # later.
         has_arrived = isinstance(part, Gated) and part.has_arrived
         if (part.is_repeat and not has_arrived) or is_late():
             await self.builder.look_later(opened)
@@ -395,17 +383,14 @@ class TriggerEvaluator:
     async def _is_begun_before(
         self, expectation: Expectation, opened: EpisodeOpened
     ) -> bool | None:
-        """Return as `OpeningBuilder.is_begun`, or None where passing changes nothing.
-
-        An episode that is open begins no cooldown and is nobody's probe: its time was when it was
-        opened. Any cause may come to it, also an event whose id was used long ago.
-        """
+        """Return as `OpeningBuilder.is_begun`; None if there is neither cooldown nor breaker."""
+        # An open episode begins no cooldown and is no probe: its time was when it was opened. Any
+        # cause may come to it, also an event whose id was used long ago.
         if not expectation.cooldown_s and expectation.breaker is None:
             return None
         return await self.builder.is_begun(opened)
 
     async def _wanted(self, part: Gated | Ticked) -> EpisodeOpened | Unreadable:
-        """Return the episode that `part` would open, or a message that has no key."""
         expectation = part.expectation
         if isinstance(part, Ticked):
             key = tick_key(part.schedule, part.trigger.scheduled_at)
@@ -431,7 +416,7 @@ class TriggerEvaluator:
     async def _passes(
         self, part: Gated | Ticked, opened: EpisodeOpened, fire: Fire, snapshot: CooldownSnapshot
     ) -> bool:
-        """Change what passing changes; return False if it has been changed meanwhile."""
+        """Store what passing changes; return False if it has been changed meanwhile."""
         if not await self._cooldowns.probe(part.expectation, fire, snapshot):
             return False
         if isinstance(part, Ticked):
@@ -495,6 +480,6 @@ class TriggerEvaluator:
 
 
 def _check_late(opened: EpisodeOpened, *, is_late: bool) -> None:
-    """Leave a cause to others that may have it by now, before anything is changed for it."""
+    """Leave a late cause to other nodes, before anything is changed for it."""
     if is_late:
         raise Unavailable(opened.episode_id, detail="it came so late that others may have it")

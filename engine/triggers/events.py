@@ -1,10 +1,8 @@
 """The gates: take an actor's events from its queues, evaluate them, and admit episodes.
 
-All gates of an actor share one durable queue per stream. The queue of the stack's own events has
-what any version of the actor watches, so an event that this version does not watch is left to other
-nodes, and refused only when none has taken it for long, or when `WatchList` finds that the queue no
-longer includes it. `ForeignStreamGate` reads a stream of others; if that does not exist, it waits
-for it and logs that once.
+All nodes share one durable queue per stream, with what any version of the actor watches. An event
+that this version does not watch is left to other nodes, and refused when none has taken it for
+long, or when `WatchList` finds that the queue no longer includes it.
 """
 
 from __future__ import annotations
@@ -34,8 +32,8 @@ BEGINNING: Final = 0
 
 
 QUEUE_LOOK_S: Final = 5.0
-"""Between two looks at the queue, in seconds. Whoever has taken an event from it sees within two
-seconds whether some node needs it after all, and then gives it back; so it counts as gone once a
+"""Between two looks at the queue, in seconds. A node that removes an event from it sees within two
+seconds whether some node needs it after all, and adds it again; so it counts as gone once a
 second look finds the same."""
 
 Incoming: TypeAlias = Delivery[DomainEvent | Unreadable]
@@ -47,7 +45,7 @@ log = structlog.get_logger("vigil.triggers")
 
 
 def missing(actor: str, stream: str) -> str:
-    """Return what people are told of a stream that is not there."""
+    """Return what to log about a stream that does not exist."""
     return (
         f"stream {stream} does not exist; actor {actor} listens to it; "
         "create it or correct the name"
@@ -55,15 +53,12 @@ def missing(actor: str, stream: str) -> str:
 
 
 def position_unseen(foreign: ForeignStream) -> int | None:
-    """Return where to begin with `feed` while there is no such stream; None: nobody can tell yet.
-
-    All that it will hold is new.
-    """
+    """Return where to begin while there is no such stream; None: that is not known yet."""
     return BEGINNING if foreign.start in ("new", "all") else None
 
 
 async def find_position(context: ActorContext, foreign: ForeignStream) -> int | None:
-    """Return the sequence past which the actor reads `feed`; None: there is no such stream."""
+    """Return the sequence past which the actor reads a feed; None: there is no such stream."""
     try:
         return await context.ports.domain_events.feed_position(context.actor.id, foreign)
     except NoSuchStream:
@@ -71,7 +66,7 @@ async def find_position(context: ActorContext, foreign: ForeignStream) -> int | 
 
 
 async def wait_position(context: ActorContext, foreign: ForeignStream) -> int:
-    """Return the sequence past which the actor reads `feed`, once its stream exists."""
+    """Return the sequence past which the actor reads a feed, once its stream exists."""
     position = await find_position(context, foreign)
     if position is not None:
         return position
@@ -86,24 +81,20 @@ async def wait_position(context: ActorContext, foreign: ForeignStream) -> int:
 
 
 class WatchList:
-    """What the queue of one actor is for. It is looked at only while somebody asks."""
+    """The events that one actor's queue includes; looked up only when somebody asks."""
 
     def __init__(self, domain_events: DomainEvents, clock: Clock, actor: str) -> None:
-        """Know nothing yet."""
         self._domain_events, self._clock, self._actor = domain_events, clock, actor
         self._asked: set[str] = set()
         """Names that were asked for since the last look."""
         self._absent: frozenset[str] = frozenset()
-        """Those that the queue was not for, at the last look."""
+        """Those that the queue did not include at the last look."""
         self._gone: frozenset[str] = frozenset()
-        """Those that it was not for at the last two."""
+        """Those that it did not include at the last two looks."""
         self._looked_s = -QUEUE_LOOK_S
 
     async def is_gone(self, name: str) -> bool:
-        """Return whether the queue is not for events of this name, and was not some time ago.
-
-        False as long as that is not known, also while the server is away.
-        """
+        """Return whether the queue has not included this name for two looks, as far as is known."""
         self._asked.add(name)
         now_s = self._clock.monotonic_s()
         if now_s - self._looked_s >= QUEUE_LOOK_S:
@@ -127,7 +118,7 @@ class Gate:
 
     admission: Admission
     _strange: set[str] = field(default_factory=set)
-    """Names that were logged. The queue holds no others than some version watches."""
+    """Names that were logged; bounded, since the queue has only names that some version watches."""
     _watch_list: WatchList = field(init=False)
 
     def __post_init__(self) -> None:
@@ -135,12 +126,7 @@ class Gate:
         self._watch_list = WatchList(context.ports.domain_events, context.clock, context.actor.id)
 
     def service(self, queue: str, open_: OpenQueue) -> Service:
-        """Return what rules on the actor's events whenever the node may. What they opened goes on.
-
-        Args:
-            queue: what it is called in metrics: `events`, or the name of a stream.
-            open_: opens it.
-        """
+        """Return the service that evaluates events; `queue` is its label in metrics."""
         context = self.admission.context
         return consumer_service(
             Queue(open=open_, labels={"actor": context.actor.id, "queue": queue}, pauses=False),
@@ -161,7 +147,7 @@ class Gate:
         return await self.admission.let_in(delivery, parts, since_s=asked_s)
 
     def _is_strange(self, event: DomainEvent) -> bool:
-        """Return whether an event is for a node with another version of the actor, and say so."""
+        """Return whether an event is for a node with another version of the actor, and log that."""
         actor = self.admission.context.actor
         if event.stream or event.name in actor.event_names():
             return False
@@ -177,7 +163,6 @@ class Gate:
         return True
 
     async def _is_hopeless(self, delivery: Incoming, event: DomainEvent) -> bool:
-        """Return whether no other node will take an event, either."""
         is_old = delivery.deliveries >= STRANGE_DELIVERIES_MAX
         return is_old or await self._watch_list.is_gone(event.name)
 
@@ -197,17 +182,14 @@ class ForeignStreamGate:
     def __init__(
         self, admission: Admission, foreign: ForeignStream, open_feed: OpenForeignStream
     ) -> None:
-        """Let events of `foreign` in by `admission`; `open_feed` opens their queue."""
         self._context, self._foreign, self._open_feed = admission.context, foreign, open_feed
         self._gate = Gate(admission).service(foreign.stream, self._open)
         self._after: int | None = None
         """Where to begin, if the stream was waited for."""
 
     def service(self) -> Service:
-        """Return what rules on the stream's events whenever the node may, once it is there.
-
-        It is also open when nothing can come, for there is no such stream.
-        """
+        """Return the service that evaluates the stream's events, once the stream exists."""
+        # It is also open when nothing can come because there is no such stream.
         return Service(self._run, self._gate.permit, self._gate.is_open)
 
     async def _run(self) -> None:

@@ -3,9 +3,8 @@
     type → hops → filter → cooldown → calm → circuit breaker → sampling → (a lane's overflow)
 
 A refusal has the reason of the first rule that refuses. Of several event triggers the first that
-fits fires; if none does, the reason is that of the first. Cooldown, debounce and breaker depend on
-what the cluster remembers: an event that gets that far gives `LookUp` first, and is evaluated again
-with its `TriggerState`. Overflow comes last, in `engine.lanes.lane`.
+fits fires; if none does, the reason is that of the first. An event that gets as far as cooldown
+gives `LookUp` first, and is evaluated again with its `TriggerState`.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ REASONS: Final[tuple[str, ...]] = tuple(
 """All of them."""
 
 SHARE_BYTES: Final = 6
-"""Size of the hash of a share: few enough that the share is exact, and under 1."""
+"""Size of the hash of a share: few enough bytes that the share is exact, and under 1."""
 
 
 class TriggerState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the cluster remembers that matters to one event and one expectation."""
+    """The stored state that one event and one expectation depend on."""
 
     episode_id: str
     """The episode that the event opens if it fires."""
@@ -79,7 +78,7 @@ class Debounced(msgspec.Struct, frozen=True):
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """Open nothing; the reason is counted, since a silent gate cannot be debugged."""
+    """Open nothing; the reason is counted."""
 
     reason: Reason
     detail: str = ""
@@ -96,10 +95,7 @@ def rule(
     actor: str,
     trigger_state: TriggerState | None = None,
 ) -> Ruling:
-    """Return whether `happened` fires `expectation`, of `actor` in `stack`.
-
-    Every node with the same state decides the same, however often the event comes.
-    """
+    """Return whether `happened` fires `expectation`: the same on every node with the same state."""
     if refusal := _unfit(expectation, happened):
         return refusal
     if expectation.is_gated and trigger_state is None:
@@ -124,10 +120,8 @@ def rule_tick(
     actor: str,
     trigger_state: TriggerState,
 ) -> Fire | Refuse:
-    """Return whether a tick fires `expectation`: circuit breaker → sampling.
-
-    A schedule sets its own rate, so cooldown and debounce do not apply.
-    """
+    """Return whether a tick fires `expectation`: circuit breaker → sampling."""
+    # A schedule sets its own rate, so cooldown and debounce do not apply.
     passage = _passage(expectation, trigger_state)
     if not passage.allowed:
         return Refuse("breaker_open")
@@ -138,7 +132,6 @@ def rule_tick(
 
 
 def _unfit(expectation: Expectation, happened: DomainEvent) -> Refuse | None:
-    """Return why the event does not fit the expectation's triggers, or None."""
     events = [source for source in expectation.on if isinstance(source, EventSource)]
     watching = [source for source in events if source.watches(happened)]
     if not watching:
@@ -150,7 +143,6 @@ def _unfit(expectation: Expectation, happened: DomainEvent) -> Refuse | None:
 
 
 def _misfit_of_all(watching: Sequence[EventSource], payload: JsonObject) -> Misfit | None:
-    """Return why none of the triggers fits: the first one's reason; None if one does."""
     first: Misfit | None = None
     for source in watching:
         unfit = misfit(source.filter, payload)
@@ -161,11 +153,9 @@ def _misfit_of_all(watching: Sequence[EventSource], payload: JsonObject) -> Misf
 
 
 def _past(expectation: Expectation, trigger_state: TriggerState) -> Passage | Debounced | Refuse:
-    """Return what keeps an event from firing now, or how the breaker lets it pass.
-
-    The cause that began a cooldown, or is the breaker's probe, passes again: its node may have died
-    before the episode was open.
-    """
+    """Return what keeps an event from firing now, or how the breaker lets it pass."""
+    # The cause that began a cooldown, or is the breaker's probe, passes again: its node may have
+    # died before the episode was open.
     if expectation.cooldown_s and trigger_state.cooled_by not in {"", trigger_state.episode_id}:
         return Refuse("cooldown", f"since episode {trigger_state.cooled_by}")
     if expectation.debounce_s and not trigger_state.is_calm:
@@ -188,10 +178,7 @@ def _passage(expectation: Expectation, trigger_state: TriggerState) -> Passage:
 
 
 def share_of(cause: str, stack: str, actor: str, expectation: str) -> float:
-    """Return the position of a cause from 0 to 1: below `sample`, it fires.
-
-    A larger sample therefore includes all of a smaller one.
-    """
+    """Return the place of a cause in 0 to 1: one that fires at a sample fires at larger ones."""
     parts = msgspec.json.encode([stack, actor, expectation, cause])
     digest = hashlib.blake2b(parts, digest_size=SHARE_BYTES).digest()
     return int.from_bytes(digest) / 256**SHARE_BYTES
@@ -210,7 +197,7 @@ class Gated:
     is_repeat: bool = False
     """Whether it was delivered before: then it, and newer ones, may have been evaluated."""
     has_arrived: bool = False
-    """Whether an episode that was opened for it then must be on the journal by now."""
+    """Whether an episode that was opened for it before must be on the journal by now."""
 
 
 @dataclass(frozen=True, kw_only=True)

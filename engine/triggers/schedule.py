@@ -1,10 +1,9 @@
 """Keeps the schedules of one actor going: one timer each, armed again by every tick.
 
 A timer is named after its schedule, so a changed schedule gets another timer, and the old one ends
-with its next tick, or by `engine.operations.reconcile`. Any node arms any timer, since all know the
-same ticks. Whether a tick was missed depends on the time, and a node's clock may be wrong: so if
-the server fired a tick in time and it is late by this clock, the timer is armed once more, fires at
-once, and brings the server's time.
+with its next tick, or by `engine.operations.reconcile`. Whether a tick was missed depends on the
+time, and a node's clock may be wrong: so if the server fired a tick in time and it is late by this
+clock, the timer is armed once more, fires at once, and brings the server's time.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ from streams.model.triggers import ScheduleTrigger
 from streams.ports.timers import Due, Timer
 
 PURPOSE: Final = TICK
-"""Of its timers."""
 
 log = structlog.get_logger("vigil.triggers")
 
@@ -62,10 +60,7 @@ class Ticker:
                 await self._ensure(expectation, schedule)
 
     async def due(self, due: Due, *, is_repeat: bool) -> list[Ticked] | None:
-        """Return the ticks to evaluate for one that fired, and arm the next one.
-
-        None: no schedule here has it; another version of the actor may.
-        """
+        """Return the ticks to evaluate, and arm the next; None: no schedule here has the timer."""
         tick = _tick_in(due.payload)
         expectation = self.context.actor.expectations.get(tick.expectation) if tick else None
         if tick is None or expectation is None:

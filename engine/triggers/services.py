@@ -22,13 +22,7 @@ OpenEvents: TypeAlias = Callable[[OutputContext], Awaitable[Source[DomainEvent |
 def services_for(
     context: OutputContext, open_events: OpenEvents, open_feed: OpenForeignStream
 ) -> list[Service]:
-    """Return what wakes one actor; nothing if its episodes take turns, for its lane does it then.
-
-    Args:
-        context: of the actor.
-        open_events: opens its queue of events, from where its lane left off if it had one.
-        open_feed: does the same for a stream of others.
-    """
+    """Return what wakes one actor; nothing if it has a lane, whose scheduler does that."""
     if context.is_laned:
         return []
     permits, admission = context.permits, Admission(context, TriggerEvaluator(context))

@@ -1,7 +1,5 @@
 """Handles the due timers of one actor: ticks, debounced events, findings, waits, fires by hand.
 
-`TimerConsumer` takes them from the queue that all nodes of the actor share; `TimerRouter` finds out
-what each is for. What follows is safe to repeat, or durable before the message is acknowledged.
 While the actor is paused, timers of open work are handled, and all others are handed back, soon at
 first, since other nodes may wake the actor.
 """
@@ -45,19 +43,18 @@ from streams.ports.timers import Due
 GOES_ON: Final = frozenset(
     {wake.ATTEND, starter.CONDUCT, placing.PLACE, placing.LEFT, evaluate.BELATED}
 )
-"""Purposes of the timers for what has been woken before. What they are for goes on also while the
-actor is paused."""
+"""Purposes of the timers of open episodes, which are handled also while the actor is paused."""
 
 RESTING_S: Final = 5.0
-"""How long a due message waits for a time when the actor may be woken, at most."""
+"""Longest redelivery delay of a due message while the actor may not be woken."""
 
 STRANGE_MAX: Final = 10_000
-"""Due messages that nobody knows and whose returns are counted at a time: as many as the server
-gives out unanswered. If there are more, counting begins anew."""
+"""Due messages of unknown timers whose returns are counted at a time: as many as the server gives
+out unacknowledged. If there are more, counting begins anew."""
 
 
 GIVE_WAY_S: Final = 0.05
-"""First wait of a message for a node that may wake the actor, in seconds; it doubles each time, up
+"""First delay of a message for a node that may wake the actor, in seconds; it doubles each time, up
 to `RESTING_S`: if there is such a node, it soon has it, and if there is none, nothing is busy."""
 
 log = structlog.get_logger("vigil.triggers")
@@ -65,7 +62,7 @@ log = structlog.get_logger("vigil.triggers")
 
 @dataclass
 class TimerRouter:
-    """What comes due for one actor, on one node."""
+    """Finds out what the due timers of one actor are for, on one node."""
 
     evaluator: TriggerEvaluator
     ticker: Ticker = field(init=False)
@@ -79,12 +76,7 @@ class TimerRouter:
         )
 
     async def parts(self, due: Due, delivery: Delivery[object]) -> Sequence[Part] | None:
-        """Return what is to be done for `due`; None: only another version of the actor may know.
-
-        Args:
-            due: a timer that has fired.
-            delivery: the message it came in.
-        """
+        """Return what is to be done for `due`; None: only another version of the actor may know."""
         is_repeat = delivery.deliveries > 1
         match due.purpose:
             case schedule.PURPOSE:
@@ -108,39 +100,33 @@ class TimerRouter:
                 return None
 
     def returns_of(self, due: Due) -> int:
-        """Return how often a due message has come here that nobody here knows, this time included.
-
-        Its deliveries say nothing: it may have rested, or have waited outside, any number of times.
-        """
+        """Return how often an unknown due message has come here, this time included."""
+        # Its deliveries do not show that: it may have been handed back for other reasons.
         if len(self._returns) > STRANGE_MAX:
             self._returns.clear()
         self._returns[due.id] += 1
         return self._returns[due.id]
 
     def forgotten(self, due: Due, delivery: Delivery[object]) -> Unreadable | None:
-        """Return the dead letter for a due timer that no node has known for long; None: none.
-
-        A schedule that nobody declares any more just ends, and so do a closed lane and the
-        escalation of a finding. What a person or the world wanted is kept.
-        """
+        """Return the dead letter for a timer that no node has known for long; None: none."""
+        # A schedule that nobody declares just ends, and so do a closed lane and the escalation of a
+        # finding. What a person or an event wanted is kept.
         if due.purpose in {schedule.PURPOSE, placing.LEFT, *PURPOSES}:
             return None
         detail = f"no node knows what the timer {due.purpose} {due.key!r} is for"
         return self._unreadable(due, delivery, reason="not_watched", detail=detail)
 
     async def _start(self, due: Due) -> Sequence[Part]:
-        """Call a node to an episode that asked for its turn: there are no turns any more."""
+        """Send `Start` for an episode that asked for its turn: there are no turns any more."""
         context = self.evaluator.context
         start = Start(actor_id=context.actor.id, episode_id=due.key)
         await context.ports.commands.send(start, id=f"start.{due.id}")
         return []
 
     async def _look_for(self, due: Due) -> Sequence[Part]:
-        """Call a node to an episode whose cause was refused here, if others let it in and are gone.
-
-        One whose whole life is one commit may have been told of by then, or be told of right now:
-        nothing in the journal says so. It is told of again, by the same ids.
-        """
+        """Send `Start` for an episode whose cause was refused here, if it was opened anyhow."""
+        # If its whole life is one commit, it may have been published by then; the repeat has the
+        # same ids.
         if not await self.evaluator.builder.may_lack_call(due.key):
             return []
         actor = self.evaluator.context.actor.id
@@ -148,14 +134,12 @@ class TimerRouter:
         return await self._start(due)
 
     async def _attend(self, due: Due) -> Sequence[Part]:
-        """Call a node to an episode that waits: something about it is due."""
         context = self.evaluator.context
         attend = Attend(actor_id=context.actor.id, episode_id=due.key)
         await context.ports.commands.send(attend, id=f"attend.{due.id}")
         return []
 
     async def _conduct(self, due: Due) -> Sequence[Part] | None:
-        """Call a node to an instance: something about it is due."""
         workflow = self.evaluator.context.starts_workflow
         if workflow is None:
             return None
@@ -182,7 +166,7 @@ class TimerRouter:
         return [await self.evaluator.fire(self._opening(asked))]
 
     def _opening(self, asked: FireRequest) -> EpisodeOpened:
-        """Return the opening that a person asked for: what was asked for goes before the rest."""
+        """Return the opening that a person asked for: the request overrides the declaration."""
         expectation = self.evaluator.context.actor.expectations[asked.expectation]
         trigger = manual_trigger(asked, subject_key=expectation.subject_key)
         opened = self.evaluator.builder.of(
@@ -223,7 +207,7 @@ class TimerConsumer:
     """Whether the actor may be woken."""
 
     def service(self, permit: Permit) -> Service:
-        """Return what answers for what comes due. It is open once every schedule ticks."""
+        """Return the service that handles due timers; it opens once each schedule has one."""
         context = self.admission.context
         queue = Queue(
             open=lambda: context.ports.timers.open(context.actor.id),

@@ -1,10 +1,8 @@
 """The answer to a blocked episode, or why an answer is refused. Pure.
 
-An answer is one commit of two events: the step with the result, and the end of the wait. It is
-appended at the version that it was decided on. Of two answers at the same time, one is refused by
-the version, is decided again, and finds that the other one won. Times are the server's: a decision
-counts from when its command was stored; one that was stored after the expiry is late, even if the
-expiry was not handled yet.
+An answer is one commit of two events: the step with the result, and the end of the wait. Of two
+answers at the same time, the version refuses one, which is decided again and finds that the other
+one won. Times are the server's: a decision counts from when its command was stored.
 """
 
 from __future__ import annotations
@@ -46,11 +44,10 @@ Decision: TypeAlias = Decide | Resolve
 
 
 class WaitAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The events of an answer."""
+    """The events of an answer, the last of which ends the wait."""
 
     events: tuple[EpisodeEvent, ...]
     resolved: EpisodeResolved
-    """The last of them."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,10 +121,8 @@ def expire(records: Sequence[Recorded], *, at: datetime) -> WaitAnswer | None:
 
 
 def denied(episode: Episode, error_class: str, detail: str) -> CancelEpisode | None:
-    """Return the end of an episode that gives up because of a denial; None: another reason.
-
-    It is canceled, not failed: the denial meant it to end.
-    """
+    """Return the end of an episode that gives up because of a denial; None: another reason."""
+    # It is canceled, not failed: the denial was meant to end it.
     blocked, resolved = episode.blocked, episode.resolved
     if error_class != DENIED or blocked is None or resolved is None:
         return None
@@ -241,7 +236,6 @@ def _answer(episode: Episode, step: Performed, ending: commands.AnswerEpisode) -
 
 
 def _told(wait: StillWaiting) -> str:
-    """Return how a wait ended: by whom, why and when."""
     when = f" at {wait.ended_at:%Y-%m-%d %H:%M:%S} UTC" if wait.ended_at else ""
     match wait.end:
         case EpisodeResolved(resolution=resolution, by=by, reason=reason):

@@ -1,7 +1,4 @@
-"""Whether a decision about an approval is valid, and when reminders are due. Pure.
-
-The same rule serves episodes, outputs and workflow steps.
-"""
+"""Whether a decision on an episode, output or step is valid, and when reminders are due. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +13,8 @@ APPROVAL_EXPIRED: Final = "approval_expired"
 
 
 def problem_of_decision(approval: Approval, command: Decide, *, at: datetime) -> str | None:
-    """Return why `command` cannot decide the pending `approval`, for people; None: it can.
-
-    `at` is its time by the server's clock. After `expires_at` it is late, even if the expiry was
-    not handled yet.
-    """
+    """Return why `command` cannot decide the pending `approval`, for people; None: it can."""
+    # `at` is its time by the server's clock: after `expires_at` it is late, though not expired yet.
     if command.plan_hash != approval.plan_hash:
         return f"it is about another plan; the one that waits has hash {approval.plan_hash}"
     if approval.approvers and command.by not in approval.approvers:

@@ -1,14 +1,10 @@
-"""Handles commands to blocked episodes, and keeps what brings such an episode back.
+"""Handles commands to blocked episodes, with their timers and registry entries.
 
-`WaitHandler` decides on an answer by the journal and appends it at that version; no node has the
-episode, so of two answers at once the second is refused, decided again and found late. An outdated
-command is logged. Nothing runs here: once the answer is durable and published, a node with room is
-called, or a place in the lane is asked for.
+No node has a blocked episode: of two answers at once, the version refuses the second. Once the
+answer is durable and published, a node with room is called, or a place in the lane requested.
 
-`WaitRegistry` arms the timer and writes the entry by which a waiting episode is found. None of it
-is a commit, and all of it is safe to repeat. A slow node may do so for a wait that is over: so it
-never replaces an earlier timer of another node, and checks afterwards whether the episode has
-moved.
+Timers and entries are not commits. A slow node may write them for a wait that is over: so it never
+replaces an earlier timer of another node, and checks afterwards whether the episode has moved.
 """
 
 from __future__ import annotations
@@ -51,12 +47,12 @@ from streams.ports.log import EventLog, Recorded
 from streams.tracing import traceparent
 
 LOOKS_MAX: Final = 16
-"""Most times that an episode is found to have moved while it was seen to."""
+"""Most tries while the episode keeps moving."""
 
 RETOLD_S: Final = 120.0
-"""How soon after it was blocked an episode that is answered is told of as blocked once more, in
-seconds: its node may have died before it told. The stream keeps one of the same id for as long;
-after that, recovery has told it."""
+"""How soon after it was blocked an answered episode is published as blocked once more, in seconds:
+its node may have died before it published that. The stream drops repeated ids for as long; after
+that, recovery has published it."""
 
 
 T = TypeVar("T")
@@ -71,7 +67,7 @@ log = structlog.get_logger("vigil.waits")
 
 @dataclass(frozen=True)
 class WaitRegistry:
-    """Sees to the blocked episodes of one actor, on one node."""
+    """Timers, registry entries and public events of one actor's blocked episodes, on one node."""
 
     context: ActorContext
 
@@ -86,12 +82,7 @@ class WaitRegistry:
         await self.leave_lane(opened, block)
 
     async def watch(self, opened: EpisodeOpened, *, after: datetime) -> None:
-        """Have a node attend the episode when something is due next, and word from outside find it.
-
-        Args:
-            opened: the episode's.
-            after: what was due by then has been done.
-        """
+        """Arm the timer for what is due next after `after`, and register the wait for signals."""
         subject, done = self._subject(opened), None
         for _ in range(LOOKS_MAX):
             block = block_in(await self.context.ports.log.last(subject))
@@ -115,30 +106,25 @@ class WaitRegistry:
             await self._tell(opened, waits.reminder(opened, block, number=number, seq=seq))
 
     async def leave_lane(self, opened: EpisodeOpened, block: Blocked) -> None:
-        """Let others have the episode's turn, where turns are taken, for as long as it waits."""
+        """Free the episode's place in the lane, if its actor has one, for as long as it waits."""
         if self.context.is_laned:
             left = opening.left_for_now(opened.actor_id, opened.episode_id)
             id_ = f"left.{opened.episode_id}.{block.step_no}"
             await self.context.ports.timers.send(left, id=id_)
 
     async def forget(self, opened: EpisodeOpened, block: EpisodeBlocked) -> None:
-        """Have nobody look after what the episode has waited for: it ended instead."""
+        """Remove timer and entry of an episode that ended while it waited."""
         await self.forget_wait(opened, block)
         await self.context.ports.timers.cancel(opened.actor_id, ATTEND, opened.episode_id)
 
     async def forget_wait(self, opened: EpisodeOpened, block: EpisodeBlocked) -> None:
-        """Have word from outside find the episode no more, by what it has waited for."""
+        """Remove the registry entry of a wait."""
         if block.wait is not None:
             key = wait_key(block.wait.ref, opened.episode_id, block.step_no)
             await self.context.ports.registry.delete(key)
 
     async def tell_answer(self, opened: EpisodeOpened, records: Sequence[Recorded]) -> None:
-        """Tell the world that the episode has its answer, and let word find it no more.
-
-        Args:
-            opened: the episode's.
-            records: its journal, of which the answer is the newest.
-        """
+        """Publish that the episode has its answer, the newest of `records`; remove its entry."""
         wait, seq = waits_of(records)[-1], records[-1].seq
         assert isinstance(wait.end, EpisodeResolved), "a wait that was answered"
         await self.forget_wait(opened, wait.blocked.event)
@@ -152,7 +138,7 @@ class WaitRegistry:
             await call_by(self.context.ports, opened, wake)
 
     async def _listen(self, opened: EpisodeOpened, block: Blocked) -> None:
-        """Have word from outside find the episode, and fetch what was given before it could."""
+        """Register the wait, and fetch a signal that came before the entry."""
         if not block.ref:
             return
         key = wait_key(block.ref, opened.episode_id, block.step_no)
@@ -171,18 +157,16 @@ class WaitRegistry:
 
 
 async def is_newest(log: EventLog, records: Sequence[Recorded]) -> bool:
-    """Return whether `records` are all that the journal's leader holds.
-
-    A command that has no effect is never seen again. A replica may not know of the wait yet: to
-    conclude it from what that holds would lose the answer.
-    """
+    """Return whether `records` are all that the journal's leader has."""
+    # A replica may lack the wait, and a command that then has no effect is not redelivered: so it
+    # would be lost.
     newest = await log.last(records[-1].subject)
     return newest is not None and newest.seq == records[-1].seq
 
 
 @dataclass
 class WaitHandler:
-    """Attends the episodes of one actor, on one node."""
+    """Handles commands to blocked episodes of one actor, on one node."""
 
     context: ActorContext
     _registry: WaitRegistry = field(init=False)
@@ -199,14 +183,7 @@ class WaitHandler:
         episode: Episode,
         records: Sequence[Recorded],
     ) -> bool:
-        """Do what `command` asks of an episode; return whether it is answered for.
-
-        Args:
-            delivery: of the command; it is acknowledged here.
-            command: what it says.
-            episode: the fold of `records`; it has been opened.
-            records: its journal, whole: see `is_newest`.
-        """
+        """Carry out `command` on the whole journal `records`; return whether it is acknowledged."""
         before = records
         match command:
             case Decide() | Resolve():
@@ -222,12 +199,7 @@ class WaitHandler:
         return True
 
     async def tell_answer(self, episode: Episode, records: Sequence[Recorded]) -> bool:
-        """Tell the world of the newest answer; return whether `records` end with that indeed.
-
-        Args:
-            episode: the fold of `records`; it can go on.
-            records: its journal.
-        """
+        """Publish the newest answer; return whether `records` end with it on the leader, too."""
         assert episode.opened is not None, "an answer to what was never opened"
         if not await is_newest(self.context.ports.log, records):
             return False
@@ -237,7 +209,7 @@ class WaitHandler:
     async def _decide(
         self, decision: Decide | Resolve, records: Sequence[Recorded], delivery: Incoming
     ) -> Sequence[Recorded]:
-        """Return the journal with what comes of a decision, and of the expiry if it came late."""
+        """Return the journal after a decision, and after the expiry if it came late."""
 
         async def attempt(journal: Journal) -> tuple[Sequence[Recorded], Refusal | None]:
             ruling = answering.answer(journal.records, decision, at=delivery.at)
@@ -255,10 +227,7 @@ class WaitHandler:
         return await self._expire(records, delivery)
 
     async def _forget_past(self, decision: Decide | Resolve, records: Sequence[Recorded]) -> None:
-        """Have word find the episode no more by what it has waited for and waits for no longer.
-
-        Whoever stood still while they had it found may have done so after it had its answer.
-        """
+        """Remove the entries of waits that are over: a frozen node may have written one."""
         opened = fold(records).opened
         if opened is None or not isinstance(decision, Resolve):
             return
@@ -269,7 +238,6 @@ class WaitHandler:
     async def _look_after(
         self, records: Sequence[Recorded], delivery: Incoming
     ) -> Sequence[Recorded]:
-        """Do what is due about an episode that waits, and return its journal with that."""
         records = await self._expire(records, delivery)
         opened, block = fold(records).opened, block_in(records[-1])
         if opened is not None and block is not None:
@@ -278,8 +246,6 @@ class WaitHandler:
         return records
 
     async def _expire(self, records: Sequence[Recorded], delivery: Incoming) -> Sequence[Recorded]:
-        """Return the journal with what it means that nobody has answered, if time is up."""
-
         async def attempt(journal: Journal) -> Sequence[Recorded]:
             expired = answering.expire(journal.records, at=delivery.at)
             if expired is None:
@@ -293,21 +259,19 @@ class WaitHandler:
     async def _retry(
         self, attempt: Callable[[Journal], Awaitable[T]], records: Sequence[Recorded], *, seed: str
     ) -> T:
-        """Return what `attempt` returns, called first with the journal as it was read."""
         subject = records[-1].subject
         known = Loaded(subject, fold(records), records)
         return await self._store.retry(subject, attempt, seed=seed, known=known)
 
     async def _append(self, answer: WaitAnswer, journal: Journal) -> Sequence[Recorded]:
-        """Return the journal with `answer`."""
         resolved = answer.resolved
-        # The same decision gives the same commit, whoever follows it, however often.
+        # The same decision gives the same commit, whichever node handles it, however often.
         id_ = f"answer.{journal.subject}.{resolved.step_no}.{resolved.decision_id}"
         now = self.context.clock.now()
         return (await self._store.append(journal, answer.events, id=id_, at=now)).records
 
     async def _have_gone_on(self, delivery: Incoming, records: Sequence[Recorded]) -> None:
-        """Call who goes on with an episode that has its answer, now or when its turn comes."""
+        """Call a node to an answered episode, or request its place in the lane."""
         opened, step_no = fold(records).opened, step_answered(records[-1])
         assert opened is not None, "an answer to what was never opened"
         await self._registry.tell_answer(opened, records)
@@ -322,14 +286,9 @@ class WaitHandler:
 
 
 def _may_have_answered(delivery: Incoming, newest: Recorded) -> bool:
-    """Return whether the newest answer may be a command's own, of which nobody else tells.
-
-    What others have answered they tell, and call for, before they are done with their command. To
-    do so for them, long after, would be to tell the world twice.
-
-    That it is the first delivery does not mean that there is no other: to a node that stood still
-    with it, another may have had the second, have found that time is up, and have died of it.
-    """
+    """Return whether the newest answer may be this command's, so that no other publishes it."""
+    # Other answers are published by the nodes that handle their commands. Even a first delivery may
+    # have a second, to another node, which recorded the expiry and died.
     answers = [each for each in newest.commit.events if isinstance(each, EpisodeResolved)]
     command, ids = delivery.content, {each.decision_id for each in answers}
     is_own = isinstance(command, Decide | Resolve) and command.id in ids

@@ -1,6 +1,6 @@
 """Requests to blocked episodes, for people and programs: approve, deny, resolve.
 
-Each reads the journal first and refuses at once what is not allowed. Otherwise it sends a durable
+Each reads the journal and refuses at once what is not allowed. Otherwise it sends a durable
 command, and a node checks the journal again: another request may be faster.
 """
 
@@ -124,6 +124,5 @@ async def _journal(ports: Ports, episode_id: str) -> list[Recorded]:
 
 
 def _refusal(records: list[Recorded], decision: Decision) -> Refusal | None:
-    """Return why `decision` is not allowed by the journal now; None: it is."""
     ruling = answers.answer(records, decision, at=_CLOCK.now())
     return ruling if isinstance(ruling, Refusal) else None

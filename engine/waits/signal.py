@@ -32,18 +32,15 @@ RESOLVED: Final = "wait.resolved"
 """Name of the domain event."""
 
 KEPT_S: Final = 3_600
-"""How long a signal is stored, in seconds: as long as a command that no node can handle is retried.
-"""
+"""How long a signal is stored, in seconds: as long as a command without a node is retried."""
 
 LOOK_S: Final = 2.0
 """First pause before waiting episodes are looked up again, in seconds: longer than any replica of
-the bucket lags.
-"""
+the bucket lags."""
 
 CLOCKS_S: Final = 5.0
 """Tolerance for clocks, in seconds: the start of a wait has the time of a node, a signal that of
-the server.
-"""
+the server."""
 
 _MARK_BYTES: Final = 16
 """Length of the hash of an event's id in the answer's."""
@@ -85,10 +82,7 @@ class PutBy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look_at(kept: KeptSignal, *, after: datetime) -> datetime | None:
-    """Return when to look again; None: it has been long enough.
-
-    Each pause is as long as all those before: twelve looks in an hour.
-    """
+    """Return when to look again, after as long as so far (12 times in an hour); None: no more."""
     age = after - kept.at
     if age >= timedelta(seconds=KEPT_S):
         return None
@@ -105,11 +99,7 @@ def put_by_in(payload: JsonObject) -> PutBy | None:
 
 
 def signal(id_: str, ref: object, result: object, by: object) -> Signal:
-    """Return a signal.
-
-    Raises:
-        BadRequest: a value is impossible; the error names the field.
-    """
+    """Return a signal; `BadRequest` names an impossible field."""
     check_text("ref", ref, least=1, most=REF_CHARS_MAX)
     check_cause(by)
     try:
@@ -120,11 +110,7 @@ def signal(id_: str, ref: object, result: object, by: object) -> Signal:
 
 
 def word_in(event: DomainEvent) -> Signal:
-    """Return the signal in the event `wait.resolved`; the same if the event comes again.
-
-    Raises:
-        BadRequest: a value is impossible; the error names the field.
-    """
+    """Return the signal in the event `wait.resolved`; the same if the event comes again."""
     said = event.payload
     id_ = blake2b(event.id.encode(), digest_size=_MARK_BYTES).hexdigest()
     return signal(f"event.{id_}", said.get("ref"), said.get("result"), said.get("by", RESOLVED))
@@ -156,7 +142,7 @@ def may_be_missed(kept: KeptSignal, *, since: datetime) -> bool:
 
 
 def command_for(said: Signal, entry: WaitEntry) -> Resolve:
-    """Return the command that brings the signal `said` to an episode."""
+    """Return the command that brings a signal to an episode."""
     return Resolve(
         actor_id=entry.actor_id,
         episode_id=entry.episode_id,
@@ -168,7 +154,6 @@ def command_for(said: Signal, entry: WaitEntry) -> Resolve:
 
 
 def _kept_in(value: bytes) -> KeptSignal | None:
-    """Return a stored signal; None if this version cannot read it."""
     try:
         return msgspec.json.decode(value, type=KeptSignal)
     except UNDECODABLE:

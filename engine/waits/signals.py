@@ -1,9 +1,9 @@
 """Brings signals to the episodes that wait for them: take → find → send → acknowledge.
 
-All nodes share one queue of `wait.resolved`, whatever actors they run. A signal that nobody waits
-for is stored: an episode that begins to wait within an hour finds the newest one of its reference.
-A timer looks again for episodes that a lagging replica had hidden, and for older signals; after an
-hour without a match the signal becomes a dead letter.
+All nodes share one queue of `wait.resolved`. A signal without a waiting episode is stored for an
+hour: an episode that begins to wait finds the newest one of its reference. A timer looks again for
+episodes that a lagging replica had hidden, and for older signals; then the signal becomes a dead
+letter.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ from streams.ports.timers import Due, Timer
 from streams.tracing import traceparent
 
 LOOKS_IN_FLIGHT_MAX: Final = 16
-"""Journals that are looked at, at a time, for whether their episodes still wait."""
+"""Journals that are read at a time, to see whether their episodes still wait."""
 
 
 QUEUE: Final = "-waits"
-"""Whose queues word is in: nobody's actor. One of this name would share them."""
+"""The owner of the queues of signals. It is no actor; one of this name would share them."""
 
 WORD: Final = "word"
-"""Purpose of the timers that have word looked at. The key is the word's id."""
+"""Purpose of the timers that look up waiting episodes again. The key is the signal's id."""
 
 LOOK_AGAIN_S: Final = 5.0
-"""How long word waits that could not be looked at now, in seconds."""
+"""Redelivery delay of a signal that cannot be handled now, in seconds."""
 
 STRANGE_DELIVERIES_MAX: Final = 120
 """Deliveries of what this version cannot read before it is a dead letter: about 10 minutes, which
@@ -75,16 +75,16 @@ IN_FLIGHT_MAX: Final = 64
 """Events worked on at a time."""
 
 AGAIN_S: Final = 0.25
-"""First wait before word comes again because the log was away; doubles each time."""
+"""First redelivery delay while the log is unavailable; doubles each time."""
 
 AGAIN_MAX_S: Final = 15.0
-"""Longest such wait."""
+"""Longest such delay."""
 
 LOOKS_MIN: Final = 2
-"""How often it is looked who waits, at least: a replica may lack who was put there just before."""
+"""Least number of look-ups: a replica may lack an entry that was written just before."""
 
 LAG_S: Final = 2.0
-"""Between the two looks, in seconds: longer than any replica lags."""
+"""Between the two look-ups, in seconds: longer than any replica lags."""
 
 Incoming: TypeAlias = Delivery[DomainEvent | Unreadable]
 
@@ -92,11 +92,7 @@ log = structlog.get_logger("vigil.waits")
 
 
 async def find_waiters(ports: Ports, ref: str) -> Sequence[WaitEntry]:
-    """Return the episodes that wait for `ref`, and remove what still says so of others.
-
-    Raises:
-        BadName: the reference is not valid Unicode text.
-    """
+    """Return the episodes that wait for `ref`, and remove the entries of others."""
     entries = await ports.registry.entries(under=waits_for(ref))
     said = {key: entry_in(each.value) for key, each in entries.items() if each.value is not None}
     found = {key: each for key, each in said.items() if each is not None and each.ref == ref}
@@ -111,11 +107,9 @@ async def find_waiters(ports: Ports, ref: str) -> Sequence[WaitEntry]:
 
 
 async def _is_waiting(ports: Ports, key: str, entry: WaitEntry) -> bool:
-    """Return whether an episode waits as its entry at `key` says, and remove the entry if not.
-
-    A node that stood still may have made it when the wait was over. It is made after the episode
-    has begun to wait, so what the journal's leader does not say by now it never will again.
-    """
+    """Return whether an episode waits as its entry says, and remove the entry if not."""
+    # An entry is written after its wait has begun, or by a frozen node after its end: so a wait
+    # that the journal's leader does not have now is over.
     try:
         block = block_in(await ports.log.last(ports.stack.episode(entry.episode_id)))
     except UnreadableEvent:  # A newer version has written it, and its nodes know.
@@ -127,7 +121,7 @@ async def _is_waiting(ports: Ports, key: str, entry: WaitEntry) -> bool:
 
 
 async def keep(ports: Ports, said: Signal, *, at: datetime) -> None:
-    """Have those hear of `said`, given at `at`, who wait for it already and cannot be found yet."""
+    """Store a signal of time `at`, for episodes that wait already and have no entry yet."""
     key, kept = word_key(said.ref), msgspec.json.encode(KeptSignal(signal=said, at=at))
     before = await ports.gates.get(key)
     if before is not None and before.value is not None and is_newer(before.value, than=at):
@@ -140,10 +134,8 @@ async def keep(ports: Ports, said: Signal, *, at: datetime) -> None:
 
 
 async def missed(ports: Ports, ref: str, *, since: datetime) -> Signal | None:
-    """Return the word for somebody who waits for `ref`, given before they could be found.
-
-    What was given before they waited, too, is for them if nobody has had it.
-    """
+    """Return the stored signal for an episode that waits for `ref`; None: none."""
+    # One from before the wait counts, too, if no episode has had it.
     entry = await ports.gates.get(word_key(ref))
     if entry is None or entry.value is None:
         return None
@@ -155,16 +147,14 @@ async def missed(ports: Ports, ref: str, *, since: datetime) -> Signal | None:
 
 
 async def is_brought(ports: Ports, said: Signal) -> bool:
-    """Return whether somebody was found before whom `said` is for."""
+    """Return whether an episode was found for the signal."""
     entry = await ports.gates.get(brought_key(said.id))
     return entry is not None and entry.value is not None
 
 
 async def bring(ports: Ports, said: Signal, waiters: Iterable[WaitEntry]) -> None:
-    """Have each of `waiters` told what was said. Bringing the same word again changes nothing.
-
-    It is noted first, for those who have been told do not wait any more.
-    """
+    """Send the signal to each of `waiters`; safe to repeat."""
+    # It is marked as brought first: those that have it wait no more.
     await ports.gates.put(brought_key(said.id), b"", ttl_s=KEPT_S)
     for each in waiters:
         command = command_for(said, each)
@@ -174,7 +164,7 @@ async def bring(ports: Ports, said: Signal, waiters: Iterable[WaitEntry]) -> Non
 
 @dataclass(frozen=True)
 class SignalRetries:
-    """Takes the timers that have word looked at, on one node."""
+    """Handles the timers that look up waiting episodes again, on one node."""
 
     ports: Ports
     dead_letters: DeadLetterWriter
@@ -182,7 +172,7 @@ class SignalRetries:
     room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
 
     async def handle(self, delivery: Delivery[Due | Unreadable], _asked_s: float) -> None:
-        """Look at what is due, in a task of its own."""
+        """Handle a due timer, in a task of its own."""
         self.room.take_late()
         self.tasks.start(self._answer(delivery))
 
@@ -228,13 +218,7 @@ class SignalRetries:
 
 
 async def put_by(ports: Ports, signal: PutBy, *, after: datetime) -> None:
-    """Have a node look again who waits for word. Putting it by again is harmless.
-
-    Args:
-        ports: of the stack.
-        word: what was said.
-        after: when it was looked at last.
-    """
+    """Arm the timer that looks up waiting episodes again; safe to repeat."""
     payload = unraw(raw(signal))
     timer = Timer(actor=QUEUE, purpose=WORD, key=signal.kept.signal.id, payload=payload)
     await ports.timers.arm(timer, at=look_at(signal.kept, after=after) or after)
@@ -269,7 +253,7 @@ def _strange(ports: Ports, due: Due, delivery: Delivery[Due | Unreadable]) -> Un
 
 @dataclass(frozen=True)
 class SignalConsumer:
-    """Takes the events that bring word, on one node."""
+    """Handles the events with signals, on one node."""
 
     ports: Ports
     dead_letters: DeadLetterWriter
@@ -277,7 +261,7 @@ class SignalConsumer:
     room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
 
     async def handle(self, delivery: Incoming, _asked_s: float) -> None:
-        """Bring what is said, in a task of its own."""
+        """Handle an event, in a task of its own."""
         self.room.take_late()
         self.tasks.start(self._answer(delivery))
 
@@ -298,7 +282,7 @@ class SignalConsumer:
             said = word_in(content)
         except BadRequest as error:
             return await self._bury(_unreadable(self.ports, content, str(error)), delivery)
-        # Before it looks who waits: whoever is not found then looks for this.
+        # Before the look-up: an episode that is not found then looks for this.
         await keep(self.ports, said, at=delivery.at)
         waiters = await find_waiters(self.ports, said.ref)
         if not waiters and await is_brought(self.ports, said):
@@ -324,17 +308,11 @@ def _unreadable(ports: Ports, event: DomainEvent, detail: str) -> Unreadable:
 
 
 async def _again(delivery: Incoming) -> None:
-    """Let word come again, later each time."""
     await RetryPolicy(AGAIN_S, AGAIN_MAX_S).hand_back(delivery)
 
 
 def services_for(context: NodeContext, runs: Permit) -> list[Service]:
-    """Return what takes the events that bring word, and the timers that have it looked at again.
-
-    Args:
-        context: of the node.
-        runs: whether the node may run anything.
-    """
+    """Return the services for signals: their events, and the timers that look again."""
     ports, clock = context.ports, context.clock
     means = (ports, DeadLetterWriter(ports, clock), context.tasks)
     consumer, retries = SignalConsumer(*means), SignalRetries(*means)

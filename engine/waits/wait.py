@@ -4,8 +4,7 @@
                                    │  ▲
                                    └──┘ attended: reminded of, or nothing was due
 
-A blocked episode, or one that delivers later, has no node. One timer serves all that is due: the
-node that gets it does what is due by then, and arms the timer for the next time.
+One timer serves all that is due: it is armed again for the next time.
 """
 
 from __future__ import annotations
@@ -63,11 +62,7 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def block_for(action: Pause, *, at: datetime) -> BlockEpisode:
-    """Return the command that blocks an episode for `action`, from `at` on.
-
-    Raises:
-        Unencodable: JSON cannot represent the plan, or it is too large.
-    """
+    """Return the command that blocks an episode; `Unencodable` if the plan is too large."""
     mark = fingerprint(action)
     match action:
         case RequestApproval():
@@ -114,10 +109,7 @@ def reminder_due(blocked: Blocked, *, at: datetime) -> int:
 
 
 def next_wake(blocked: Blocked, *, after: datetime) -> datetime | None:
-    """Return when something is due next; None: never.
-
-    All that was due at `after` must be done, except for the expiry.
-    """
+    """Return when something is due after `after`, or the expiry if it is not done; None: never."""
     terms = blocked.terms
     reminder_at = next_reminder_at(blocked.at, every_s=terms.remind_every_s, at=after)
     wakes = (each for each in (terms.expires_at, reminder_at) if each is not None)

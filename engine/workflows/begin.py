@@ -1,18 +1,11 @@
 """Starts instances of workflows: the tool that a starter's episode calls, and the subject lock.
 
-A command for the instance is sent before its first commit: so a started instance continues,
-whatever crashes. The command waits in the queue for the first commit (see
-`engine.workflows.worker`); the other way round, an instance whose starter crashed in between would
-be stuck.
+A command for the instance is sent before its first commit, and waits in the queue for it (see
+`engine.workflows.worker`): the other way round, a crash in between would leave it stuck.
 
-With `overlap="skip"`, a key in a bucket names the subject's instance. A new instance checks the
-journal whether that one has ended, and replaces it then: the worker that ended it may have died
-before removing the key. A key whose instance never started lapses:
-
-    (absent) ──take──▶ for an hour ──keep──▶ for good ──free──▶ (absent)
-                            └─lapse, unless the instance begins─▶ (absent)
-
-Both the starter and the effects of the first commit (`engine.workflows.effects`) keep the key.
+With `overlap="skip"`, a key in a bucket names the subject's instance. It is taken for an hour, and
+kept for good once the instance has begun, by the starter and by the effects of the first commit. A
+new instance replaces one that has ended: its worker may have died before it removed the key.
 """
 
 from __future__ import annotations
@@ -60,34 +53,26 @@ from streams.ports.log import Commit
 from streams.tracing import traceparent
 
 UNBEGUN_S: Final = 3_600
-"""How long the key of an instance stands that has not begun, in seconds: far longer than whoever
-has put it there needs to begin the instance, or to come again after a crash."""
+"""How long the key of an instance that has not begun stays, in seconds: far longer than its starter
+needs to begin it, or to come again after a crash."""
 
 TRIES_MAX: Final = 16
 """Most tries for one subject while others change its key at the same time."""
 
 
 UNSTARTABLE: Final = "workflow_not_started"
-"""Error class of an episode whose cause can begin no instance."""
+"""Error class of an episode whose cause can start no instance."""
 
 
 async def begin_instance(ports: Ports, started: WorkflowStarted, *, at: datetime) -> bool:
-    """Call a node to an instance and begin it; return whether it had not begun before.
-
-    Raises:
-        TooLarge, Unwritable: the journal cannot keep it. Nothing was begun.
-    """
+    """Call a node to an instance and start it; return whether it had not begun before."""
     id_, trace = started.instance_id, traceparent()
     commit = Commit(id=f"begin.{id_}", at=at, events=(started,), trace=trace)
     return await _be_first(ports, commit, started.spec.name, id_, mode=started.mode)
 
 
 async def call_off_instance(ports: Ports, sub: SubStart, *, at: datetime) -> bool:
-    """Call a node to an instance that never begins, to tell of it; return False if it has begun.
-
-    Raises:
-        BadRequest, TooLarge, Unwritable: the journal cannot keep that. Nothing can begin, either.
-    """
+    """Record that an instance never starts, and call a node to report that; False: it has begun."""
     id_ = sub.instance_id
     commit = Commit(id=f"call_off.{id_}", at=at, events=called_off(sub), trace=traceparent())
     return await _be_first(ports, commit, sub.workflow, id_, mode=sub.mode)
@@ -104,14 +89,14 @@ async def _be_first(ports: Ports, commit: Commit, workflow: str, id_: str, *, mo
 
 
 async def tell_instance(ports: Ports, opened: EpisodeOpened) -> None:
-    """Tell an instance that the episode of one of its steps has ended; of any other do nothing."""
+    """Report the end of a step's episode to its instance; do nothing for any other episode."""
     done = told_of(opened)
     if done is not None:
         await ports.commands.send(done, id=f"done.{opened.episode_id}", trace=traceparent())
 
 
 async def take_subject(ports: Ports, workflow: str, subject: str, instance_id: str) -> str:
-    """Keep `subject` for an instance, which is about to begin; return who has it then."""
+    """Take the lock of `subject` for an instance, if it is free; return which instance has it."""
     key, own = workflow_lock_key(workflow, subject), instance_id.encode()
     for _ in range(TRIES_MAX):
         entry = await ports.gates.get(key)
@@ -130,11 +115,8 @@ async def take_subject(ports: Ports, workflow: str, subject: str, instance_id: s
 
 
 async def keep_subject(ports: Ports, workflow: str, subject: str, instance_id: str) -> None:
-    """Have the key of an instance that has begun stand until it is over. Harmless to repeat.
-
-    A key that is gone stays so, and that of another instance stays as it is: whoever acts on an old
-    commit changes nothing.
-    """
+    """Have the lock of an instance that has begun stay until its end. Harmless to repeat."""
+    # A key that is gone, or of another instance, stays as it is: an old commit changes nothing.
     key = workflow_lock_key(workflow, subject)
     entry = await ports.gates.get(key)
     if entry is None or _instance_in(entry) != instance_id:
@@ -146,7 +128,7 @@ async def keep_subject(ports: Ports, workflow: str, subject: str, instance_id: s
 
 
 async def free_subject(ports: Ports, workflow: str, subject: str, instance_id: str) -> None:
-    """Have nothing keep `subject` for an instance that is over. The key of another one stays."""
+    """Free the lock of `subject` if this ended instance has it."""
     key = workflow_lock_key(workflow, subject)
     for _ in range(TRIES_MAX):
         entry = await ports.gates.get(key)
@@ -176,11 +158,7 @@ async def is_over(ports: Ports, instance_id: str) -> bool:
 
 @dataclass(frozen=True)
 class StartTool(EngineTool):
-    """Begins instances for one node.
-
-    A dry run may call it, too: what begins then is a dry run itself. A call that is made again
-    begins nothing else, for the instance is named after the cause.
-    """
+    """Starts instances for one node, safe to repeat; those of a dry run are dry runs."""
 
     catalog: Catalog
     revisions: Revisions
@@ -188,11 +166,7 @@ class StartTool(EngineTool):
     clock: Clock
 
     async def serve(self, opened: EpisodeOpened, action: str, args: JsonObject) -> object:
-        """Begin the instance of the workflow in `args` that the cause of an episode has.
-
-        Raises:
-            ToolFailed: `tool_unavailable`, try again; anything else is for good.
-        """
+        """Start the instance of an episode's cause; retry it only after `tool_unavailable`."""
         name = args.get("workflow")
         if action != START_EXPECTATION or not isinstance(name, str):
             raise ToolFailed(UNSTARTABLE, f"nothing known to {action!r}: {name!r}")
@@ -213,7 +187,7 @@ class StartTool(EngineTool):
             raise ToolFailed(UNAVAILABLE, str(error)) from error
 
     async def _spec(self, name: str, opened: EpisodeOpened) -> WorkflowSpec:
-        """Return the workflow to start: as it was when the cause came, or else as it is now."""
+        """Return the workflow as it was when the cause came, or else as it is now."""
         then = await self._as_opened(name, opened)
         actors, workflows = self.catalog.actors, self.catalog.workflows
         now = workflows.get(name)
@@ -241,7 +215,6 @@ class StartTool(EngineTool):
         return StartResult(instance_id=event.instance_id)
 
     async def _begin_alone(self, event: WorkflowStarted, lock: SubjectLock) -> StartResult:
-        """Begin an instance unless another one is busy with its subject."""
         id_, ports = event.instance_id, self.ports
         key = ports, lock.workflow, lock.subject, id_
         # One that has begun may be over, and must not keep its subject for a second time.
@@ -250,7 +223,7 @@ class StartTool(EngineTool):
             if holder != id_:
                 return StartResult(instance_id=holder, is_skipped=True)
         is_first = await begin_instance(ports, event, at=self.clock.now())
-        # Whoever conducts it keeps the subject, too, but none that lacks its code does so in time.
+        # The worker keeps the subject, too, but one that lacks its code does not do so in time.
         # If it is over, the key was put after it was freed, and is to go by itself.
         if is_first or not await is_over(ports, id_):
             await keep_subject(*key)

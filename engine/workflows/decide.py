@@ -1,10 +1,9 @@
 """The rules for an instance: commands, and what follows by itself; and compensation. Pure.
 
-A decision is one commit: the events of the command, and then all that follows, until something
-outside must happen first. What does not fit comes with the next `Advance`; so the caller repeats
-`Advance` until nothing follows. Ends that are reported twice, late, or of an old attempt change
-nothing. Compensation undoes done items one by one, the last first, if their step has one; a failed
-compensation does not stop the others, and the end of the instance names its step.
+A decision is one commit: the events of the command, and then all that follows. What does not fit
+comes with the next `Advance`; so the caller repeats `Advance` until nothing follows. Ends that are
+reported twice, late, or of an old attempt change nothing. Compensation undoes done items one by
+one, the last first, if their step has one; a failed one does not stop the others.
 """
 
 from __future__ import annotations
@@ -70,8 +69,7 @@ CANCELED: Final = "canceled"
 
 COMMIT_BYTES_MAX: Final = 768 * 1024
 """Largest decision, as JSON: a commit must fit in one message, 1 MiB by the server's default. The
-largest move, preparing a step for all its items, is smaller.
-"""
+largest move, preparing a step for all its items, is smaller."""
 
 MOVES_MAX: Final = 10_000
 """Most moves of one decision."""
@@ -88,8 +86,7 @@ WORKFLOW_TIMEOUT: Final = "workflow_timeout"
 
 FIRST_BYTES_MAX: Final = 128 * 1024
 """Largest size of decisions, as JSON, to which another is added: that one may have 768 KiB, and all
-of them must fit in one message, 1 MiB by the server's default.
-"""
+of them must fit in one message, 1 MiB by the server's default."""
 
 
 def to_undo(instance: Instance) -> Sequence[Place]:
@@ -127,7 +124,7 @@ def undoing_ended(
     error_detail: str,
     at: datetime,
 ) -> CompensationEnded:
-    """Return the events of the end of a compensation, and its next attempt, if any."""
+    """Return the event of the end of a compensation, with the time of a next attempt, if any."""
     retry_at = None
     if outcome is not StepOutcome.DONE:
         policy, seed = instance.specs[place[0]].on_failure, undoing.episode_id
@@ -208,10 +205,7 @@ def decide(
 ) -> tuple[WorkflowEvent, ...]:
     """Return the events of one commit, to be written with the time `decided_at`; none: nothing.
 
-    `Advance` says only that something may be due.
-
-    Raises:
-        Refused: a person's command does not fit; the message says why.
+    `Advance` says only that something may be due. A person's command may be `Refused`.
     """
     now = decided_at(instance, at)
     events = list(_answer(instance, command, code, at=now))
@@ -228,7 +222,7 @@ def decide(
 
 
 def decided_at(instance: Instance, at: datetime) -> datetime:
-    """Return the time of a decision made `at` a time by some clock: never before the last one."""
+    """Return the time of a decision: `at`, but never before the last one."""
     return at if instance.at is None else max(at, instance.at)
 
 
@@ -314,7 +308,6 @@ def _ended(instance: Instance, command: AttemptEnded, *, at: datetime) -> tuple[
 
 
 def _judged(instance: Instance, command: AttemptEnded) -> tuple[StepOutcome, str, str]:
-    """Return how the end of an attempt counts, with error class and detail."""
     size_bytes, room_bytes = len(bytes(command.result)), _room_bytes(instance)
     if command.outcome is StepOutcome.DONE and size_bytes > room_bytes:
         detail = f"{size_bytes:,} bytes, and there is room for {room_bytes:,}"
@@ -357,11 +350,7 @@ def _undone(
 
 
 def resumed(instance: Instance, command: ResumeWorkflow) -> tuple[WorkflowEvent, ...]:
-    """Return the first events of a resumption.
-
-    Raises:
-        Refused: nothing of the step is paused.
-    """
+    """Return the first events of a resumption; `Refused` if nothing of the step is paused."""
     paused = {step for (step, _), _ in instance.with_status(StepStatus.PAUSED)}
     if command.step not in paused:
         names = ", ".join(sorted(paused)) or "none"
@@ -377,11 +366,7 @@ def resumed(instance: Instance, command: ResumeWorkflow) -> tuple[WorkflowEvent,
 
 
 def step_decided(instance: Instance, command: DecideStep, *, at: datetime) -> StepApprovalAsked:
-    """Return the events of a decision about a step.
-
-    Raises:
-        Refused: the step needs none, or this one is invalid.
-    """
+    """Return the event of a decision about a step; `Refused` if it is invalid or not needed."""
     step = instance.steps.get(command.step)
     asked = step.asked if step is not None else None
     if asked is None:

@@ -1,9 +1,4 @@
-"""Carries out the effects of an instance's newest commit: opens, cancels, reports, arms.
-
-All of it is safe to repeat, since ids come from causes. Earlier commits' effects were done before
-the newest commit was written. For `reuse_s`, a key in a bucket names the episode that did a piece
-of work; its result is read from its journal.
-"""
+"""Carries out the effects of an instance's newest commit; safe to repeat: ids come from causes."""
 
 from __future__ import annotations
 
@@ -56,10 +51,10 @@ from streams.tokens import name
 from streams.tracing import traceparent
 
 IN_FLIGHT_MAX: Final = 32
-"""Things done at a time for one instance."""
+"""Effects of one instance in flight at a time."""
 
 UNOPENABLE: Final = "cannot_open"
-"""Error class of an attempt whose episode or instance the journal cannot keep."""
+"""Error class of an attempt whose episode or instance the journal cannot store."""
 
 _T = TypeVar("_T")
 
@@ -114,10 +109,8 @@ class Effector:
     node: str
 
     async def follow(self, stored: StoredInstance) -> list[AttemptEnded | ResultLookedUp]:
-        """Carry out the newest commit; return the commands that follow for the instance.
-
-        Those are attempts that could not be opened, and items with reused results.
-        """
+        """Carry out the newest commit; return the commands that follow for the instance."""
+        # Those are attempts that could not be opened, and items with reused results.
         if stored.is_followed:
             return []
         effects, id_ = follow_up(stored.instance), stored.instance.begun.instance_id
@@ -178,10 +171,8 @@ class Effector:
         return None
 
     def _is_laned(self, actor_id: str) -> bool:
-        """Return whether an actor's episodes have a lane, as far as this node knows.
-
-        If they have one unknown to this node, the node that gets the start asks for a place.
-        """
+        """Return whether an actor's episodes have a lane, as far as this node knows."""
+        # A node that does not know that the actor has a lane gets the start, and asks for a place.
         actor = self.catalog.actors.get(actor_id)
         return actor is not None and actor.is_laned
 
@@ -211,7 +202,6 @@ class Effector:
 
 
 def _unopened(trigger: object, id_: str, error: Exception) -> AttemptEnded:
-    """Return the failure of an attempt that could not be opened."""
     assert isinstance(trigger, WorkflowTrigger), "an attempt of a step"
     return AttemptEnded(
         step=trigger.workflow_step_id,
@@ -226,7 +216,6 @@ def _unopened(trigger: object, id_: str, error: Exception) -> AttemptEnded:
 
 
 async def _all(work: Iterable[Callable[[], Awaitable[_T]]]) -> list[_T]:
-    """Return the result of each of `work`, `IN_FLIGHT_MAX` at a time."""
     room = asyncio.Semaphore(IN_FLIGHT_MAX)
 
     async def one(each: Callable[[], Awaitable[_T]]) -> _T:

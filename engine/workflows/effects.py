@@ -1,11 +1,9 @@
 """The effects of an instance's newest commit, as data; and when a result is reused. Pure.
 
-`follow_up` returns what to open, cancel, publish and arm. It follows from the newest commit, except
-for look-ups of results that can be reused: before an item starts for the first time, a key is
-looked up for equal work (same task, equal input, same overrides), and the journal of the episode
-that it names decides whether its result may be reused: the key can save work, and never make a
-wrong result count. What was found is recorded (`StepReused`, or `StepBegun` if nothing) before
-anything follows from it, so after a crash the next node looks again.
+Before an item starts for the first time, a key is looked up for equal work (same task, input and
+overrides). The journal of the episode that it names decides: the key can save work, and never make
+a wrong result count. What was found is recorded before anything follows from it, so after a crash
+the next node looks again.
 """
 
 from __future__ import annotations
@@ -91,7 +89,7 @@ class KeepResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recalls(instance: Instance) -> Iterator[LookUpResult]:
-    """Yield the look-ups of all items, whatever the newest commit says."""
+    """Yield the look-ups of all items, whatever the newest commit has."""
     for name, step in instance.steps.items():
         spec = instance.specs[name]
         if step.inputs is None or not instance.goes_on:
@@ -132,7 +130,6 @@ def recalled(
 
 
 def _work(instance: Instance, place: Place) -> StepWork | None:
-    """Return the work of an item; None if it runs another workflow."""
     step, number = place
     task, inputs = instance.specs[step].task, instance.steps[step].inputs
     if task is None or inputs is None:
@@ -142,7 +139,6 @@ def _work(instance: Instance, place: Place) -> StepWork | None:
 
 
 def _work_of(opened: EpisodeOpened | None) -> StepWork | None:
-    """Return the work that an episode has done; None if it is no step of a workflow."""
     if opened is None or not isinstance(opened.trigger, WorkflowTrigger):
         return None
     task = Task(
@@ -176,9 +172,8 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
     locks: SubjectLock | None = None
     """Subject locks to keep until `releases` of the same instance."""
     recalls: tuple[LookUpResult, ...] = ()
-    """Look-ups before items start. They follow from the whole state, not from the newest commit,
-    which may have only some of the results.
-    """
+    """Look-ups before items start. They follow from the whole state: the newest commit may have
+    only some of the results."""
     keeps: tuple[KeepResult, ...] = ()
     opens: tuple[EpisodeOpened, ...] = ()
     starts: tuple[SubStart, ...] = ()
@@ -216,10 +211,7 @@ def follow_up(instance: Instance) -> Effects:
 
 
 def wake_at(instance: Instance, *, but: Container[Place] = ()) -> datetime | None:
-    """Return when something about `instance` is due next; None: never by itself.
-
-    `but` are items that are due and cannot start.
-    """
+    """Return when something is due next, `but` for items that cannot start; None: never."""
     if instance.phase in INSTANCE_ENDED or instance.started is None:
         return None
     return min(_due_times(instance, but), default=None)

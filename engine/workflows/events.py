@@ -1,9 +1,8 @@
-"""The public events of an instance, and its counters. Pure.
+"""The public events of an instance's newest commit, and its counters. Pure.
 
-Events follow from the newest commit, so a repetition publishes the same under the same ids; dry
-runs publish nothing. The event of an instance that did not start is published at the end of its
-starter's episode. Only the node that appended an event counts it: nothing is counted twice, and the
-last events of a node that dies are not counted.
+A repetition has the same ids; dry runs publish nothing. The event of an instance that did not start
+is published at the end of its starter's episode. Only the node that appended an event counts it:
+the last events of a node that dies are not counted.
 """
 
 from __future__ import annotations
@@ -59,7 +58,6 @@ def count_events(workflow: str, events: Iterable[LogEvent], *, mode: Mode) -> No
 
 
 def _outcome(event: LogEvent) -> str:
-    """Return an event's outcome for an item; empty: none yet."""
     match event:
         case StepBegun(attempt=attempt):
             return "retried" if attempt > 1 else ""

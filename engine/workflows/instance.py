@@ -61,7 +61,7 @@ W: TypeAlias = WorkflowStatus
 INSTANCE_ENDED: Final = frozenset({W.DONE, W.FAILED, W.CANCELED})
 
 GOES_ON: Final = frozenset({W.RUNNING, W.BLOCKED})
-"""Steps are begun as soon as those they depend on are settled."""
+"""Steps start as soon as those they depend on are settled."""
 
 SETTLED: Final = frozenset({S.DONE, S.SKIPPED})
 """Of an item: steps that depend on it wait no longer."""
@@ -112,8 +112,8 @@ STEP_TRANSITIONS: Final[Mapping[StepStatus, Mapping[type, frozenset[StepStatus]]
     # Only an attempt that was called off before it began is followed by another one.
     S.CANCELED: {StepPostponed: frozenset({S.RETRYING})},
 }
-"""Status of an item → event → statuses: every legal transition. An event that is not named, or is
-of another step or item, leaves the item as it is."""
+"""Status of an item → event → statuses: every legal transition. Any other event, or one of another
+step or item, leaves the item as it is."""
 
 _STEP_EVENTS: Final = (
     StepPrepared,
@@ -182,8 +182,7 @@ _StepEvent: TypeAlias = (
 
 
 _INSTANCE: Final = "workflow:"
-"""Replaces the actor in an instance's id. No actor's id has a colon, so no episode has the same id.
-"""
+"""Replaces the actor in an instance's id. No actor's id has a colon, so no episode can have it."""
 
 
 CALLED_OFF: Final = "called_off"
@@ -229,10 +228,7 @@ class SubjectLock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lock_of(started: WorkflowStarted) -> SubjectLock | None:
-    """Return the lock that an instance has until its end; None: it needs none.
-
-    A dry run takes none, since it must be invisible, nor does a nested instance.
-    """
+    """Return the lock that an instance has until its end; None: it is dry, nested or needs none."""
     spec = started.spec
     if not spec.locks_subject or started.mode is Mode.DRY_RUN or started.parent is not None:
         return None
@@ -320,7 +316,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def status(self) -> WorkflowStatus:
-        """Its status."""
+        """Its status for people: BLOCKED is derived."""
         if self.phase is not WorkflowStatus.RUNNING:
             return self.phase
         statuses = {item.status for _, item in self.items()}
@@ -345,10 +341,8 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
         return any(item.status is StepStatus.PENDING for items in prepared for item in items)
 
     def overrides(self, step: str, declared: Overrides | None = None) -> Overrides | None:
-        """Return the overrides of a step in a dry run; None: it is live.
-
-        Those of the step win over those of all steps, and both over `declared`.
-        """
+        """Return the overrides of a step in a dry run; None: it is live."""
+        # Those of the step win over those of all steps, and both over `declared`.
         begun = self.begun
         if begun.mode is not Mode.DRY_RUN:
             return None
@@ -361,7 +355,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
                 yield (name, number), item
 
     def with_status(self, status: StepStatus) -> Iterator[tuple[Place, StepItem]]:
-        """Yield the items that have this status."""
+        """Yield the items with this status."""
         return ((place, item) for place, item in self.items() if item.status is status)
 
 
@@ -386,7 +380,7 @@ def fold_instance(records: Iterable[Recorded], instance: Instance = UNSTARTED) -
 def after(
     instance: Instance, events: Iterable[WorkflowEvent], *, at: datetime, version: int
 ) -> Instance:
-    """Return `instance` after one commit that holds `events`."""
+    """Return `instance` after one commit of `events`."""
     was, newest = instance.status, tuple(events)
     for event in newest:
         instance = evolve(instance, event, at=at)
@@ -578,11 +572,7 @@ def attempt_id(*, stack: str, task: Task | None, workflow: str, key: str) -> str
 def reuse_key(
     *, stack: str, task: Task, given: msgspec.Raw, mode: Mode, overrides: Overrides | None
 ) -> str:
-    """Return the key of equal work, whose results can replace each other.
-
-    `task` includes the actor's `spec_rev` and revision; the order of keys in `given` does not
-    matter.
-    """
+    """Return the key of equal work; the order of keys in `given` does not matter."""
     sorted_input = raw(msgspec.json.decode(given))
     parts = [
         stack,

@@ -1,7 +1,7 @@
 """Requests about workflows, for people and programs: start, resume, decide, cancel.
 
-Each but the first reads the instance's journal and refuses at once what is not allowed. Otherwise
-it sends a durable command, and a node checks the journal again: another request may be faster.
+Each but the first reads the instance's journal and refuses at once what is not allowed; a node
+checks again: another request may be faster.
 """
 
 from __future__ import annotations
@@ -229,11 +229,7 @@ async def cancel_workflow(ports: Ports, instance_id: str, *, by: str, reason: st
 
 
 async def read_instance(ports: Ports, instance_id: str) -> Instance:
-    """Return an instance by its journal.
-
-    Raises:
-        Refused: there is none of this id.
-    """
+    """Return an instance by its journal; `Refused` if there is none of this id."""
     instance = fold_instance(await ports.log.read(ports.stack.workflow(instance_id)))
     if instance.started is None:
         raise Refused("there is no such instance")

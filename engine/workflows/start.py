@@ -1,8 +1,4 @@
-"""The start of an instance, as data: its first commit, and the episode of its starter. Pure.
-
-Each workflow has an actor whose only expectation starts instances (`engine.app.workflow_plan`).
-Each cause has an episode of it that records which instance was started, or why none.
-"""
+"""The start of an instance, as data: its first commit, and the episode of its starter. Pure."""
 
 from __future__ import annotations
 
@@ -73,7 +69,7 @@ def count_skipped(opened: EpisodeOpened, converged: EpisodeConverged | None) -> 
 def skipped(
     opened: EpisodeOpened, converged: EpisodeConverged | None, *, seq: int
 ) -> PublicEvent | None:
-    """Return `workflow.skipped` if an episode found another instance busy and began none."""
+    """Return `workflow.skipped` if another instance was busy; None: an instance has started."""
     workflow = workflow_of(opened.actor_id)
     busy = busy_instance(converged) if workflow is not None else ""
     if not busy:
@@ -113,11 +109,7 @@ def started(
     overrides: Overrides | None = None,
     step_overrides: dict[str, Overrides] | None = None,
 ) -> WorkflowStarted:
-    """Return the first event of an instance. The same cause gives the same instance.
-
-    Raises:
-        BadRequest: overrides name no step, or all of it is too large for one commit.
-    """
+    """Return the first event of an instance; `BadRequest` if overrides are wrong or too large."""
     strays = sorted({*(step_overrides or {})} - {step.id for step in spec.steps})
     if strays:
         raise BadRequest(field="step_overrides", problem=f"there is no step {strays[0]!r}")
@@ -138,11 +130,7 @@ def started(
 
 
 def sub_started(spec: WorkflowSpec, sub: SubStart) -> WorkflowStarted:
-    """Return the first event of a nested instance.
-
-    Raises:
-        BadRequest: all of it is too large for one commit.
-    """
+    """Return the first event of a nested instance; `BadRequest` if it is too large."""
     event = WorkflowStarted(
         instance_id=sub.instance_id,
         spec=spec if sub.mode is Mode.DRY_RUN else _without_overrides(spec),
@@ -158,11 +146,7 @@ def sub_started(spec: WorkflowSpec, sub: SubStart) -> WorkflowStarted:
 
 
 def called_off(sub: SubStart) -> tuple[WorkflowEvent, ...]:
-    """Return the events of a nested instance that never starts: its workflow is disabled.
-
-    Raises:
-        BadRequest: as `sub_started`.
-    """
+    """Return the events of a nested instance that never starts: its workflow is disabled."""
     nothing = WorkflowSpec(name=sub.workflow, steps=())
     by, reason = f"workflow {sub.parent.workflow}", f"workflow {sub.workflow} begins nothing now"
     return (

@@ -1,8 +1,8 @@
 """The steps of an instance: their inputs, starts, ends and deadlines. Pure if users' functions are.
 
-`input`, `when` and `for_each` get copies of recorded data only: the instance's trigger, and the
-results of the steps that theirs depends on; which others are done would be chance. This is the one
-place among the rules that catches any exception of what it calls.
+`input`, `when` and `for_each` get copies of recorded data only: the trigger, and the results of the
+steps that theirs depends on; which others are done would be chance. This is the one place among the
+rules that catches any exception of what it calls.
 """
 
 from __future__ import annotations
@@ -142,10 +142,7 @@ def result_of(converged: EpisodeConverged | None) -> msgspec.Raw:
 
 
 def told_of(opened: EpisodeOpened) -> StepDone | None:
-    """Return the report to an instance that the episode of a step has ended.
-
-    None if the episode is no step of a workflow.
-    """
+    """Return the report that a step's episode has ended; None: it is no step's."""
     trigger = opened.trigger
     if not isinstance(trigger, WorkflowTrigger):
         return None
@@ -173,11 +170,7 @@ def _results(instance: Instance) -> msgspec.Raw:
 
 
 def asked_for(instance: Instance, step: WorkflowStep) -> tuple[msgspec.Raw, ...] | None:
-    """Return the inputs of `step`, one per item; None: its `when` is false.
-
-    Raises:
-        BadInput: a function raised, or returned something invalid.
-    """
+    """Return the inputs of `step`, one per item; None: `when` is false. May raise `BadInput`."""
     prior = prior_of(instance, step.name)
     trigger = instance.begun.trigger
     if step.when is not None and not _says_yes(_call("when", step.when, trigger, prior)):
@@ -402,7 +395,6 @@ def _prepare(
 def _unprepared(
     instance: Instance, name: str, error_class: str, detail: str, *, at: datetime
 ) -> tuple[WorkflowEvent, ...]:
-    """Return the failure of a step for which nothing was opened."""
     ended = StepEnded(
         step=name,
         item=0,

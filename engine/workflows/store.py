@@ -1,7 +1,4 @@
-"""Reads and writes workflow instances, for one node; caches the recently used ones.
-
-The cache only saves reading: each commit names the version that it was decided on.
-"""
+"""Reads and writes workflow instances, for one node; caches the recently used ones."""
 
 from __future__ import annotations
 
@@ -18,27 +15,27 @@ from streams.model.events import WorkflowEvent
 from streams.ports.all import Ports
 
 PAGES_MAX: Final = 512
-"""Instances that are remembered at a time."""
+"""Instances in the cache."""
 
 RESULTS_BYTES_MAX: Final = 128 * 1024
-"""Most results of an instance that is remembered, as JSON: with all of them, 64 MiB at most."""
+"""Largest results of a cached instance, as JSON: with all of them, 64 MiB at most."""
 
 
 @dataclass
 class StoredInstance:
-    """An instance as this node knows it, and what it has done about its newest commit."""
+    """An instance as this node knows it, and the effects that are done."""
 
     instance: Instance = UNSTARTED
     is_newest: bool = False
     """Whether nothing newer can have been missed: we have written the newest commit, or asked."""
     is_followed: bool = False
-    """Whether all that the newest commit asks for is done."""
+    """Whether all effects of the newest commit are done."""
     wakes_at: datetime | None = None
-    """When it is to be looked at again, as far as this node has seen to that."""
+    """The time of its timer, as far as this node has armed it."""
     is_timer_unknown: bool = False
-    """Whether its timer may stand otherwise: others may have armed it since, or it has fired."""
+    """Whether its timer may differ: another node may have armed it since, or it has fired."""
     closed: frozenset[str] = frozenset()
-    """Workflows that its steps run and that could not begin here when it was looked at last."""
+    """Workflows that its steps run and that could not start here when last checked."""
 
 
 @dataclass
@@ -47,7 +44,7 @@ class InstanceStore:
 
     ports: Ports
     writer_ids: Iterator[str]
-    """Names that nobody used before, for commits."""
+    """Unique ids for commits."""
     _pages: OrderedDict[str, StoredInstance] = field(default_factory=OrderedDict)
 
     async def read(self, instance_id: str) -> StoredInstance:
@@ -57,7 +54,7 @@ class InstanceStore:
         return stored
 
     async def catch_up(self, stored: StoredInstance, instance_id: str) -> None:
-        """Add to a page what was written since."""
+        """Read what was written to an instance since."""
         subject = self.ports.stack.workflow(instance_id)
         records = await self.ports.log.read(subject, after=stored.instance.version)
         if records:
@@ -75,11 +72,7 @@ class InstanceStore:
     async def write(
         self, stored: StoredInstance, events: Sequence[WorkflowEvent], *, at: datetime
     ) -> None:
-        """Append a commit to an instance that has begun.
-
-        Raises:
-            VersionConflict: it has moved meanwhile. Read it again.
-        """
+        """Append a commit to an instance that has begun; on `VersionConflict` read it again."""
         instance = stored.instance
         subject = self.ports.stack.workflow(instance.begun.instance_id)
         id_ = f"conduct.{next(self.writer_ids)}"
@@ -90,7 +83,7 @@ class InstanceStore:
         stored.is_newest, stored.is_followed = True, False
 
     def keep(self, stored: StoredInstance) -> None:
-        """Remember an instance, unless it is over or large."""
+        """Cache an instance, unless it is over or large."""
         instance = stored.instance
         if instance.started is None or instance.phase in INSTANCE_ENDED:
             return

@@ -1,11 +1,10 @@
 """Handles the commands of a workflow's instances: read → effects → decide → write → effects.
 
-Commands to one instance that a node has at the same time are decided together, those to different
-instances concurrently. No lease is needed: of two nodes that decide on the same version one writes,
-and the other reads again. A command is acknowledged once nothing more follows and all effects are
-done; if the node dies before, the next one first repeats the effects of the newest commit. A
-command may arrive before the first commit of its instance: it waits longer than that commit can
-take, and is dropped if none comes.
+Commands to one instance are decided together, those to different instances concurrently. No lease
+is needed: of two nodes that decide on the same version one writes, and the other reads again. A
+command is acknowledged once nothing more follows and all effects are done; if the node dies before,
+the next one first repeats the effects of the newest commit. A command may arrive before the first
+commit of its instance: it waits longer than that commit can take, and is dropped if none comes.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ ROUNDS_MAX: Final = 1_000
 comes with the next, and others may win some races."""
 
 EARLY_S: Final = 0.002
-"""First wait before an instance is looked for again that is called for; doubles each time."""
+"""First wait before an instance that has not begun is read again; doubles each time."""
 
 EARLY_LOOKS: Final = 3
-"""Looks after the first one: 14 ms in all. Source: a first commit is stored 0.5 to 10 ms after the
-call for it, on one server, more if the server syncs each write."""
+"""Reads after the first one: 14 ms in all. Source: a first commit is stored 0.5 to 10 ms after its
+command, on one server, more if the server syncs each write."""
 
 NO_SUCH_INSTANCE: Final = "no_such_instance"
 
@@ -67,34 +66,36 @@ IN_FLIGHT_MAX: Final = 256
 """Commands to instances of one workflow that one node has at a time."""
 
 TOGETHER_MAX: Final = 64
-"""Commands to one instance that are put to it together."""
+"""Commands to one instance that are decided together."""
 
 BUSY_S: Final = 0.05
-"""First wait before a command comes again that could not be followed; doubles each time."""
+"""First redelivery delay of a command that cannot be handled; doubles each time."""
 
 BUSY_MAX_S: Final = 60.0
-"""Longest such wait."""
+"""Longest such delay."""
 
 HOPELESS_DELIVERIES: Final = 70
-"""Deliveries of a command that no node can follow before it is a dead letter, at least."""
+"""Deliveries of a command that no node can handle before it is a dead letter, at least."""
 
 HOPELESS_S: Final = 3_600.0
 """Age of such a command, at least: longer than a deploy takes to bring a node that can."""
 
 EARLY_MAX_S: Final = 10.0
-"""Longest wait before a call comes again whose instance has not begun: a cause comes again after as
-long, if whoever was to begin its instance has died."""
+"""Longest redelivery delay of a command whose instance has not begun: a cause is redelivered after
+as long, if its node has died."""
 
 UNBEGUN_DELIVERIES: Final = 20
-"""Deliveries of such a call before it goes, at least: the machines may have slept meanwhile."""
+"""Deliveries of such a command before it is dropped, at least: the machines may have slept
+meanwhile."""
 
 UNBEGUN_S: Final = 300.0
-"""Age of such a call, at least, in seconds. A call that is sent within 120 of another one is that
+"""Age of such a command, at least, in seconds. One that is sent within 120 of another one is that
 one, by the streams' window for duplicates. What was sent after it may arrive 162 later: a node
-tries for 60 to have it stored, and its kernel for 102 more (`openings.BELATED_S`)."""
+tries for 60 to have it stored, and its kernel for 102 more (`BELATED_S` of
+`engine.triggers.evaluate`)."""
 
 NOTED_MAX: Final = 1_000
-"""Most instances remembered for which was said why this node cannot have them."""
+"""Most instances for which it is remembered that their problem was logged."""
 
 Incoming: TypeAlias = Delivery[WorkflowCommand | Unreadable]
 
@@ -109,7 +110,7 @@ class InstanceHandler:
     """Decides for the instances of one workflow, on one node."""
 
     workflow: str
-    """Its name. An instance goes on as it was when that was begun, even if nothing begins now."""
+    """Its name. An instance goes on as it began, even if the workflow is disabled now."""
     catalog: Catalog
     revisions: Revisions
     clock: Clock
@@ -119,16 +120,9 @@ class InstanceHandler:
     async def put(
         self, instance_id: str, commands: Sequence[WorkflowCommand]
     ) -> Mapping[int, Hindrance]:
-        """Do all that comes of `commands` to one instance.
-
-        Returns:
-            Which of them are to come again, and why: the ends that they tell of cannot be seen yet;
-            the instance is to be stopped first, for this node lacks what it needs to go on; or it
-            waits for a workflow to begin, and one of them has it looked at again.
-
-        Raises:
-            Hindered: nothing was done about any of them.
-        """
+        """Do all that follows from `commands`; return those to be redelivered, and why."""
+        # The ends that they report cannot be seen yet; this node can only stop the instance; or it
+        # waits for a workflow that cannot start now.
         try:
             stored = await self._read(instance_id, commands)
             workflow, later = await self._as_far_as_it_can(stored, instance_id, commands)
@@ -151,7 +145,7 @@ class InstanceHandler:
         return again if lack is None else {0: lack, **again}
 
     async def _read(self, instance_id: str, commands: Sequence[WorkflowCommand]) -> StoredInstance:
-        """Return an instance; wait a little for one that is called for: the call goes first."""
+        """Return an instance; wait a little for one whose first commit follows its command."""
         stored = await self.store.read(instance_id)
         is_called = any(isinstance(each, Advance) for each in commands)
         for look in range(EARLY_LOOKS if is_called else 0):
@@ -164,11 +158,9 @@ class InstanceHandler:
     async def _as_far_as_it_can(
         self, stored: StoredInstance, instance_id: str, commands: Sequence[WorkflowCommand]
     ) -> tuple[Workflow, Mapping[int, Hindrance]]:
-        """Return the workflow as an instance has it, and which commands are to come later, and why.
-
-        What stops an instance needs no function of its steps: the first event holds all that is
-        left to do. So it can be stopped by a node that could not go on with it.
-        """
+        """Return the workflow as an instance has it, and which commands must wait, and why."""
+        # To stop an instance needs none of its functions, so a node that could not go on with it
+        # can.
         if stored.instance.started is None:
             detail = f"the journal holds no instance {instance_id}"
             raise CannotRun(Hindrance(NO_SUCH_INSTANCE, detail))
@@ -188,7 +180,6 @@ class InstanceHandler:
         return over_at is not None and over_at <= decided_at(instance, self.clock.now())
 
     async def _as_begun(self, stored: StoredInstance) -> Workflow:
-        """Return the workflow as an instance has it."""
         spec, workflow = stored.instance.begun.spec, self.catalog.workflows.get(self.workflow)
         if spec.revision not in (0, workflow.revision if workflow else 0):
             workflow = await self.revisions.workflow(self.workflow, spec.revision)
@@ -199,15 +190,11 @@ class InstanceHandler:
         return workflow
 
     def _closed(self, instance: Instance) -> frozenset[str]:
-        """Return which workflows that steps of an instance run cannot begin here now."""
+        """Return the nested workflows of an instance that cannot start here now."""
         subs = (step.workflow for step in instance.begun.spec.steps if step.task is None)
         return frozenset(subs) - self.catalog.workflows.keys()
 
     def _lack(self, stored: StoredInstance) -> Hindrance | None:
-        """Return which workflow steps wait for that would begin now; None: they wait for none.
-
-        One that is closed may stay so for long, and nobody is at fault.
-        """
         now = decided_at(stored.instance, self.clock.now())
         place = next(waiting(stored.instance, stored.closed, at=now), None)
         if place is None:
@@ -224,7 +211,6 @@ class InstanceHandler:
     async def _decide(
         self, stored: StoredInstance, workflow: Workflow, left: list[InstanceCommand]
     ) -> None:
-        """Put what is `left`, and whatever follows by itself."""
         id_ = stored.instance.begun.instance_id
         advance = Advance(workflow=workflow.name, instance_id=id_)
         stack = self.store.ports.stack.name
@@ -249,7 +235,6 @@ class InstanceHandler:
         raise Unavailable(id_, detail="it does not come to rest")
 
     async def _write(self, stored: StoredInstance, batch: DecidedBatch, instance_id: str) -> bool:
-        """Write what was decided; return whether it was decided on the newest version."""
         if not batch.events:
             return await self.store.is_newest(stored, instance_id)
         at = decided_at(stored.instance, self.clock.now())
@@ -282,16 +267,16 @@ class WorkflowWorker:
     """Whether the node may run the workflow."""
     _room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
     _lines: dict[str, deque[Pulled]] = field(default_factory=dict)
-    """Instance → commands that wait while others are put to it."""
+    """Instance → commands that wait while others are handled."""
     _noted: set[str] = field(default_factory=set)
-    """Instances of which was said why this node cannot have them."""
+    """Instances whose problem was logged."""
 
     @property
     def _actor(self) -> str:
         return starter_id(self.handler.workflow)
 
     def service(self) -> Service:
-        """Return what takes commands whenever the node may. What was taken is done."""
+        """Return the service that takes commands whenever the node may. What was taken is done."""
         queue = Queue(
             open=lambda: self.context.ports.commands.open_workflow(self.handler.workflow),
             labels={"actor": self._actor, "queue": "instances"},
@@ -300,7 +285,7 @@ class WorkflowWorker:
         return consumer_service(queue, self._take, room=self._room, permit=self.permit, clock=clock)
 
     async def _take(self, delivery: Incoming, _asked_s: float) -> None:
-        """Have a command put to its instance, behind those that are being put to it."""
+        """Queue a command behind the others of its instance."""
         self._room.take_late()
         content = delivery.content
         if isinstance(content, Unreadable):
@@ -312,7 +297,7 @@ class WorkflowWorker:
         return self.context.tasks.start(self._conduct(content.instance_id))
 
     async def _conduct(self, instance_id: str) -> None:
-        """Answer for all that is in an instance's line, and for what joins it meanwhile."""
+        """Handle all queued commands of an instance, and those that come meanwhile."""
         line = self._lines[instance_id]
         try:
             while line:
@@ -333,7 +318,6 @@ class WorkflowWorker:
             self._make_room(len(pulled))
 
     async def _put(self, instance_id: str, pulled: Sequence[Pulled]) -> None:
-        """Put commands to their instance, and answer for each."""
         commands = [command for command, _ in pulled]
         workflow, trace = self.handler.workflow, pulled[0][1].trace
         try:
@@ -357,11 +341,9 @@ class WorkflowWorker:
     async def _refuse(
         self, command: WorkflowCommand, delivery: Incoming, hindrance: Hindrance
     ) -> None:
-        """Leave a command to another node, or to a person if none has followed it for long.
-
-        What waits for a workflow that is disabled waits for as long as that is. Who may take no
-        more commands has seen a node come that can follow them, or goes: then it is tried at once.
-        """
+        """Leave a command to another node; in the end write a dead letter."""
+        # A disabled workflow may stay so for long: then there is no dead letter. Without a permit,
+        # another node can take the command or this one stops: it is tried elsewhere at once.
         if not self.permit.is_given:
             return await delivery.nak()
         if _is_early(command, hindrance):
@@ -384,10 +366,7 @@ class WorkflowWorker:
         return await self._bury(letter, delivery)
 
     async def _await_beginning(self, command: WorkflowCommand, delivery: Incoming) -> None:
-        """Let a call come again whose instance has not begun, unless that does not begin any more.
-
-        A replica may not show yet what has begun, so the log's leader has the last word.
-        """
+        """Hand back a command whose instance has not begun, or drop it if it never will."""
         early = RetryPolicy(BUSY_S, EARLY_MAX_S, UNBEGUN_DELIVERIES, UNBEGUN_S)
         is_young = not early.is_over(delivery, now=self.handler.clock.now())
         if is_young or await self._has_begun(command.instance_id):
@@ -404,7 +383,6 @@ class WorkflowWorker:
         return newest is not None
 
     def _note(self, instance_id: str, hindrance: Hindrance) -> None:
-        """Say once why this node cannot have the instance."""
         if instance_id in self._noted:
             return
         if len(self._noted) >= NOTED_MAX:
@@ -433,17 +411,16 @@ class WorkflowWorker:
 
 
 async def _hand_back(delivery: Incoming) -> None:
-    """Let a command come again, later each time."""
     await RetryPolicy(BUSY_S, BUSY_MAX_S).hand_back(delivery)
 
 
 def _is_early(command: WorkflowCommand, hindrance: Hindrance) -> bool:
-    """Return whether a command calls to what may be about to begin."""
+    """Return whether a command may have come before the first commit of its instance."""
     return hindrance.reason == NO_SUCH_INSTANCE and isinstance(command, Advance)
 
 
 def services_for(context: ActorContext) -> list[Service]:
-    """Return what takes the commands to a workflow's instances, if the actor begins a workflow."""
+    """Return what takes the commands of the workflow that the actor starts, if any."""
     workflow = context.starts_workflow
     if workflow is None:
         return []
