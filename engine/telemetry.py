@@ -141,7 +141,7 @@ class _Tracing:
     is_on = False
 
 
-def look() -> None:
+def detect_tracing() -> None:
     """Look whether this process traces. Tracing must be set up before a node runs."""
     _Tracing.is_on = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 

@@ -172,7 +172,7 @@ def waits_for(ref: str) -> str:
     return f"{WAITS}.{subject_token(ref)}"
 
 
-def word_key(ref: str) -> str:
+def signal_key(ref: str) -> str:
     """Return the key of the word that was given last for those who wait for `ref`.
 
     Raises:

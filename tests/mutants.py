@@ -319,7 +319,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "the end is told again by the next owner",
         "engine/execution/run.py",
-        "await this_attempt.tell_again()",
+        "await this_attempt.publish_again()",
         "pass",
         SIMULATION,
     ),
@@ -1567,7 +1567,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "breakers: a crash between an end and its noting is made good",
         "engine/execution/run.py",
         (
-            "        await self._after_end.note(self.episode, seq=self._journal.version)\n     "
+            "        await self._after_end.inform(self.episode, seq=self._journal.version)\n     "
             "   progress ="
         ),
         "        progress =",
@@ -1577,10 +1577,10 @@ TABLE: Final[Sequence[Mutant]] = (
         "breakers: an end is noted before the claim goes",
         "engine/execution/run.py",
         (
-            "                await self._after_end.note(self.episode, "
-            "seq=self._journal.version)\n                await self._tell("
+            "                await self._after_end.inform(self.episode, "
+            "seq=self._journal.version)\n                await self._publish_with_start("
         ),
-        "                await self._tell(",
+        "                await self._publish_with_start(",
         "tests/engine/episodes/test_breakers.py",
     ),
     Mutant(
@@ -2031,7 +2031,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/triggers/test_schedule.py",
     ),
     Mutant(
-        "gates: what no node knows is buried after long",
+        "gates: what no node knows gets a dead letter after long",
         "engine/triggers/timers.py",
         "if self.router.returns_of(due) < STRANGE_DELIVERIES_MAX:",
         "if True:",
@@ -2324,10 +2324,10 @@ TABLE: Final[Sequence[Mutant]] = (
         "the dispatcher hears of every end",
         "engine/execution/conclude.py",
         (
-            "        await tell_instance(self.context.ports, self.opened)\n        if "
+            "        await notify_instance(self.context.ports, self.opened)\n        if "
             "self.context.is_laned:"
         ),
-        "        await tell_instance(self.context.ports, self.opened)\n        if False:",
+        "        await notify_instance(self.context.ports, self.opened)\n        if False:",
         "tests/engine/lanes/test_scheduler.py",
     ),
     Mutant(
@@ -2389,7 +2389,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "those who wait for the dispatcher's lease hear that it is free",
         "engine/execution/takeover.py",
-        "self.lease_events.note(change)",
+        "self.lease_events.handle(change)",
         "pass",
         "tests/engine/lanes/test_scheduler.py",
     ),
@@ -2520,10 +2520,10 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/lanes/test_term.py",
     ),
     Mutant(
-        "a wish for a place that nobody knows is buried",
+        "a wish for a place that nobody knows gets a dead letter",
         "engine/lanes/intake.py",
         (
-            "await self.dead_letters.bury_command(start, seq=delivery.seq, reason=reason, "
+            "await self.dead_letters.write_command(start, seq=delivery.seq, reason=reason, "
             "detail=detail)"
         ),
         "pass",
@@ -2638,10 +2638,10 @@ TABLE: Final[Sequence[Mutant]] = (
         "simulated: the end of an episode gives its place in the lane back",
         "engine/execution/conclude.py",
         (
-            "        await tell_instance(self.context.ports, self.opened)\n        if "
+            "        await notify_instance(self.context.ports, self.opened)\n        if "
             "self.context.is_laned:"
         ),
-        "        await tell_instance(self.context.ports, self.opened)\n        if False:",
+        "        await notify_instance(self.context.ports, self.opened)\n        if False:",
         SIMULATION,
     ),
     Mutant(
@@ -2953,14 +2953,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what a node takes and cannot have is a dead letter in the end",
         "engine/operations/why_unheard.py",
-        "is_tried=bool(heard - {_Hears.NOTHING}),",
+        "is_tried=bool(heard - {_Answers.NOTHING}),",
         "is_tried=False,",
         HEARING,
     ),
     Mutant(
         "what a node finds out when it tries is not told for certain",
         "engine/operations/why_unheard.py",
-        "is_certain = _Hears.PERHAPS not in heard",
+        "is_certain = _Answers.PERHAPS not in heard",
         "is_certain = True",
         HEARING,
     ),
@@ -2988,14 +2988,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "who could not rule on it anyway is not to be switched on",
         "engine/operations/why_unheard.py",
-        '"" if could is _Hears.NO else switch',
+        '"" if could is _Answers.NO else switch',
         "switch",
         HEARING,
     ),
     Mutant(
         "of many nodes those are told of that say why",
         "engine/operations/why_unheard.py",
-        "sorted(ears, key=lambda each: each.why == LACKS)",
+        "sorted(answers, key=lambda each: each.why == LACKS)",
         "list(ears)",
         HEARING,
     ),
@@ -3433,7 +3433,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "an end without a run is told to the instance, too",
         "engine/lanes/effects.py",
-        "        await tell_instance(self.context.ports, opened)\n",
+        "        await notify_instance(self.context.ports, opened)\n",
         "",
         CONDUCTING,
     ),
@@ -3877,14 +3877,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "word that was overtaken by another is brought to the next who waits",
         "engine/waits/signals.py",
-        "            await put_by(self.ports, found, after=due.fired_at)",
+        "            await schedule_retry(self.ports, found, after=due.fired_at)",
         "            pass",
         LOOKING_OUT,
     ),
     Mutant(
         "word that nobody waits for is in nobody's way",
         "engine/waits/signals.py",
-        "await put_by(self.ports, PutBy(kept=kept, seq=content.seq), after=delivery.at)",
+        "await schedule_retry(self.ports, PutBy(kept=kept, seq=content.seq), after=delivery.at)",
         "return await _again(delivery)",
         LOOKING_OUT,
     ),
@@ -3926,7 +3926,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "nobody waits behind an output that is settled",
         "engine/outputs/deliver.py",
-        "            outlet.throttle.forget(key)",
+        "            pooled.throttle.forget(key)",
         "            pass",
         AT_A_RATE,
     ),
@@ -4207,7 +4207,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/execution/test_every_crash.py",
     ),
     Mutant(
-        "a failure is buried though others have proposed the output anew",
+        "a failure gets a dead letter though others have proposed the output anew",
         "engine/outputs/deliver.py",
         "if proposal is not None and proposal.output.status is OutputStatus.FAILED:",
         "if proposal is not None and output_store.output.status is OutputStatus.FAILED:",
@@ -4627,9 +4627,10 @@ TABLE: Final[Sequence[Mutant]] = (
         OUTPUTS_LEFT,
     ),
     Mutant(
-        "who only looks at what has failed buries it",
+        "who only looks at what has failed writes its dead letter",
         "engine/outputs/deliver.py",
-        "        if isinstance(move, Settled):\n            await self._bury(output_store)\n",
+        "        if isinstance(move, Settled):\n"
+        "            await self._write_dead_letter(output_store)\n",
         "",
         OUTPUTS_LEFT,
     ),
@@ -5105,11 +5106,11 @@ TABLE: Final[Sequence[Mutant]] = (
         "definitions: whether turns are taken is a matter of the newest revision",
         "engine/execution/conclude.py",
         (
-            "        await tell_instance(self.context.ports, self.opened)\n        if "
+            "        await notify_instance(self.context.ports, self.opened)\n        if "
             "self.context.is_laned:"
         ),
         (
-            "        await tell_instance(self.context.ports, self.opened)\n        if "
+            "        await notify_instance(self.context.ports, self.opened)\n        if "
             "self.context.actor.is_laned:"
         ),
         EDITIONS,

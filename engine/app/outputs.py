@@ -353,7 +353,7 @@ class Route:
     """Deliveries that may begin in a second, on each node; None: no limit."""
 
     @property
-    def outlet(self) -> OutputAdapter:
+    def output_adapter(self) -> OutputAdapter:
         """Return the adapter, which `checked_routes` has converted."""
         return as_adapter(self.adapter)
 

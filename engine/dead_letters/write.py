@@ -46,7 +46,7 @@ class DeadLetterWriter:
     ports: Ports
     clock: Clock
 
-    async def bury(self, message: Unreadable, *, actor_id: str) -> None:
+    async def write_message(self, message: Unreadable, *, actor_id: str) -> None:
         """Write a dead letter for `message`."""
         letter = DeadLettered(
             reason=message.reason,
@@ -61,7 +61,7 @@ class DeadLetterWriter:
         )
         await self.write(self.ports.stack.dead(message.stream, str(message.seq)), letter)
 
-    async def bury_episode(self, opened: EpisodeOpened, *, reason: str, detail: str) -> None:
+    async def write_episode(self, opened: EpisodeOpened, *, reason: str, detail: str) -> None:
         """Write a dead letter for an episode that is not to be retried automatically."""
         stack = self.ports.stack
         subject = stack.episode(opened.episode_id)
@@ -76,7 +76,7 @@ class DeadLetterWriter:
         )
         await self.write(stack.dead(Kind.EPISODE, opened.episode_id), letter)
 
-    async def bury_command(self, command: Command, *, seq: int, reason: str, detail: str) -> None:
+    async def write_command(self, command: Command, *, seq: int, reason: str, detail: str) -> None:
         """Write a dead letter for a command, at `seq` of its queue, that no node can handle."""
         stack, data = self.ports.stack, codec.encode_command(command)
         subject = inbox_of(stack, command)

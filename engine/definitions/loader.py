@@ -139,19 +139,19 @@ class DefinitionLoader:
         """Note the entries that are new, and report the result."""
         async with self._turn:
             for entry in entries:
-                self._is_behind |= await self._note(entry)
+                self._is_behind |= await self._take(entry)
             self._is_behind |= self._give_room_up()
             self._is_behind |= await self._use_room()
             if self._is_behind:
                 contents = catalog_of(self._app, self._made(), stack=self._stack)
-                self._tell(contents)
+                self._notify(contents)
                 self._on_change(contents)
                 self._is_behind = False
 
     def _made(self) -> Sequence[MadeDefinition]:
         return [each.made for each in self._known.values() if each.made is not None]
 
-    async def _note(self, entry: BucketEntry) -> bool:
+    async def _take(self, entry: BucketEntry) -> bool:
         """Note an entry; return whether it is new."""
         known = self._known.get(entry.key)
         if entry.value is None:
@@ -229,7 +229,7 @@ class DefinitionLoader:
             return len(alike) < DEFINITIONS_MAX
         return sum(1 for each in alike if each.revision > revision) < DISABLED_MAX
 
-    def _tell(self, contents: CatalogContents) -> None:
+    def _notify(self, contents: CatalogContents) -> None:
         """Log once for each definition why it cannot run here."""
         for name, problem in contents.problems.items():
             if self._told.get(name) != problem:

@@ -86,20 +86,20 @@ def _is_over(since: datetime | None, breaker: Breaker, now: datetime) -> bool:
     return since is None or (now - since).total_seconds() >= breaker.half_open_after_s
 
 
-def note(
+def record(
     state: BreakerState, breaker: Breaker, *, episode_id: str, outcome: Outcome, now: datetime
 ) -> BreakerState:
     """Return the state after the end of an episode; the same object if nothing changes."""
     match state.status:
         case "closed":
-            return _note_closed(state, breaker, episode_id, outcome, now)
+            return _record_closed(state, breaker, episode_id, outcome, now)
         case "half_open" if state.probe == episode_id:
-            return _note_probe(state, breaker, outcome, now)
+            return _record_probe(state, breaker, outcome, now)
         case _:
             return state
 
 
-def _note_closed(
+def _record_closed(
     state: BreakerState, breaker: Breaker, episode_id: str, outcome: Outcome, now: datetime
 ) -> BreakerState:
     match outcome:
@@ -114,7 +114,7 @@ def _note_closed(
             return state
 
 
-def _note_probe(
+def _record_probe(
     state: BreakerState, breaker: Breaker, outcome: Outcome, now: datetime
 ) -> BreakerState:
     match outcome:

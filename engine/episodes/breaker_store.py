@@ -124,10 +124,10 @@ class Breakers:
             self._cancel_running(expectation, state)
             at = state.opened_at or self._clock.now()
             node = self._node if expectation.breaker.scope == "node" else ""
-            news = episode_events.breaker_changed(
+            public_events = episode_events.breaker_changed(
                 opened, change, failures=state.failures, at=at, seq=seq, node=node
             )
-            await self._publisher.tell([news])
+            await self._publisher.publish([public_events])
 
     async def check(self, run: EpisodeRun) -> None:
         """Cancel `run` if its breaker requires it. Register it before, or a change is missed."""
@@ -202,7 +202,7 @@ class Breakers:
 
     def _after(self, state: BreakerState, rules: Breaker, ending: Ending) -> BreakerState:
         opened, outcome = ending
-        return breaker.note(
+        return breaker.record(
             state, rules, episode_id=opened.episode_id, outcome=outcome, now=self._clock.now()
         )
 

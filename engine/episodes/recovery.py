@@ -147,12 +147,12 @@ def check_same(recorded: Asked, *, asked: str, action: Step) -> None:
     if recorded.fingerprint == asked:
         return
     raise NondeterministicReplay(
-        f"step {recorded.step_no} was {said_of(recorded)} ({recorded.fingerprint[:12]}…);"
+        f"step {recorded.step_no} was {text_of_step(recorded)} ({recorded.fingerprint[:12]}…);"
         f" the replay asks for {kind_of(action)} ({asked[:12]}…)"
     )
 
 
-def said_of(recorded: Asked) -> str:
+def text_of_step(recorded: Asked) -> str:
     """Return `recorded` as text, without values."""
     match recorded:
         case StepRecorded(kind=kind, tool_name=tool_name):

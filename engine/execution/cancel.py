@@ -101,7 +101,7 @@ class CancelHandler:
         if episode.opened is not None and is_answered(records[-1]):
             # The node that recorded the answer may have died before it published that; after the
             # end no node will.
-            await WaitRegistry(self.context).tell_answer(episode.opened, records)
+            await WaitRegistry(self.context).publish_answer(episode.opened, records)
         runner = EpisodeRunner(self.context, self._answer)
         # Where no node has begun, none of its code has run that a crash could be counted for.
         if not await runner.take_over(episode, records, careful=episode.attempts > 0):

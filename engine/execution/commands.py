@@ -111,7 +111,9 @@ class CommandLoader:
         content = delivery.content
         try:
             if isinstance(content, Unreadable):
-                await self.context.dead_letters.bury(content, actor_id=self.context.actor.id)
+                await self.context.dead_letters.write_message(
+                    content, actor_id=self.context.actor.id
+                )
                 return await delivery.term(content.reason)
             with (
                 bound_contextvars(episode_id=content.episode_id, actor=content.actor_id),
@@ -124,7 +126,7 @@ class CommandLoader:
 
     async def _answer(self, delivery: Incoming, command: Command, follow: Follow) -> None:
         if isinstance(command, Attending) is not self.is_of_said:
-            return await self._bury(delivery, command, WRONG_QUEUE)
+            return await self._write_dead_letter(delivery, command, WRONG_QUEUE)
         try:
             ctx = await self._ctx(delivery, command)
         except CannotRun as refusal:
@@ -133,8 +135,10 @@ class CommandLoader:
             await hand_back(delivery)
         return None
 
-    async def _bury(self, delivery: Incoming, command: Command, why: Hindrance) -> None:
-        await self.context.dead_letters.bury_command(
+    async def _write_dead_letter(
+        self, delivery: Incoming, command: Command, why: Hindrance
+    ) -> None:
+        await self.context.dead_letters.write_command(
             command, seq=delivery.seq, reason=why.reason, detail=why.detail
         )
         await delivery.term(why.reason)
@@ -168,9 +172,9 @@ class CommandLoader:
         """Leave a command to another node, or to a person if none has followed it for long."""
         if self._is_hopeless(delivery, hindrance):
             await self._give_place_back(command, seq=delivery.seq)
-            await self._bury(delivery, command, hindrance)
+            await self._write_dead_letter(delivery, command, hindrance)
         else:
-            self._note(command.episode_id, hindrance)
+            self._log_hindrance(command.episode_id, hindrance)
             await hand_back(delivery, most_s=OBSTACLE_MAX_S)
 
     async def _give_place_back(self, command: Command, *, seq: int) -> None:
@@ -187,7 +191,7 @@ class CommandLoader:
         retry = missing if hindrance.reason == NO_SUCH_EPISODE else obstacle
         return retry.is_over(delivery, now=self.context.clock.now())
 
-    def _note(self, episode_id: str, hindrance: Hindrance) -> None:
+    def _log_hindrance(self, episode_id: str, hindrance: Hindrance) -> None:
         """Log once why this node cannot run the episode."""
         if episode_id in self._noted:
             return
@@ -273,7 +277,7 @@ class RunConsumer:
             await ctx.delivery.ack()
             return True
         may_be_untold = is_answered(ctx.records[-1]) and not _is_told(ctx)
-        if may_be_untold and not await WaitHandler(ctx.context).tell_answer(
+        if may_be_untold and not await WaitHandler(ctx.context).publish_answer(
             ctx.episode, ctx.records
         ):
             return False

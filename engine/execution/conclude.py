@@ -32,7 +32,7 @@ from engine.outputs.pool import OutputContext
 from engine.runtime.publish import PublicEvent
 from engine.waits.handle import WaitRegistry
 from engine.workflows import start
-from engine.workflows.begin import tell_instance
+from engine.workflows.begin import notify_instance
 from engine.workflows.start import count_skipped
 from streams.model.events import EpisodeOpened
 from streams.model.findings import FindingOutcome
@@ -65,14 +65,16 @@ class Conclusion:
         `retells`: earlier changes may not have been published. `LeaseLost` or `VersionConflict`:
         another node has the episode.
         """
-        findings, news = await self._findings(
+        findings, public_events = await self._findings(
             episode, since=since, version=version, retells=retells
         )
         outputs = await self._outputs(episode, retells=retells)
         canceled = self.run.canceled
         if canceled is not None:
             outputs = await self._drop_pending(episode, outputs, why=canceled)
-        progress = replace(outputs, findings=findings, news=(*news, *outputs.news))
+        progress = replace(
+            outputs, findings=findings, public_events=(*public_events, *outputs.public_events)
+        )
         if canceled is None or not any(one.outcome == _CANCELED for one in progress.outputs):
             return progress
         end = CancelEpisode(
@@ -83,13 +85,15 @@ class Conclusion:
         )
         return replace(progress, canceled=end)
 
-    async def tell_again(self, episode: Episode, *, since: int) -> ConclusionState:
+    async def publish_again(self, episode: Episode, *, since: int) -> ConclusionState:
         """Return all public events of the result of an `episode` that has ended."""
         intents = episode.converged.findings if episode.converged else ()
         applied = await self.applier.applied(intents, opened=self.opened, since=since)
         looked = await self._each(self._wanted(episode), self.output_delivery.state)
         outputs = added_up(looked)
-        return replace(outputs, news=(*_changes(self.opened, applied), *outputs.news))
+        return replace(
+            outputs, public_events=(*_changes(self.opened, applied), *outputs.public_events)
+        )
 
     async def deliver_rest(self, episode: Episode) -> ConclusionState:
         """Deliver the remaining outputs of an ended episode.
@@ -184,7 +188,7 @@ class Conclusion:
         progress = await self._each(left, carry)
         told = await self._retold(episode) if retells else ()
         summary = added_up(progress, known=known, order=keyed)
-        return replace(summary, news=(*told, *summary.news))
+        return replace(summary, public_events=(*told, *summary.public_events))
 
     def _undelivered(self, key: str, intent: OutputIntent | None) -> OutputOutcome:
         has_adapter = intent is None or self.context.adapters.of(intent.adapter) is not None
@@ -203,13 +207,13 @@ class Conclusion:
 
         known = {one.output_key: one for one in progress.outputs}
         dropped = added_up(await self._each(progress.pending, cancel), known=known, order=keyed)
-        return replace(dropped, news=(*progress.news, *dropped.news))
+        return replace(dropped, public_events=(*progress.public_events, *dropped.public_events))
 
     async def _retold(self, episode: Episode) -> tuple[PublicEvent, ...]:
         """Return the events of what was settled before, which may not have been published."""
         settled = episode.deferred.outputs if episode.deferred else ()
         keys = [one.output_key for one in settled if dry_run.delivers(self.opened)]
-        return added_up(await self._each(keys, self.output_delivery.state)).news
+        return added_up(await self._each(keys, self.output_delivery.state)).public_events
 
     async def _each(
         self, keys: Iterable[str], carry: Callable[[str], Awaitable[DeliveryState]]
@@ -253,13 +257,13 @@ class AfterEnd:
     opened: EpisodeOpened
     conclusion: Conclusion
 
-    async def note(self, episode: Episode, *, seq: int) -> None:
+    async def inform(self, episode: Episode, *, seq: int) -> None:
         """Inform breaker, workflow and lane of the end, while the episode is still claimed."""
         assert episode.finished is not None, "an end that is noted"
         await self._see_to_timers(episode)
         await self.context.breakers.record_end(self.opened, episode.finished, seq=seq)
         if isinstance(self.opened.trigger, WorkflowTrigger):
-            await tell_instance(self.context.ports, self.opened)
+            await notify_instance(self.context.ports, self.opened)
         if self.context.is_laned:
             left = opening.left(self.opened.actor_id, self.opened.episode_id)
             await self.context.ports.timers.send(left, id=f"left.{self.opened.episode_id}")
@@ -272,7 +276,7 @@ class AfterEnd:
         if episode.status is Status.FAILED and episode.outputs_left:
             await self.conclusion.wake(self.context.clock.now())
 
-    def news(self, episode: Episode, *, seq: int) -> Sequence[PublicEvent]:
+    def public_events(self, episode: Episode, *, seq: int) -> Sequence[PublicEvent]:
         """Return the public events of the end, which the journal has at `seq`."""
         assert episode.finished is not None, "an end that is told of"
         converged = episode.converged

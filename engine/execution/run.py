@@ -87,7 +87,7 @@ class Attempt:
         self._has_begun = False
         self._run = EpisodeRun(opened)
         self._takeover = Takeover()
-        self._telling: asyncio.Task[None] | None = None
+        self._publishing: asyncio.Task[None] | None = None
         self._since = oldest_of(records)
         self._fenced_at = START
         self._had_ended = episode.status in ENDED
@@ -150,8 +150,8 @@ class Attempt:
                 await self._context.breakers.check(self._run)
                 progress = await self._go_on(careful=careful)
             if self.episode.status in ENDED:
-                await self._after_end.note(self.episode, seq=self._journal.version)
-                await self._tell([*progress.news, *self._ended()])
+                await self._after_end.inform(self.episode, seq=self._journal.version)
+                await self._publish_with_start([*progress.public_events, *self._ended()])
             else:
                 await self._leave_waiting(progress)
             await self._accept_once()
@@ -163,12 +163,12 @@ class Attempt:
         self._after_end.count(self.episode)
         telemetry.episode_duration.record(self._context.clock.monotonic_s() - started_s, labels)
 
-    async def tell_again(self) -> None:
+    async def publish_again(self) -> None:
         """Publish the events of an episode that has ended: the node that ended it may not have."""
-        await self._after_end.note(self.episode, seq=self._journal.version)
-        progress = await self._conclusion.tell_again(self.episode, since=self._since)
+        await self._after_end.inform(self.episode, seq=self._journal.version)
+        progress = await self._conclusion.publish_again(self.episode, since=self._since)
         await self._conclusion.wake(progress.wakes_at, progress.pending)
-        await self._publish([*progress.news, *self._ended()])
+        await self._publish([*progress.public_events, *self._ended()])
         await self._accept_once()
 
     async def deliver_rest(self) -> None:
@@ -176,7 +176,7 @@ class Attempt:
         await self._accept_once()
         progress = await self._conclusion.deliver_rest(self.episode)
         await self._conclusion.wake(progress.wakes_at, progress.pending)
-        await self._publish(progress.news)
+        await self._publish(progress.public_events)
 
     async def _go_on(self, *, careful: bool) -> ConclusionState:
         if self.episode.status is Status.BLOCKED and self._called_off() is None:
@@ -186,7 +186,7 @@ class Attempt:
         return await self._drive_and_finish()
 
     def _ended(self) -> Sequence[PublicEvent]:
-        return self._after_end.news(self.episode, seq=self._journal.version)
+        return self._after_end.public_events(self.episode, seq=self._journal.version)
 
     async def _check_newest(self) -> None:
         """Raise `VersionConflict` if a waiting episode has moved.
@@ -200,7 +200,7 @@ class Attempt:
 
     async def _leave_waiting(self, progress: ConclusionState) -> None:
         """Make sure that the episode continues when its answer arrives or its time is up."""
-        await self._tell(progress.news)
+        await self._publish_with_start(progress.public_events)
         if self.episode.status is Status.BLOCKED:
             await WaitRegistry(self._context).register(self.opened)
         else:
@@ -247,28 +247,28 @@ class Attempt:
         if self._hold.revision != NO_CLAIM:
             await self._accept_once()
         if self.episode.status not in ENDED and not self._was_deferred:
-            self._telling = asyncio.create_task(self._publish([self._started()]))
+            self._publishing = asyncio.create_task(self._publish([self._started()]))
 
     async def _accept_once(self) -> None:
         if not self.is_accepted:
             self.is_accepted = True
             await self._accept()
 
-    async def _tell(self, news: Sequence[PublicEvent]) -> None:
-        if self._telling is not None:
-            await self._telling
+    async def _publish_with_start(self, public_events: Sequence[PublicEvent]) -> None:
+        if self._publishing is not None:
+            await self._publishing
         elif self._has_begun and not self._was_deferred:
-            news = [self._started(), *news]
-        await self._publish(news)
+            public_events = [self._started(), *public_events]
+        await self._publish(public_events)
 
-    async def _publish(self, news: Sequence[PublicEvent]) -> None:
+    async def _publish(self, public_events: Sequence[PublicEvent]) -> None:
         if episode_events.is_public(self.opened):
-            await self._publisher.tell(news)
+            await self._publisher.publish(public_events)
 
     async def _close(self) -> None:
-        if self._telling is not None:
-            self._telling.cancel()
-            await asyncio.gather(self._telling, return_exceptions=True)
+        if self._publishing is not None:
+            self._publishing.cancel()
+            await asyncio.gather(self._publishing, return_exceptions=True)
         await self._journal.close()
 
     async def _drive_and_finish(self) -> ConclusionState:
@@ -302,7 +302,7 @@ class Attempt:
         why = self._takeover
         if why.error_class == recovery.ATTEMPTS_EXHAUSTED:
             dead_letters = DeadLetterWriter(self._context.ports, self._context.clock)
-            await dead_letters.bury_episode(self.opened, reason=why.error_class, detail=why.detail)
+            await dead_letters.write_episode(self.opened, reason=why.error_class, detail=why.detail)
         settled = self.episode.outputs_settled
         self._journal.record(
             FailEpisode(error_class=why.error_class, error_detail=why.detail, outputs=settled)
@@ -402,7 +402,7 @@ class EpisodeRunner:
         if settles:
             may_go = await self._settle(this_attempt, hold)
         elif this_attempt.has_ended:
-            await this_attempt.tell_again()
+            await this_attempt.publish_again()
             may_go = True
         else:
             may_go = await self._serve(this_attempt, hold, careful=careful)

@@ -268,7 +268,7 @@ class OutputSteps:
 
     conclusion: Conclusion
     opened: EpisodeOpened
-    tell: Callable[[Sequence[PublicEvent]], Awaitable[None]]
+    publish: Callable[[Sequence[PublicEvent]], Awaitable[None]]
     retells: Callable[[], bool]
     """Whether earlier changes of outputs may not have been published."""
 
@@ -291,7 +291,7 @@ class OutputSteps:
         progress = await self.conclusion.output_delivery.carry(
             key, action.intent, retells=is_repeat
         )
-        await self.tell(progress.news)
+        await self.publish(progress.public_events)
         outcome = progress.outcome
         result = OutputResult(
             output_key=key,
@@ -305,5 +305,5 @@ class OutputSteps:
         if not episode.outputs_left:
             return replace(why, outputs=episode.outputs_settled)
         canceled = await self.conclusion.cancel(episode.outputs_left, why, retells=self.retells())
-        await self.tell(canceled.news)
+        await self.publish(canceled.public_events)
         return replace(why, outputs=(*episode.outputs_settled, *canceled.outputs))

@@ -74,7 +74,7 @@ class LapseWatcher:
             await self._look_at(change)
 
     async def _look_at(self, change: ClaimChange) -> None:
-        self.lease_events.note(change)
+        self.lease_events.handle(change)
         episode = episode_of_claim(change.key)
         if change.state != "expired" or episode is None:
             return None

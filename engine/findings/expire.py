@@ -154,7 +154,7 @@ class FindingExpiry:
             if change.is_made:
                 assert isinstance(change.newest, AgeEvent), "what a timer leads to"
                 self._count(change.newest)
-                await self._tell(change.newest, seq=change.version)
+                await self._publish(change.newest, seq=change.version)
             else:
                 await self._tell_again(aged)
         except UnreadableEvent as error:
@@ -175,12 +175,12 @@ class FindingExpiry:
         for record in await self.context.ports.log.read(aged.subject, after=START):
             for event in events_of(record):
                 if isinstance(event, AgeEvent) and event.cause == cause:
-                    await self._tell(event, seq=record.seq)
+                    await self._publish(event, seq=record.seq)
 
-    async def _tell(self, event: AgeEvent, *, seq: int) -> None:
+    async def _publish(self, event: AgeEvent, *, seq: int) -> None:
         if dry_run.is_meant(event.finding):
             told = finding_events.finding_changed_since(event, seq=seq)
-            await EventPublisher(self.context.ports.domain_events).tell([told])
+            await EventPublisher(self.context.ports.domain_events).publish([told])
 
     def _count(self, event: AgeEvent) -> None:
         labels = {"actor": self.context.actor.id, "change": finding_events.change_of(event)}

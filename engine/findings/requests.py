@@ -43,7 +43,7 @@ class FindingRequests:
         cleared = change.newest
         if isinstance(cleared, FindingClearedByHand) and dry_run.is_meant(cleared.finding):
             told = finding_events.finding_changed_since(cleared, seq=change.version)
-            await EventPublisher(self.ports.domain_events).tell([told])
+            await EventPublisher(self.ports.domain_events).publish([told])
         return change
 
     async def acknowledge(self, key: str, *, by: str, reason: str = "") -> FindingChange:

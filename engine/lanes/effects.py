@@ -26,7 +26,7 @@ from engine.lanes.lane import Lane
 from engine.runtime.publish import EventPublisher, PublicEvent
 from engine.runtime.store import Store, only_newest, read_up_to
 from engine.waits.wait import is_answered
-from engine.workflows.begin import tell_instance
+from engine.workflows.begin import notify_instance
 from streams.errors import UnreadableEvent
 from streams.model.commands import Start
 from streams.model.events import EpisodeFinished, EpisodeOpened, LaneMoved
@@ -59,31 +59,31 @@ class LaneEffects:
     """Episode → `traceparent` of its cause, for those that wait since this node placed them."""
 
     async def carry_out(
-        self, moved: LaneMoved, lane: Lane, *, version: int, builder: Mapping[str, EpisodeOpened]
+        self, moved: LaneMoved, lane: Lane, *, version: int, openings: Mapping[str, EpisodeOpened]
     ) -> None:
         """Do what the committed `moved` asks for; `lane` is as it is after that."""
         resumes = {each.episode_id: each for each in lane.admitted if each.resumes}
         called = (self._called(each, resumes.get(each)) for each in moved.admitted)
         shed = (partial(self.cancel, each, NO_PLACE) for each in moved.shed)
-        news = list(_queued(moved, lane, builder, version))
-        told = partial(EventPublisher(self.context.ports.domain_events).tell, news)
+        public_events = list(_queued(moved, lane, openings, version))
+        told = partial(EventPublisher(self.context.ports.domain_events).publish, public_events)
         todo: list[Callable[[], Awaitable[None]]] = [*called, *shed, told]
         await _all(todo)
         for each in (*moved.shed, *moved.dropped, *moved.left):
             self.traces.pop(each, None)
 
-    async def tell_dropped(
-        self, dropped: Mapping[str, str], builder: Mapping[str, EpisodeOpened], *, version: int
+    async def publish_dropped(
+        self, dropped: Mapping[str, str], openings: Mapping[str, EpisodeOpened], *, version: int
     ) -> None:
         """Publish which episodes get no place, before the lane records it."""
         # An episode that was never opened leaves no other trace: the next node could not publish
         # it.
-        news = [
+        public_events = [
             episode_events.dropped(opened, detail=why, seq=version)
-            for opened, why in ((builder[each], why) for each, why in dropped.items())
+            for opened, why in ((openings[each], why) for each, why in dropped.items())
             if episode_events.is_public(opened)
         ]
-        await EventPublisher(self.context.ports.domain_events).tell(news)
+        await EventPublisher(self.context.ports.domain_events).publish(public_events)
 
     async def expire(self, episodes: Iterable[str]) -> list[str]:
         """Cancel those of `episodes` whose `start_by` is over; return those that need no turn."""
@@ -137,7 +137,7 @@ class LaneEffects:
             return await self._tell_again(changed.after.state, cancel)
         labels = {"actor": self.context.actor.id, "mode": opened.mode.value}
         telemetry.episodes_ended.add(1, {**labels, "status": Status.CANCELED.value})
-        return await self._tell(opened, changed.events[0], seq=changed.after.version)
+        return await self._publish_end(opened, changed.events[0], seq=changed.after.version)
 
     async def newest(self, episode_id: str) -> Recorded | None:
         """Return an episode's newest commit; None if there is none that this version can read."""
@@ -173,11 +173,11 @@ class LaneEffects:
         ids = list(dict.fromkeys((*placed, *moved.admitted)))
         newest = await _all([partial(self.newest, each) for each in ids])
         found = (opening.untouched(each) for each in newest)
-        builder = {each.episode_id: each for each in found if each is not None}
+        openings = {each.episode_id: each for each in found if each is not None}
         waiting = {id_ for id_, last in zip(ids, newest, strict=True) if lane_rules.waits(last)}
         admitted = tuple(each for each in moved.admitted if each in waiting)
         todo = replace(moved, admitted=admitted)
-        await self.carry_out(todo, lane, version=version, builder=builder)
+        await self.carry_out(todo, lane, version=version, openings=openings)
         # The last scheduler may have opened some of those that were dropped.
         dropped = ((each, no_place(why)) for each, why in moved.dropped.items())
         await _all([partial(self.cancel, each, cancel) for each, cancel in dropped])
@@ -193,14 +193,16 @@ class LaneEffects:
         except UnreadableEvent:
             return
         if opened is not None:
-            await self._tell(opened, finished, seq=newest.seq)
+            await self._publish_end(opened, finished, seq=newest.seq)
 
-    async def _tell(self, opened: EpisodeOpened, finished: EpisodeFinished, *, seq: int) -> None:
+    async def _publish_end(
+        self, opened: EpisodeOpened, finished: EpisodeFinished, *, seq: int
+    ) -> None:
         await self.context.breakers.record_end(opened, finished, seq=seq)
-        await tell_instance(self.context.ports, opened)
+        await notify_instance(self.context.ports, opened)
         if episode_events.is_public(opened):
             end = episode_events.ended(opened, None, finished, seq=seq)
-            await EventPublisher(self.context.ports.domain_events).tell([end])
+            await EventPublisher(self.context.ports.domain_events).publish([end])
 
 
 def _newest_of(records: Sequence[Recorded]) -> Recorded | None:
@@ -208,11 +210,11 @@ def _newest_of(records: Sequence[Recorded]) -> Recorded | None:
 
 
 def _queued(
-    moved: LaneMoved, lane: Lane, builder: Mapping[str, EpisodeOpened], version: int
+    moved: LaneMoved, lane: Lane, openings: Mapping[str, EpisodeOpened], version: int
 ) -> Iterator[PublicEvent]:
     placed = {ticket.episode_id for ticket in moved.placed if not ticket.resumes}
     for position, ticket in enumerate(lane.waiting, start=1):
-        opened = builder.get(ticket.episode_id)
+        opened = openings.get(ticket.episode_id)
         if ticket.episode_id in placed and opened is not None and episode_events.is_public(opened):
             yield episode_events.queued(opened, position=position, seq=version)
 

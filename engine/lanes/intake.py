@@ -538,7 +538,7 @@ class LaneInput:
         asked: list[RequestedEpisode] = []
         for outcome in outcomes:
             if isinstance(outcome, Unreadable):
-                await self.dead_letters.bury(outcome, actor_id=self._context.actor.id)
+                await self.dead_letters.write_message(outcome, actor_id=self._context.actor.id)
             elif outcome is not None and not isinstance(cause, Unreadable):
                 asked.append(self._asking(outcome, cause, seq=seq, trace=trace))
         return asked
@@ -615,7 +615,7 @@ class LaneInput:
         reason = NO_SUCH_EPISODE if newest is None else NO_SUCH_EXPECTATION
         start = Start(actor_id=self._context.actor.id, episode_id=due.key)
         detail = "it waits for its turn, and no node knows it"
-        await self.dead_letters.bury_command(start, seq=delivery.seq, reason=reason, detail=detail)
+        await self.dead_letters.write_command(start, seq=delivery.seq, reason=reason, detail=detail)
         return InputItem(delivery=delivery)
 
     async def _due_parts(

@@ -118,7 +118,7 @@ class RoundPlanner:
         # Numbers and text may need more room than they came in.
         except (TooLarge, Unwritable) as error:
             letter = unopened(opened, asked.cause, error, stack=context.ports.stack, seq=asked.seq)
-            await self.dead_letters.bury(letter, actor_id=opened.actor_id)
+            await self.dead_letters.write_message(letter, actor_id=opened.actor_id)
             return None
         # The last scheduler may have come as far as this.
         return await self._look_up(asked) or None

@@ -224,11 +224,13 @@ class Term:
         """Undo and publish, before the commit, what the gates ruled for those without a place."""
         # After the commit nobody comes back to what gets no place. Before, its cause is
         # redelivered, and passes the gates as if for the first time if it then finds room.
-        builder = {id_: each.opened for id_, each in decision.asked.items()}
+        openings = {id_: each.opened for id_, each in decision.asked.items()}
         for moved in decision.moves:
-            dropped = (builder[episode_id] for episode_id in moved.dropped)
+            dropped = (openings[episode_id] for episode_id in moved.dropped)
             await asyncio.gather(*(self.evaluator.take_back(each) for each in dropped))
-            await self._effects.tell_dropped(moved.dropped, builder, version=self._store.version)
+            await self._effects.publish_dropped(
+                moved.dropped, openings, version=self._store.version
+            )
 
     async def _leave_to_others(self, decision: RoundDecision) -> None:
         for episode_id in (each for each, is_open in decision.is_open.items() if is_open):
@@ -237,15 +239,15 @@ class Term:
             await self.context.ports.timers.send(place, id=id_)
 
     async def _carry_out(self, decision: RoundDecision, before: Lane) -> None:
-        builder = {id_: each.opened for id_, each in decision.asked.items()}
+        openings = {id_: each.opened for id_, each in decision.asked.items()}
         traces = {id_: each.trace for id_, each in decision.asked.items() if each.trace}
         self._effects.traces.update(traces)
         for moved in decision.moves:
             await self._effects.carry_out(
-                moved, self._store.lane, version=self._store.version, builder=builder
+                moved, self._store.lane, version=self._store.version, openings=openings
             )
             for episode_id, why in moved.dropped.items():
-                self._count_overflow(builder[episode_id].expectation_id)
+                self._count_overflow(openings[episode_id].expectation_id)
                 if decision.is_open.get(episode_id):
                     await self._effects.cancel(episode_id, no_place(why))
             for ticket in before.waiting if moved.shed else ():

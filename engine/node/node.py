@@ -107,7 +107,7 @@ class Node:
 
         One that was not is left to its lease, which lapses and calls for recovery.
         """
-        telemetry.look()
+        telemetry.detect_tracing()
         # Who takes work, and what was taken: the first stop before the others.
         servers, tasks = NodeTasks(self._contain), NodeTasks(self._contain)
         node_context, heartbeat = self._node_context(tasks), self._heartbeat()
@@ -121,11 +121,11 @@ class Node:
         supervisor = ActorSupervisor(
             parts, lambda service: servers.start(self._keep_going(service.serve))
         )
-        supervisor.have(in_code(self._app))
+        supervisor.apply(in_code(self._app))
         for service in waits.services_for(node_context, self._mode_watcher.runs):
             servers.start(self._keep_going(service.serve))
         loader = DefinitionLoader(
-            self._app, self._ports, self._revisions, self._clock, supervisor.have
+            self._app, self._ports, self._revisions, self._clock, supervisor.apply
         )
         helping = [*self._helpers(node_context, supervisor), loader.follow, heartbeat.beat]
         helpers = [asyncio.create_task(self._keep_going(doer)) for doer in helping]

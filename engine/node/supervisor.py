@@ -89,7 +89,7 @@ class ActorSupervisor:
         """All that are served now."""
         return [service for place in self._places.values() for service in place.services]
 
-    def have(self, contents: CatalogContents) -> None:
+    def apply(self, contents: CatalogContents) -> None:
         """Serve what `contents` says and nothing else. What stays is not disturbed."""
         wanted = {**contents.actors, **contents.closed}
         for actor_id in self._places.keys() - wanted.keys():

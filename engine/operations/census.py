@@ -49,7 +49,7 @@ class _Census:
     unended: dict[str, OpenWait] = field(default_factory=dict)
     blocked: set[str] = field(default_factory=set)
 
-    def note(self, record: Recorded) -> None:
+    def add(self, record: Recorded) -> None:
         """Update the state with one commit."""
         subject = record.subject
         for event in record.commit.events:
@@ -64,9 +64,9 @@ class _Census:
                     self.unended.pop(subject, None)
                 case _:
                     pass
-        self._note_wait(record)
+        self._add_wait(record)
 
-    def _note_wait(self, record: Recorded) -> None:
+    def _add_wait(self, record: Recorded) -> None:
         # The newest commit alone says whether an episode waits.
         if record.subject in self.unended and block_in(record) is not None:
             self.blocked.add(record.subject)
@@ -77,7 +77,7 @@ class _Census:
 async def _taken(ports: Ports, actors: Collection[str]) -> _Census:
     census = _Census(actors)
     async for record in _commits(ports):
-        census.note(record)
+        census.add(record)
     return census
 
 

@@ -59,7 +59,7 @@ class Unheard(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.why}; {self.remedy}: what was asked for stays in the queue {kept}"
 
 
-class _Hears(Enum):
+class _Answers(Enum):
     YES = auto()
     PERHAPS = auto()
     """It tries, and may succeed."""
@@ -69,9 +69,9 @@ class _Hears(Enum):
     """It does not receive it."""
 
 
-class _Ear(msgspec.Struct, frozen=True):
+class _NodeAnswer(msgspec.Struct, frozen=True):
     node: str
-    hears: _Hears
+    hears: _Answers
     why: str = ""
     """Why it cannot act; empty: it can."""
     switch: str = ""
@@ -86,7 +86,7 @@ def unheard(
     # Of what has ended only outputs are left, which need neither its revision nor its expectation.
     is_open = episode is not None and episode.status not in ENDED
     opened = episode.opened if episode is not None and is_open else None
-    return _told(_what(actor, opened), [_ear(node, actor, opened) for node in nodes])
+    return _told(_what(actor, opened), [_answer_of(node, actor, opened) for node in nodes])
 
 
 def instance_unheard(
@@ -94,21 +94,23 @@ def instance_unheard(
 ) -> Unheard | None:
     """Return why no live node acts on commands to a workflow instance; None: one does."""
     # Any node continues a disabled workflow. Without `registered` it is not defined as data.
-    ears = [_ear_of_workflow(node, workflow, registered) for node in nodes]
-    return _told(f"workflow {workflow!r}", ears)
+    answers = [_ear_of_workflow(node, workflow, registered) for node in nodes]
+    return _told(f"workflow {workflow!r}", answers)
 
 
-def _told(what: str, ears: Sequence[_Ear]) -> Unheard | None:
-    heard = {ear.hears for ear in ears}
-    if _Hears.YES in heard:
+def _told(what: str, answers: Sequence[_NodeAnswer]) -> Unheard | None:
+    heard = {each.hears for each in answers}
+    if _Answers.YES in heard:
         return None
-    is_certain = _Hears.PERHAPS not in heard
+    is_certain = _Answers.PERHAPS not in heard
     runs = "runs" if is_certain else "is sure to run"
     return Unheard(
-        why=f"no node that is up {runs} {what} ({_reasons(ears) if ears else NOBODY})",
+        why=f"no node that is up {runs} {what} ({_reasons(answers) if answers else NOBODY})",
         is_certain=is_certain,
-        is_tried=bool(heard - {_Hears.NOTHING}),
-        remedy=next((f"{ear.switch}, or {START_ONE}" for ear in ears if ear.switch), START_ONE),
+        is_tried=bool(heard - {_Answers.NOTHING}),
+        remedy=next(
+            (f"{each.switch}, or {START_ONE}" for each in answers if each.switch), START_ONE
+        ),
     )
 
 
@@ -120,84 +122,90 @@ def _what(actor: str, opened: EpisodeOpened | None) -> str:
     return f"actor {actor!r} with expectation {opened.expectation_id!r}"
 
 
-def _reasons(ears: Sequence[_Ear]) -> str:
+def _reasons(answers: Sequence[_NodeAnswer]) -> str:
     """Return the nodes' reasons, equal ones together; a missing definition comes last."""
     said: defaultdict[str, list[str]] = defaultdict(list)
-    for ear in sorted(ears, key=lambda each: each.why == LACKS)[:NODES_SHOWN_MAX]:
-        said[ear.why].append(ear.node)
+    for each in sorted(answers, key=lambda each: each.why == LACKS)[:NODES_SHOWN_MAX]:
+        said[each.why].append(each.node)
     told = [f"{', '.join(names)}: {why}" for why, names in said.items()]
-    more = len(ears) - NODES_SHOWN_MAX
+    more = len(answers) - NODES_SHOWN_MAX
     return "; ".join([*told, f"and {more:,} more"] if more > 0 else told)
 
 
-def _ear(node: NodeInfo, actor: str, opened: EpisodeOpened | None) -> _Ear:
+def _answer_of(node: NodeInfo, actor: str, opened: EpisodeOpened | None) -> _NodeAnswer:
     info = node.actors.get(actor)
     if info is not None:
         return _ear_of_runner(node, actor, info, opened)
     if actor in node.closed:
-        return _ear_of_stand_in(node, actor, opened)
+        return _answer_of_fallback(node, actor, opened)
     why = node.problems.get(_named(DefinitionKind.AGENT, actor), LACKS)
-    return _Ear(node.name, _Hears.NOTHING, why)
+    return _NodeAnswer(node.name, _Answers.NOTHING, why)
 
 
 def _ear_of_runner(
     node: NodeInfo, actor: str, info: ActorInfo, opened: EpisodeOpened | None
-) -> _Ear:
-    could = _ear_of_able(node.name, info, opened)
+) -> _NodeAnswer:
+    could = _answer_of_able(node.name, info, opened)
     return could if info.runs else _idle(node, actor, could.hears)
 
 
-def _ear_of_able(node: str, info: ActorInfo, opened: EpisodeOpened | None) -> _Ear:
+def _answer_of_able(node: str, info: ActorInfo, opened: EpisodeOpened | None) -> _NodeAnswer:
     if opened is None:
-        return _Ear(node, _Hears.YES)
+        return _NodeAnswer(node, _Answers.YES)
     if opened.revision not in (0, info.revision):
         has = f"it has revision {info.revision}" if info.revision else "it has it in code"
-        return _Ear(node, _Hears.PERHAPS, has)
+        return _NodeAnswer(node, _Answers.PERHAPS, has)
     # A node that has much to say of itself leaves the expectations out.
     if info.expectations and opened.expectation_id not in info.expectations:
-        return _Ear(node, _Hears.NO, f"there it has no expectation {opened.expectation_id!r}")
-    return _Ear(node, _Hears.YES)
+        return _NodeAnswer(
+            node, _Answers.NO, f"there it has no expectation {opened.expectation_id!r}"
+        )
+    return _NodeAnswer(node, _Answers.YES)
 
 
-def _idle(node: NodeInfo, actor: str, could: _Hears) -> _Ear:
+def _idle(node: NodeInfo, actor: str, could: _Answers) -> _NodeAnswer:
     if SWITCHES[node.mode].runs:
         why, whose = "by its mode for it, it runs nothing of it", f" --actor {actor}"
     else:
         why, whose = f"it is in mode {node.mode.value}, and runs nothing", ""
     switch = f"`vigil mode {node.name} {NodeMode.FULL.value}{whose}`"
-    return _Ear(node.name, _Hears.NOTHING, why, "" if could is _Hears.NO else switch)
+    return _NodeAnswer(node.name, _Answers.NOTHING, why, "" if could is _Answers.NO else switch)
 
 
-def _ear_of_stand_in(node: NodeInfo, actor: str, opened: EpisodeOpened | None) -> _Ear:
+def _answer_of_fallback(node: NodeInfo, actor: str, opened: EpisodeOpened | None) -> _NodeAnswer:
     if opened is None:
-        return _Ear(node.name, _Hears.YES)
+        return _NodeAnswer(node.name, _Answers.YES)
     if not opened.revision:
-        return _Ear(node.name, _Hears.NO, "its code has it no more, as when this was opened")
+        return _NodeAnswer(
+            node.name, _Answers.NO, "its code has it no more, as when this was opened"
+        )
     key = _named(DefinitionKind.AGENT, actor)
     problem, about = node.problems.get(key, ""), node.problems_at.get(key)
     if problem and about == opened.revision:
-        return _Ear(node.name, _Hears.NO, problem)
+        return _NodeAnswer(node.name, _Answers.NO, problem)
     if problem:
-        return _Ear(node.name, _Hears.PERHAPS, f"revision {about}: {problem}" if about else problem)
+        return _NodeAnswer(
+            node.name, _Answers.PERHAPS, f"revision {about}: {problem}" if about else problem
+        )
     if actor in node.fallbacks:
-        return _Ear(node.name, _Hears.PERHAPS, f"{DISABLED}, and could not run there")
-    return _Ear(node.name, _Hears.PERHAPS, DISABLED)
+        return _NodeAnswer(node.name, _Answers.PERHAPS, f"{DISABLED}, and could not run there")
+    return _NodeAnswer(node.name, _Answers.PERHAPS, DISABLED)
 
 
 def _ear_of_workflow(
     node: NodeInfo, workflow: str, registered: RegisteredDefinition | None
-) -> _Ear:
+) -> _NodeAnswer:
     starter = starter_id(workflow)
     info = node.actors.get(starter)
     if info is not None:
         return _ear_of_runner(node, starter, info, None)
     if registered is None:
-        return _Ear(node.name, _Hears.NOTHING, LACKS)
+        return _NodeAnswer(node.name, _Answers.NOTHING, LACKS)
     if not SWITCHES[node.mode].runs:
-        return _idle(node, starter, _Hears.PERHAPS)
+        return _idle(node, starter, _Answers.PERHAPS)
     usual = LACKS if registered.holds else DISABLED
     why = node.problems.get(_named(DefinitionKind.WORKFLOW, workflow), usual)
-    return _Ear(node.name, _Hears.PERHAPS, why)
+    return _NodeAnswer(node.name, _Answers.PERHAPS, why)
 
 
 def _named(kind: DefinitionKind, id_: str) -> str:

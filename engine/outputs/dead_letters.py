@@ -90,7 +90,7 @@ async def write_failed(dead_letters: DeadLetterWriter, output: Output) -> None:
     ports, clock = dead_letters.ports, dead_letters.clock
     proposed, failed, stack = output.proposed, output.failed, ports.stack
     assert proposed is not None, "what failed was proposed"
-    assert failed is not None, "what is buried has failed"
+    assert failed is not None, "what gets a dead letter has failed"
     subject = stack.output(proposed.output_key)
     letter = DeadLettered(
         reason=OUTPUT_FAILED,

@@ -32,7 +32,7 @@ from engine.outputs.decide import (
     after_failure,
     next_move,
 )
-from engine.outputs.events import output_news
+from engine.outputs.events import output_events
 from engine.outputs.keys import idempotency_key, proposal
 from engine.outputs.output import Output, is_own
 from engine.outputs.pool import OutputContext, PooledAdapter
@@ -62,7 +62,7 @@ from streams.model.findings import FindingOutcome
 from streams.model.outputs import OUTCOMES, OutputIntent, OutputOutcome, OutputStatus
 from streams.ports.log import START
 
-Came: TypeAlias = OutputDelivered | OutputPostponed | OutputFailed
+AttemptOutcome: TypeAlias = OutputDelivered | OutputPostponed | OutputFailed
 """The result of an attempt."""
 
 log = structlog.get_logger("vigil.outputs")
@@ -74,32 +74,34 @@ CLASS_CHARS_MAX: Final = 100
 """Longest error class of an adapter that is kept, in characters: the end of an episode has those of
 all its outputs in one event."""
 
-_CAME: Final[Mapping[type[Came], str]] = {
+_OUTCOMES_OF: Final[Mapping[type[AttemptOutcome], str]] = {
     OutputDelivered: "delivered",
     OutputPostponed: "postponed",
     OutputFailed: "failed",
 }
 
 
-async def make_attempt(outlet: PooledAdapter, output: Output, *, clock: Clock, stack: str) -> Came:
+async def make_attempt(
+    pooled: PooledAdapter, output: Output, *, clock: Clock, stack: str
+) -> AttemptOutcome:
     """Call the adapter for an output with a recorded attempt, and return the result."""
     view = _view(output, stack)
     began_s = clock.monotonic_s()
-    came: Came
+    came: AttemptOutcome
     try:
-        ref = await outlet.deliver(view)
+        ref = await pooled.deliver(view)
     except DeliveryFailed as failed:
-        came = _after(output, failed, outlet, clock)
+        came = _after(output, failed, pooled, clock)
     else:
         came = OutputDelivered(attempt=output.attempts, delivered_ref=ref)
-    labels = {"adapter": view.adapter, "outcome": _CAME[type(came)]}
+    labels = {"adapter": view.adapter, "outcome": _OUTCOMES_OF[type(came)]}
     telemetry.output_attempts.add(1, labels)
     telemetry.output_duration.record(clock.monotonic_s() - began_s, labels)
     _log(view, came)
     return came
 
 
-def _log(view: OutputView, came: Came) -> None:
+def _log(view: OutputView, came: AttemptOutcome) -> None:
     said = {"adapter": view.adapter, "output_key": view.output_key, "attempt": view.attempt}
     match came:
         case OutputDelivered():
@@ -113,9 +115,9 @@ def _log(view: OutputView, came: Came) -> None:
 
 
 def _after(
-    output: Output, failed: DeliveryFailed, outlet: PooledAdapter, clock: Clock
+    output: Output, failed: DeliveryFailed, pooled: PooledAdapter, clock: Clock
 ) -> OutputPostponed | OutputFailed:
-    retries, key = outlet.route.retries, output.proposed.output_key if output.proposed else ""
+    retries, key = pooled.route.retries, output.proposed.output_key if output.proposed else ""
     tries = max(1, output.attempts_counted)
     pause_s = backoff_s(tries, first_s=retries.first_s, most_s=retries.most_s)
     return after_failure(
@@ -163,7 +165,7 @@ class DeliveryState:
     """The outcome, or its present status."""
     wakes_at: datetime | None
     """When it is to be looked at again; None: when somebody decides, or never."""
-    news: tuple[PublicEvent, ...]
+    public_events: tuple[PublicEvent, ...]
     """Its events to publish."""
 
 
@@ -178,7 +180,7 @@ class ConclusionState:
     """Keys of the others."""
     wakes_at: datetime | None = None
     """When something is due about those; None: when somebody decides."""
-    news: tuple[PublicEvent, ...] = ()
+    public_events: tuple[PublicEvent, ...] = ()
     """Events to publish: of findings first, then of outputs."""
     canceled: CancelEpisode | None = None
     """How the episode ends instead, if outputs were canceled with it."""
@@ -214,7 +216,7 @@ def added_up(
         outputs=tuple(outcomes[key] for key in keys if key in outcomes),
         pending=tuple(key for key, one in by_key.items() if one.outcome is None),
         wakes_at=min(wakes, default=None),
-        news=tuple(event for one in by_key.values() for event in one.news),
+        public_events=tuple(event for one in by_key.values() for event in one.public_events),
     )
 
 
@@ -227,7 +229,7 @@ class DeliveryAttempts:
     """Raises `LeaseLost` once the claim cannot be trusted any more."""
 
     async def propose(
-        self, output_store: OutputStore, outlet: PooledAdapter | None, proposed: OutputProposed
+        self, output_store: OutputStore, pooled: PooledAdapter | None, proposed: OutputProposed
     ) -> Later | None:
         """Propose an output, with the first attempt if that can be made at once.
 
@@ -235,19 +237,19 @@ class DeliveryAttempts:
         `VersionConflict` another node may have the episode, or has.
         """
         may_go = proposed.approval is None and self.context.may_go_on.is_given
-        if outlet is None or not may_go or not outlet.throttle.try_enter(output_store.key):
+        if pooled is None or not may_go or not pooled.throttle.try_enter(output_store.key):
             await output_store.append(proposed)
             return None
-        return await self._deliver(output_store, outlet, proposed)
+        return await self._deliver(output_store, pooled, proposed)
 
     async def attempt(
-        self, output_store: OutputStore, outlet: PooledAdapter | None
+        self, output_store: OutputStore, pooled: PooledAdapter | None
     ) -> Later | None:
         """Make an attempt; `outlet` None: the app has no such adapter. Otherwise as `propose`."""
-        if outlet is None:
+        if pooled is None:
             await output_store.append(_no_adapter(output_store.output))
             return None
-        runs, throttle = self.context.may_go_on, outlet.throttle
+        runs, throttle = self.context.may_go_on, pooled.throttle
         # Who has just come must not overtake all those who were sent away before.
         is_soon = bool(output_store.since) or throttle.is_open_to_new(within_s=PLACE_S)
         has_place = (
@@ -256,12 +258,12 @@ class DeliveryAttempts:
             and await throttle.enter(output_store.key, within_s=PLACE_S, unless=runs.withdrawn)
         )
         if has_place:
-            return await self._deliver(output_store, outlet)
+            return await self._deliver(output_store, pooled)
         pause_s = throttle.send_away_s(output_store.key) if runs.is_given else 0.0
         return Later(self.context.clock.now() + timedelta(seconds=pause_s))
 
     async def _deliver(
-        self, output_store: OutputStore, outlet: PooledAdapter, *first: OutputProposed
+        self, output_store: OutputStore, pooled: PooledAdapter, *first: OutputProposed
     ) -> Later | None:
         """Make an attempt in a slot that was taken for it; record `first` with it."""
         try:
@@ -272,13 +274,13 @@ class DeliveryAttempts:
             # No version can take a call back: a node that was frozen must not make it now.
             self.check_claim()
             came = await make_attempt(
-                outlet,
+                pooled,
                 output_store.output,
                 clock=self.context.clock,
                 stack=self.context.ports.stack.name,
             )
         finally:
-            outlet.throttle.leave()
+            pooled.throttle.leave()
         try:
             await output_store.append(came)
         except Overtaken as error:
@@ -337,7 +339,7 @@ class OutputDelivery:
         await output_store.read()
         move = self._next(output_store, Retries())
         if isinstance(move, Settled):
-            await self._bury(output_store)
+            await self._write_dead_letter(output_store)
         if isinstance(move, Settled | Later):
             return self._progress(output_store, move, retells=True)
         if isinstance(move, Propose):
@@ -429,31 +431,31 @@ class OutputDelivery:
     async def _move(
         self, output_store: OutputStore, intent: OutputIntent | None
     ) -> Settled | Later | None:
-        outlet = self._outlet(output_store.output, intent)
-        move = self._next(output_store, outlet.route.retries if outlet else Retries())
+        pooled = self._pooled(output_store.output, intent)
+        move = self._next(output_store, pooled.route.retries if pooled else Retries())
         match move:
             case Settled():
-                await self._bury(output_store)
+                await self._write_dead_letter(output_store)
                 return move
             case Later():
                 return move
             case Propose():
                 if intent is not None:
                     proposed = self._proposal(output_store, intent, move)
-                    return await self._attempts.propose(output_store, outlet, proposed)
+                    return await self._attempts.propose(output_store, pooled, proposed)
                 # It was announced, and nobody came to propose it.
                 await output_store.append(self._forgone)
             case TryDelivery():
-                return await self._attempts.attempt(output_store, outlet)
+                return await self._attempts.attempt(output_store, pooled)
             case FailDelivery(event=failed):
                 await output_store.append(failed)
         return None
 
-    def _outlet(self, output: Output, intent: OutputIntent | None) -> PooledAdapter | None:
+    def _pooled(self, output: Output, intent: OutputIntent | None) -> PooledAdapter | None:
         said = output.proposed if self._is_ours(output) else intent
         return self.context.adapters.of(said.adapter) if said else None
 
-    async def _bury(self, output_store: OutputStore) -> None:
+    async def _write_dead_letter(self, output_store: OutputStore) -> None:
         """Write a dead letter for what has failed for good; safe to repeat."""
         # Another episode may have proposed it again since this proposal failed.
         proposal = output_store.proposal_of(self.opened.episode_id)
@@ -467,11 +469,13 @@ class OutputDelivery:
     ) -> DeliveryState:
         output, proposal = output_store.output, output_store.proposal_of(self.opened.episode_id)
         outcome = last.outcome if isinstance(last, Settled) else None
-        news: list[PublicEvent] = []
+        public_events: list[PublicEvent] = []
         if proposal is not None:
             known = START if retells or output_store.since is None else output_store.since
             since = proposal.told_until(known)
-            news = output_news(self.opened, proposal.proposed, proposal.history, since=since)
+            public_events = output_events(
+                self.opened, proposal.proposed, proposal.history, since=since
+            )
         if outcome is not None and proposal is not None:
             self._free_place(proposal.proposed.adapter, output_store.key)
         if outcome is not None and output_store.version > (output_store.since or START):
@@ -482,13 +486,13 @@ class OutputDelivery:
             outcome=outcome,
             status=outcome.outcome if outcome else str(output.status),
             wakes_at=last.at if isinstance(last, Later) else None,
-            news=tuple(news),
+            public_events=tuple(public_events),
         )
 
     def _free_place(self, adapter: str, key: str) -> None:
-        outlet = self.context.adapters.of(adapter)
-        if outlet is not None:
-            outlet.throttle.forget(key)
+        pooled = self.context.adapters.of(adapter)
+        if pooled is not None:
+            pooled.throttle.forget(key)
 
 
 def _dropped(key: str) -> Settled:

@@ -40,7 +40,7 @@ _MARK_BYTES: Final = 16
 """Length of the hash of an output's key in an id: long enough that two never collide."""
 
 
-def output_news(
+def output_events(
     opened: EpisodeOpened,
     proposed: OutputProposed,
     history: Iterable[tuple[OutputEvent, int]],
@@ -48,7 +48,7 @@ def output_news(
     since: int,
 ) -> list[PublicEvent]:
     """Return the public events of a `history` of events and their positions, from `since` on."""
-    news: list[PublicEvent] = []
+    public_events: list[PublicEvent] = []
     retries = 0
     for event, seq in history:
         retries += isinstance(event, OutputRetried)
@@ -57,8 +57,8 @@ def output_news(
             # It fails once for each time that it is tried; all else happens once.
             suffix = f"{what}.{retries}" if isinstance(event, OutputFailed) and retries else what
             payload = {**_said(proposed), **_more(event), "journal_seq": seq}
-            news.append(_event(opened, proposed, what, suffix, payload))
-    return news
+            public_events.append(_event(opened, proposed, what, suffix, payload))
+    return public_events
 
 
 def output_reminder(opened: EpisodeOpened, output: Output, *, number: int, seq: int) -> PublicEvent:

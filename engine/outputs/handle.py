@@ -37,7 +37,7 @@ from engine.outputs.decide import (
     next_move,
     tried_again,
 )
-from engine.outputs.events import CANCELED, DECIDED, output_news, output_reminder
+from engine.outputs.events import CANCELED, DECIDED, output_events, output_reminder
 from engine.outputs.keys import wanted
 from engine.outputs.output import Output, is_own
 from engine.outputs.pool import OutputContext
@@ -71,21 +71,21 @@ class OutputNotifier:
     domain_events: DomainEvents
     opened: EpisodeOpened
 
-    async def tell(self, output_store: OutputStore, names: Collection[str]) -> None:
+    async def publish(self, output_store: OutputStore, names: Collection[str]) -> None:
         """Publish those events of an output that have one of these names."""
         proposal = output_store.proposal_of(self.opened.episode_id)
         if proposal is None or not episode_events.is_public(self.opened):
             return
-        news = output_news(self.opened, proposal.proposed, proposal.history, since=START)
-        told = [each for each in news if each.name in names]
+        public_events = output_events(self.opened, proposal.proposed, proposal.history, since=START)
+        told = [each for each in public_events if each.name in names]
         if told:
-            await EventPublisher(self.domain_events).tell(told)
+            await EventPublisher(self.domain_events).publish(told)
 
-    async def tell_decided(self, output_store: OutputStore) -> None:
+    async def publish_decided(self, output_store: OutputStore) -> None:
         """Publish how an output was decided, if no attempt has followed yet."""
         is_ours = is_own(output_store.output, episode_id=self.opened.episode_id)
         if is_ours and not output_store.output.attempts:
-            await self.tell(output_store, DECIDED)
+            await self.publish(output_store, DECIDED)
 
     async def remind(self, output_store: OutputStore, *, at: datetime) -> None:
         """Remind people of an output that waits for approval, if that is due at `at`."""
@@ -97,8 +97,10 @@ class OutputNotifier:
             return
         number = reminder_no(since, every_s=approval.remind_every_s, at=at)
         if number:
-            news = output_reminder(self.opened, output, number=number, seq=output_store.version)
-            await EventPublisher(self.domain_events).tell([news])
+            public_events = output_reminder(
+                self.opened, output, number=number, seq=output_store.version
+            )
+            await EventPublisher(self.domain_events).publish([public_events])
 
 
 @dataclass(frozen=True)
@@ -123,9 +125,9 @@ class OutputCommands:
 
         output_store = self._output_store(command.output_key)
         is_written = await output_store.amend(ruled)
-        _note(command, refusals)
+        _log_refusals(command, refusals)
         if is_written or not refusals:
-            await self._publisher(episode.opened).tell_decided(output_store)
+            await self._publisher(episode.opened).publish_decided(output_store)
         return is_written or not refusals
 
     async def retry(self, command: RetryOutput, newest: Recorded) -> bool:
@@ -145,7 +147,7 @@ class OutputCommands:
 
         if await self._output_store(command.output_key).amend(ruled):
             await note_retried(self.context.ports, self.context.clock, before[0], by=command.by)
-        _note(command, refusals)
+        _log_refusals(command, refusals)
         return not refusals
 
     async def cancel(self, command: CancelOutput, episode: Episode, *, at: datetime) -> bool | None:
@@ -166,9 +168,9 @@ class OutputCommands:
         await output_store.amend(ruled)
         if not refusals and output_store.output.is_attempted:
             return None
-        _note(command, refusals)
+        _log_refusals(command, refusals)
         if not refusals:
-            await self._publisher(episode.opened).tell(output_store, frozenset({CANCELED}))
+            await self._publisher(episode.opened).publish(output_store, frozenset({CANCELED}))
         return not refusals
 
     def _publisher(self, opened: EpisodeOpened | None) -> OutputNotifier:
@@ -181,7 +183,9 @@ class OutputCommands:
         )
 
 
-def _note(command: CancelOutput | Decide | RetryOutput, refusals: Sequence[Refused]) -> None:
+def _log_refusals(
+    command: CancelOutput | Decide | RetryOutput, refusals: Sequence[Refused]
+) -> None:
     kind, key = type(command).__name__.lower(), command.output_key
     for refused in refusals:
         log.info("refused", command=kind, output_key=key, by=command.by, why=str(refused))
@@ -201,12 +205,12 @@ class OutputCheck:
         """Remind people and expire what is due; return whether a node must take the episode."""
         room = asyncio.Semaphore(LOOKS_IN_FLIGHT_MAX)
 
-        async def look(key: str) -> datetime | bool | None:
+        async def check(key: str) -> datetime | bool | None:
             async with room:
-                return await self._look(key)
+                return await self._check_key(key)
 
         keys = self._keys()
-        found = await asyncio.gather(*(look(key) for key in keys))
+        found = await asyncio.gather(*(check(key) for key in keys))
         times = [each for each in found if isinstance(each, datetime)]
         if times:
             # Also if there is work: that may wait for a slot, and nobody else is to.
@@ -223,15 +227,15 @@ class OutputCheck:
             return deferred.pending
         return list(wanted(self.episode, self.opened))
 
-    async def _look(self, key: str) -> datetime | bool | None:
+    async def _check_key(self, key: str) -> datetime | bool | None:
         """Return whether something is to be done about an output now, or when it will be."""
         output_store = OutputStore(
             self.context.ports, self.context.clock, key, writer_id=next(self.context.writer_ids)
         )
         await output_store.amend(self._expired)
-        await self._bury(output_store)
+        await self._write_dead_letter(output_store)
         publisher = OutputNotifier(self.context.ports.domain_events, self.opened)
-        await publisher.tell_decided(output_store)
+        await publisher.publish_decided(output_store)
         await publisher.remind(output_store, at=self.at)
         move = next_move(
             output_store.output,
@@ -258,13 +262,13 @@ class OutputCheck:
         # To take the episode over only to find that its route has no slot would cost two commits
         # each time.
         proposed = output_store.output.proposed
-        outlet = self.context.adapters.of(proposed.adapter) if proposed else None
-        is_open = outlet is None or outlet.throttle.is_open(output_store.key, within_s=PLACE_S)
-        if outlet is None or is_open or not isinstance(move, TryDelivery):
+        pooled = self.context.adapters.of(proposed.adapter) if proposed else None
+        is_open = pooled is None or pooled.throttle.is_open(output_store.key, within_s=PLACE_S)
+        if pooled is None or is_open or not isinstance(move, TryDelivery):
             return 0.0
-        return outlet.throttle.send_away_s(output_store.key)
+        return pooled.throttle.send_away_s(output_store.key)
 
-    async def _bury(self, output_store: OutputStore) -> None:
+    async def _write_dead_letter(self, output_store: OutputStore) -> None:
         """Write a dead letter for an output that was not approved in time."""
         proposal = output_store.proposal_of(self.opened.episode_id)
         if proposal is not None and has_expired(proposal.output):

@@ -38,7 +38,7 @@ class PooledAdapter:
             clock, max_concurrent=route.max_concurrent, rate_per_s=route.rate_per_s
         )
         self._name, self._ports, self._clock = name, ports, clock
-        self._adapter = route.outlet
+        self._adapter = route.output_adapter
         self._opening = asyncio.Lock()
         self._is_open = False
 
@@ -110,14 +110,14 @@ class AdapterPool:
         """Have an episode called once there is a slot for one of `keys`, its unsettled outputs."""
         who = WaitingEpisode(opened.actor_id, opened.episode_id)
         for key in keys:
-            for outlet in self._adapters.values():
-                outlet.throttle.line_up(key, who)
+            for pooled in self._adapters.values():
+                pooled.throttle.line_up(key, who)
 
     async def call_back(self) -> None:
         """Call waiting episodes as slots get free, until canceled."""
         async with asyncio.TaskGroup() as group:
-            for outlet in self._adapters.values():
-                group.create_task(outlet.call_back())
+            for pooled in self._adapters.values():
+                group.create_task(pooled.call_back())
 
     async def close(self) -> None:
         """Close every adapter that was opened."""

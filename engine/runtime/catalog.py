@@ -96,23 +96,23 @@ class Catalog:
         self.fallbacks = contents.fallbacks
         self.called &= contents.fallbacks
         self.problems, self.problems_at = contents.problems, contents.problems_at
-        self._tell()
+        self._notify()
 
     def note_ready(self, actor: Actor) -> None:
         """Note that the queues of an actor are open."""
         self._ready[actor.id] = actor
-        self._tell()
+        self._notify()
 
     def call(self, fallbacks: frozenset[str]) -> None:
         """Let these fallbacks serve from now on, and no others."""
         self.called = fallbacks
-        self._tell()
+        self._notify()
 
     def rests(self, actor_id: str) -> bool:
         """Return whether an actor is a fallback that leaves all open episodes to other nodes."""
         return actor_id in self.fallbacks and actor_id not in self.called
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         before, self.changed = self.changed, asyncio.Event()
         before.set()
 

@@ -241,7 +241,7 @@ class LeaseEvents:
         """Return an event that is set when the claim `key` gets free after now."""
         return self._freed.setdefault(key, asyncio.Event())
 
-    def note(self, change: ClaimChange) -> None:
+    def handle(self, change: ClaimChange) -> None:
         """Take note of a change of any claim."""
         if change.state != "claimed" and change.key in self._freed:
             self._freed.pop(change.key).set()

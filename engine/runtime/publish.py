@@ -32,15 +32,15 @@ class EventPublisher:
 
     domain_events: DomainEvents
 
-    async def tell(self, events: Sequence[PublicEvent]) -> None:
+    async def publish(self, events: Sequence[PublicEvent]) -> None:
         """Publish `events`. The server drops those that it had within the last two minutes."""
         room = asyncio.Semaphore(EVENTS_IN_FLIGHT_MAX)
         trace = traceparent()
 
-        async def publish(event: PublicEvent) -> None:
+        async def send(event: PublicEvent) -> None:
             async with room:
                 await self.domain_events.publish(
                     event.name, event.payload, id=event.id, hops=event.hops, trace=trace
                 )
 
-        await asyncio.gather(*(publish(event) for event in events))
+        await asyncio.gather(*(send(event) for event in events))

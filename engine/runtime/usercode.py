@@ -130,11 +130,11 @@ def _ended(task: asyncio.Future[Any]) -> asyncio.Future[None]:
     """Return a future that is done with `task`, and can be cancelled without it."""
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def note(_: object) -> None:
+    def finish(_: object) -> None:
         if not ended.done():
             ended.set_result(None)
 
-    task.add_done_callback(note)
+    task.add_done_callback(finish)
     return ended
 
 

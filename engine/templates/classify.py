@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from engine.app.actions import Action, converge
 from engine.app.context import Context, EpisodeView
 from engine.app.strategy import Abort, ConvergeResult, StepTaken, Strategy
-from engine.templates.gather import TemplateState, begin, keep, look
+from engine.templates.gather import TemplateState, begin, gather_step, keep
 from engine.templates.proposing import ReportConfig, needs_of, outputs_of
 from engine.templates.reporting import ObservedConfig, Report, intent_of, summary_of
 from engine.templates.rules import RULES_MAX, Rule, first_fit
@@ -62,7 +62,7 @@ class ObserveClassifyConverge(Strategy[TemplateState]):
     def next_step(self, state: TemplateState, ctx: Context) -> Action:
         """Gather once, then decide."""
         del ctx
-        return look(self.config, state.payload) if state.observed is None else converge()
+        return gather_step(self.config, state.payload) if state.observed is None else converge()
 
     def handle_result(
         self,

@@ -19,7 +19,7 @@ from engine.app.context import Context, EpisodeView
 from engine.app.strategy import Abort, ConvergeResult, Needs, Retry, StepTaken, Strategy
 from engine.app.tools import GATHER, Announcement, Failure, event_id, publish
 from engine.app.triggers import ENTITY_CHARS_MAX
-from engine.templates.gather import GatherConfig, look
+from engine.templates.gather import GatherConfig, gather_step
 from engine.validation import ABSENT, Listed, parsed, problem_of_path, shown, value_at
 from streams.errors import BadName
 from streams.json import JsonObject
@@ -107,7 +107,7 @@ class Dispatch(Strategy[Plan]):
     def next_step(self, state: Plan, ctx: Context) -> Action:
         """Gather once, then publish part by part. A dry run publishes nothing."""
         if state.payload is not None:
-            return look(self.config, state.payload)
+            return gather_step(self.config, state.payload)
         if not state.left or ctx.mode is Mode.DRY_RUN:
             return converge()
         if not state.is_kept:

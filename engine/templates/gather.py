@@ -65,7 +65,7 @@ def begin(episode: EpisodeView, trigger: Trigger, *, subject_id_key: str) -> Tem
     return TemplateState(names=names, payload=trigger.payload)
 
 
-def look(config: GatherConfig, payload: JsonObject) -> ToolCall:
+def gather_step(config: GatherConfig, payload: JsonObject) -> ToolCall:
     """Return the step that gathers."""
     return gather(config.gatherer, payload=payload, options=config.options)
 

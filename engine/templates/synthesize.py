@@ -16,7 +16,7 @@ from engine.app.actions import Action, converge, synthesize
 from engine.app.context import Context, EpisodeView
 from engine.app.strategy import Abort, ConvergeResult, Retry, StepTaken, Strategy
 from engine.app.tools import Failure
-from engine.templates.gather import TemplateState, begin, keep, look
+from engine.templates.gather import TemplateState, begin, gather_step, keep
 from engine.templates.proposing import ReportConfig, needs_of, outputs_of
 from engine.templates.reporting import AnswerConfig, Report, intent_of, summary_of
 from engine.templates.rules import CLASS_CHARS_MAX
@@ -68,7 +68,7 @@ class ObserveSynthesizeConverge(Strategy[TemplateState]):
         """Gather once, ask until there is an answer, then decide."""
         del ctx
         if state.observed is None:
-            return look(self.config, state.payload)
+            return gather_step(self.config, state.payload)
         return synthesize(self._prompt(state)) if state.answer is None else converge()
 
     def handle_result(

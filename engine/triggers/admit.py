@@ -137,7 +137,9 @@ class Admission:
             try:
                 settled = await self.evaluator.evaluate(part, is_late=lambda: ack.is_overdue)
                 if isinstance(settled, Unreadable):
-                    await self.context.dead_letters.bury(settled, actor_id=self.context.actor.id)
+                    await self.context.dead_letters.write_message(
+                        settled, actor_id=self.context.actor.id
+                    )
                 elif settled is not None and await self._open(settled, ack):
                     return
             except Unavailable as error:
@@ -198,7 +200,7 @@ class Admission:
         except (TooLarge, Unwritable) as error:
             content, seq = ack.delivery.content, ack.delivery.seq
             letter = unopened(opened, content, error, stack=self.context.ports.stack, seq=seq)
-            await self.context.dead_letters.bury(letter, actor_id=opened.actor_id)
+            await self.context.dead_letters.write_message(letter, actor_id=opened.actor_id)
         else:
             (self.evaluator.note_fire if is_new else self.evaluator.note_duplicate)(opened)
 

@@ -78,7 +78,7 @@ class WaitRegistry:
         if block is None or newest is None:
             return
         await self.watch(opened, after=block.at)
-        await self._tell(opened, waits.blocked(opened, block, seq=newest.seq))
+        await self._publish(opened, waits.blocked(opened, block, seq=newest.seq))
         await self.leave_lane(opened, block)
 
     async def watch(self, opened: EpisodeOpened, *, after: datetime) -> None:
@@ -103,7 +103,7 @@ class WaitRegistry:
         """Remind people of what the episode waits for, if that is due at `at`."""
         number = reminder_due(block, at=at)
         if number:
-            await self._tell(opened, waits.reminder(opened, block, number=number, seq=seq))
+            await self._publish(opened, waits.reminder(opened, block, number=number, seq=seq))
 
     async def leave_lane(self, opened: EpisodeOpened, block: Blocked) -> None:
         """Free the episode's place in the lane, if its actor has one, for as long as it waits."""
@@ -123,14 +123,14 @@ class WaitRegistry:
             key = wait_key(block.wait.ref, opened.episode_id, block.step_no)
             await self.context.ports.registry.delete(key)
 
-    async def tell_answer(self, opened: EpisodeOpened, records: Sequence[Recorded]) -> None:
+    async def publish_answer(self, opened: EpisodeOpened, records: Sequence[Recorded]) -> None:
         """Publish that the episode has its answer, the newest of `records`; remove its entry."""
         wait, seq = waits_of(records)[-1], records[-1].seq
         assert isinstance(wait.end, EpisodeResolved), "a wait that was answered"
         await self.forget_wait(opened, wait.blocked.event)
         if wait.lasted_s < RETOLD_S:
-            await self._tell(opened, waits.blocked(opened, wait.blocked, seq=wait.seq))
-        await self._tell(opened, waits.resumed(opened, wait.end, seq=seq))
+            await self._publish(opened, waits.blocked(opened, wait.blocked, seq=wait.seq))
+        await self._publish(opened, waits.resumed(opened, wait.end, seq=seq))
 
     async def _arm(self, opened: EpisodeOpened, block: Blocked, *, after: datetime) -> None:
         wake = next_wake(block, after=after)
@@ -148,9 +148,9 @@ class WaitRegistry:
         if said is not None:
             await bring(self.context.ports, said, [entry])
 
-    async def _tell(self, opened: EpisodeOpened, event: publish.PublicEvent) -> None:
+    async def _publish(self, opened: EpisodeOpened, event: publish.PublicEvent) -> None:
         if episode_events.is_public(opened):
-            await EventPublisher(self.context.ports.domain_events).tell([event])
+            await EventPublisher(self.context.ports.domain_events).publish([event])
 
     def _subject(self, opened: EpisodeOpened) -> str:
         return self.context.ports.stack.episode(opened.episode_id)
@@ -198,12 +198,12 @@ class WaitHandler:
         await delivery.ack()
         return True
 
-    async def tell_answer(self, episode: Episode, records: Sequence[Recorded]) -> bool:
+    async def publish_answer(self, episode: Episode, records: Sequence[Recorded]) -> bool:
         """Publish the newest answer; return whether `records` end with it on the leader, too."""
         assert episode.opened is not None, "an answer to what was never opened"
         if not await is_newest(self.context.ports.log, records):
             return False
-        await self._registry.tell_answer(episode.opened, records)
+        await self._registry.publish_answer(episode.opened, records)
         return True
 
     async def _decide(
@@ -274,7 +274,7 @@ class WaitHandler:
         """Call a node to an answered episode, or request its place in the lane."""
         opened, step_no = fold(records).opened, step_answered(records[-1])
         assert opened is not None, "an answer to what was never opened"
-        await self._registry.tell_answer(opened, records)
+        await self._registry.publish_answer(opened, records)
         actor, episode_id = opened.actor_id, opened.episode_id
         if self.context.is_laned:
             place = opening.place(actor, episode_id)

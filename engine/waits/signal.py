@@ -90,7 +90,7 @@ def look_at(kept: KeptSignal, *, after: datetime) -> datetime | None:
     return min(after + wait, kept.at + timedelta(seconds=KEPT_S))
 
 
-def put_by_in(payload: JsonObject) -> PutBy | None:
+def retry_in(payload: JsonObject) -> PutBy | None:
     """Return the payload of such a timer; None if this version cannot read it."""
     try:
         return msgspec.json.decode(bytes(raw(payload)), type=PutBy)
@@ -109,7 +109,7 @@ def signal(id_: str, ref: object, result: object, by: object) -> Signal:
     return Signal(id=id_, ref=str(ref), by=str(by), result=kept)
 
 
-def word_in(event: DomainEvent) -> Signal:
+def signal_in(event: DomainEvent) -> Signal:
     """Return the signal in the event `wait.resolved`; the same if the event comes again."""
     said = event.payload
     id_ = blake2b(event.id.encode(), digest_size=_MARK_BYTES).hexdigest()

@@ -37,13 +37,13 @@ from engine.waits.signal import (
     kept_for,
     look_at,
     may_be_missed,
-    put_by_in,
-    word_in,
+    retry_in,
+    signal_in,
 )
 from engine.waits.wait import block_in
 from streams.errors import RevisionConflict, Unavailable, UnreadableEvent
 from streams.json import raw, unraw
-from streams.keys import brought_key, wait_key, waits_for, word_key
+from streams.keys import brought_key, signal_key, wait_key, waits_for
 from streams.ports.all import Ports
 from streams.ports.delivery import Delivery, Unreadable
 from streams.ports.domain_events import DomainEvent
@@ -57,7 +57,7 @@ LOOKS_IN_FLIGHT_MAX: Final = 16
 QUEUE: Final = "-waits"
 """The owner of the queues of signals. It is no actor; one of this name would share them."""
 
-WORD: Final = "word"
+SIGNAL: Final = "word"
 """Purpose of the timers that look up waiting episodes again. The key is the signal's id."""
 
 LOOK_AGAIN_S: Final = 5.0
@@ -122,7 +122,7 @@ async def _is_waiting(ports: Ports, key: str, entry: WaitEntry) -> bool:
 
 async def keep(ports: Ports, said: Signal, *, at: datetime) -> None:
     """Store a signal of time `at`, for episodes that wait already and have no entry yet."""
-    key, kept = word_key(said.ref), msgspec.json.encode(KeptSignal(signal=said, at=at))
+    key, kept = signal_key(said.ref), msgspec.json.encode(KeptSignal(signal=said, at=at))
     before = await ports.gates.get(key)
     if before is not None and before.value is not None and is_newer(before.value, than=at):
         return
@@ -136,7 +136,7 @@ async def keep(ports: Ports, said: Signal, *, at: datetime) -> None:
 async def missed(ports: Ports, ref: str, *, since: datetime) -> Signal | None:
     """Return the stored signal for an episode that waits for `ref`; None: none."""
     # One from before the wait counts, too, if no episode has had it.
-    entry = await ports.gates.get(word_key(ref))
+    entry = await ports.gates.get(signal_key(ref))
     if entry is None or entry.value is None:
         return None
     kept = kept_for(entry.value, ref)
@@ -188,12 +188,12 @@ class SignalRetries:
     async def _look(self, delivery: Delivery[Due | Unreadable]) -> None:
         due = delivery.content
         if isinstance(due, Unreadable):
-            return await self._bury(due, delivery)
-        found = put_by_in(due.payload)
+            return await self._write_dead_letter(due, delivery)
+        found = retry_in(due.payload)
         if found is None and delivery.deliveries < STRANGE_DELIVERIES_MAX:
             return await delivery.nak(delay_s=LOOK_AGAIN_S)
         if found is None:
-            return await self._bury(_strange(self.ports, due, delivery), delivery)
+            return await self._write_dead_letter(_strange(self.ports, due, delivery), delivery)
         said = found.kept.signal
         if await is_brought(self.ports, said):
             return await delivery.ack()
@@ -207,20 +207,22 @@ class SignalRetries:
             nobodys = letter(
                 self.ports, reason=NOBODY_WAITS, detail=detail, seq=found.seq, data=data
             )
-            return await self._bury(nobodys, delivery)
+            return await self._write_dead_letter(nobodys, delivery)
         else:
-            await put_by(self.ports, found, after=due.fired_at)
+            await schedule_retry(self.ports, found, after=due.fired_at)
         return await delivery.ack()
 
-    async def _bury(self, message: Unreadable, delivery: Delivery[Due | Unreadable]) -> None:
-        await self.dead_letters.bury(message, actor_id="")
+    async def _write_dead_letter(
+        self, message: Unreadable, delivery: Delivery[Due | Unreadable]
+    ) -> None:
+        await self.dead_letters.write_message(message, actor_id="")
         await delivery.term(message.reason)
 
 
-async def put_by(ports: Ports, signal: PutBy, *, after: datetime) -> None:
+async def schedule_retry(ports: Ports, signal: PutBy, *, after: datetime) -> None:
     """Arm the timer that looks up waiting episodes again; safe to repeat."""
     payload = unraw(raw(signal))
-    timer = Timer(actor=QUEUE, purpose=WORD, key=signal.kept.signal.id, payload=payload)
+    timer = Timer(actor=QUEUE, purpose=SIGNAL, key=signal.kept.signal.id, payload=payload)
     await ports.timers.arm(timer, at=look_at(signal.kept, after=after) or after)
 
 
@@ -277,11 +279,13 @@ class SignalConsumer:
     async def _bring(self, delivery: Incoming) -> None:
         content = delivery.content
         if isinstance(content, Unreadable):
-            return await self._bury(content, delivery)
+            return await self._write_dead_letter(content, delivery)
         try:
-            said = word_in(content)
+            said = signal_in(content)
         except BadRequest as error:
-            return await self._bury(_unreadable(self.ports, content, str(error)), delivery)
+            return await self._write_dead_letter(
+                _unreadable(self.ports, content, str(error)), delivery
+            )
         # Before the look-up: an episode that is not found then looks for this.
         await keep(self.ports, said, at=delivery.at)
         waiters = await find_waiters(self.ports, said.ref)
@@ -289,7 +293,7 @@ class SignalConsumer:
             return await delivery.ack()
         if not waiters:
             kept = KeptSignal(signal=said, at=delivery.at)
-            await put_by(self.ports, PutBy(kept=kept, seq=content.seq), after=delivery.at)
+            await schedule_retry(self.ports, PutBy(kept=kept, seq=content.seq), after=delivery.at)
             return await delivery.ack()
         await bring(self.ports, said, waiters)
         log.info("word brought", ref=said.ref, by=said.by, episodes=len(waiters))
@@ -297,8 +301,8 @@ class SignalConsumer:
             return await delivery.nak(delay_s=LAG_S)
         return await delivery.ack()
 
-    async def _bury(self, letter: Unreadable, delivery: Incoming) -> None:
-        await self.dead_letters.bury(letter, actor_id="")
+    async def _write_dead_letter(self, letter: Unreadable, delivery: Incoming) -> None:
+        await self.dead_letters.write_message(letter, actor_id="")
         await delivery.term(letter.reason)
 
 

@@ -88,7 +88,7 @@ async def _be_first(ports: Ports, commit: Commit, workflow: str, id_: str, *, mo
     return is_first
 
 
-async def tell_instance(ports: Ports, opened: EpisodeOpened) -> None:
+async def notify_instance(ports: Ports, opened: EpisodeOpened) -> None:
     """Report the end of a step's episode to its instance; do nothing for any other episode."""
     done = told_of(opened)
     if done is not None:

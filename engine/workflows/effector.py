@@ -123,7 +123,7 @@ class Effector:
         unopened = await self._open(effects)
         await self._cancel(effects)
         await self.arm(stored)
-        await EventPublisher(self.ports.domain_events).tell(effects.tells)
+        await EventPublisher(self.ports.domain_events).publish(effects.public_events)
         if effects.parent is not None:
             done = effects.parent
             await self.ports.commands.send(done, id=f"done.{done.episode_id}", trace=traceparent())

@@ -73,7 +73,7 @@ def _outcome(event: LogEvent) -> str:
             return ""
 
 
-def news(instance: Instance) -> tuple[PublicEvent, ...]:
+def public_events(instance: Instance) -> tuple[PublicEvent, ...]:
     """Return the public events of the newest commit of `instance`."""
     if instance.started is None or instance.started.mode is not Mode.LIVE:
         return ()
@@ -100,14 +100,14 @@ def _said(event: WorkflowEvent) -> Iterator[tuple[str, JsonObject]]:
             said = {"plan_hash": approval.plan_hash, "summary": approval.summary}
             yield "step_approval_asked", {"step": step, **said}
         case StepBegun() | StepEnded() | StepReused():
-            yield from _said_of_item(event)
+            yield from _events_of_item(event)
         case StepPostponed() | StepSkipped() | StepPaused():
-            yield from _said_of_item(event)
+            yield from _events_of_item(event)
         case _:
             pass
 
 
-def _said_of_item(
+def _events_of_item(
     event: StepBegun | StepEnded | StepReused | StepPostponed | StepSkipped | StepPaused,
 ) -> Iterator[tuple[str, JsonObject]]:
     place: JsonObject = {"step": event.step, "item": event.item}

@@ -289,7 +289,7 @@ class WorkflowWorker:
         self._room.take_late()
         content = delivery.content
         if isinstance(content, Unreadable):
-            return self.context.tasks.start(self._bury_unreadable(content, delivery))
+            return self.context.tasks.start(self._reject_unreadable(content, delivery))
         line = self._lines.get(content.instance_id)
         if line is not None:
             return line.append((content, delivery))
@@ -363,7 +363,7 @@ class WorkflowWorker:
             headers={},
             data=codec.encode_command(command),
         )
-        return await self._bury(letter, delivery)
+        return await self._write_dead_letter(letter, delivery)
 
     async def _await_beginning(self, command: WorkflowCommand, delivery: Incoming) -> None:
         """Hand back a command whose instance has not begun, or drop it if it never will."""
@@ -391,18 +391,18 @@ class WorkflowWorker:
         why = {"reason": hindrance.reason, "why": hindrance.detail}
         log.warning("commands handed back", instance_id=instance_id, **why)
 
-    async def _bury_unreadable(self, content: Unreadable, delivery: Incoming) -> None:
+    async def _reject_unreadable(self, content: Unreadable, delivery: Incoming) -> None:
         try:
-            await self._bury(content, delivery)
+            await self._write_dead_letter(content, delivery)
         except Unavailable as error:
             log.warning("handed back: the log is away", error=str(error))
             await _hand_back(delivery)
         finally:
             self._make_room(1)
 
-    async def _bury(self, letter: Unreadable, delivery: Incoming) -> None:
+    async def _write_dead_letter(self, letter: Unreadable, delivery: Incoming) -> None:
         dead_letters = DeadLetterWriter(self.context.ports, self.context.clock)
-        await dead_letters.bury(letter, actor_id=self._actor)
+        await dead_letters.write_message(letter, actor_id=self._actor)
         await delivery.term(letter.reason)
 
     def _make_room(self, places: int) -> None:

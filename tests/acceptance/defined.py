@@ -63,7 +63,7 @@ def definition(word: str) -> msgspec.Raw:
     )
 
 
-def said_of(word: str) -> str:
+def text_of_step(word: str) -> str:
     """Return what an episode says that was opened while the actor was `definition(word)`."""
     return f"asked as {word}, is {word}"
 

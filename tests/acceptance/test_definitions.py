@@ -24,7 +24,7 @@ from streams.ports.all import Ports
 from streams.subjects import Stack
 from tests.acceptance.agreement import Lives, journal, steps_of
 from tests.acceptance.cluster import Cluster
-from tests.acceptance.defined import ACTOR, EVENT, ROOM, definition, said_of
+from tests.acceptance.defined import ACTOR, EVENT, ROOM, definition, text_of_step
 
 APP: Final = "tests.acceptance.defined:app"
 LEASE_S: Final = "3"
@@ -130,7 +130,7 @@ def check_lives(lives: Lives, *, new: AbstractSet[str]) -> None:
         assert episode.status is Status.DONE
         assert len(steps_of(life)) == 1
         assert episode.opened.revision == 1 + (episode.opened.trigger.entity_id in new)
-        assert episode.converged.summary == said_of(WORDS[episode.opened.revision])
+        assert episode.converged.summary == text_of_step(WORDS[episode.opened.revision])
     assert sorted(seen) == sorted(f"e{n}" for n in (*OLD, *NEW)), "one episode for each order"
 
 
@@ -163,8 +163,8 @@ async def test_an_actor_changes_while_a_hundred_of_its_episodes_run_and_a_node_d
     assert await cluster.differences(lives) == []
     assert len(await cluster.query(TAKEN_OVER, dead, waiting)) >= len(SLOW) // len(NODES)
     assert {tuple(row) for row in await cluster.query(ROWS)} == {
-        (1, said_of("first"), len(OLD)),
-        (2, said_of("second"), len(NEW)),
+        (1, text_of_step("first"), len(OLD)),
+        (2, text_of_step("second"), len(NEW)),
     }
     assert [tuple(row) for row in await cluster.query(STANDS)] == [(2, True, "bob", None)]
     assert [tuple(row) for row in await cluster.query(HISTORY)] == [
@@ -198,8 +198,8 @@ async def test_what_comes_while_an_actor_is_disabled_waits_until_it_is_applied_a
     assert await apply(ports, "second", by="ada") == 2
     await cluster.wait_rows(DONE, len(running) + len(queued) + len(late), most_s=MOST_S)
     assert {tuple(row) for row in await cluster.query(ROWS)} == {
-        (1, said_of("first"), len(running) + len(queued)),
-        (2, said_of("second"), len(late)),
+        (1, text_of_step("first"), len(running) + len(queued)),
+        (2, text_of_step("second"), len(late)),
     }
     assert [tuple(row)[:3] for row in await cluster.query(HISTORY)] == [
         (1, "applied", "ada"),

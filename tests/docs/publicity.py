@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from engine.app.workflow_plan import SKIPPED, starter_id
 from engine.episodes import events as episode_events
 from engine.findings import events as finding_events
-from engine.outputs.events import output_news, output_reminder
+from engine.outputs.events import output_events, output_reminder
 from engine.outputs.output import Output
 from engine.runtime.publish import PublicEvent
 from engine.waits import wait
@@ -103,7 +103,7 @@ def _of_outputs(opened: EpisodeOpened) -> Iterator[PublicEvent]:
     proposed = lived[0]
     assert isinstance(proposed, OutputProposed)
     history = [(each, 1) for each in lived if isinstance(each, get_args(OutputEvent))]
-    yield from output_news(opened, proposed, history, since=0)
+    yield from output_events(opened, proposed, history, since=0)
     yield output_reminder(opened, Output(proposed=proposed), number=1, seq=1)
 
 

@@ -85,16 +85,18 @@ class Past:
         self._do(write)
         return opened.episode_id
 
-    def bury_episode(self, host: str) -> str:
+    def write_episode(self, host: str) -> str:
         """Give an episode up, and return the letter's key."""
         opened = opened_for(self.stack, host)
         self.live(host, STARTED, FAILED)
 
-        async def bury(ports: Ports) -> None:
+        async def write_message(ports: Ports) -> None:
             dead_letters = DeadLetterWriter(ports, CLOCK)
-            await dead_letters.bury_episode(opened, reason="attempts_exhausted", detail="3 crashes")
+            await dead_letters.write_episode(
+                opened, reason="attempts_exhausted", detail="3 crashes"
+            )
 
-        self._do(bury)
+        self._do(write_message)
         return f"episode.{opened.episode_id}"
 
     def bury_output(self, key: str, episode_id: str) -> None:
@@ -103,19 +105,19 @@ class Past:
         tried = OutputAttempted(attempt=1), OutputFailed(attempt=1, error_class="away")
         commit = Commit(id=f"o-{key}", at=CLOCK.now(), events=(proposed(key, **owner), *tried))
 
-        async def bury(ports: Ports) -> None:
+        async def write_message(ports: Ports) -> None:
             subject = self.stack.output(key)
             await ports.log.append(subject, commit, after=START)
             output = fold_output(await ports.log.read(subject))
             await write_failed(DeadLetterWriter(ports, CLOCK), output)
 
-        self._do(bury)
+        self._do(write_message)
 
     def bury_events(self, *seqs: int) -> list[str]:
         """Bury what no actor could read, and return the letters' keys."""
         stream = self.stack.stream(Stream.EVENTS)
 
-        async def bury(ports: Ports) -> None:
+        async def write_message(ports: Ports) -> None:
             for seq in seqs:
                 message = Unreadable(
                     reason="unreadable",
@@ -126,9 +128,9 @@ class Past:
                     headers={},
                     data=b"{ no",
                 )
-                await DeadLetterWriter(ports, CLOCK).bury(message, actor_id="watcher")
+                await DeadLetterWriter(ports, CLOCK).write_message(message, actor_id="watcher")
 
-        self._do(bury)
+        self._do(write_message)
         return [f"{stream}.{seq}" for seq in seqs]
 
     def claim(self, host: str) -> None:
@@ -186,7 +188,7 @@ def test_a_requeued_event_is_published_again(connected, past):
 
 def test_a_requeued_episode_runs_as_another_one(connected, past, write_app):
     write_app()
-    key = past.bury_episode("h1")
+    key = past.write_episode("h1")
 
     done = connected.run("dead", "requeue", key)
 
@@ -219,7 +221,7 @@ def test_who_has_an_output_tried_again_that_no_node_can_rule_on_is_told_so(conne
 
 
 def test_all_that_wait_can_be_requeued_by_whoever_is_sure(connected, past):
-    keys_ = [past.bury_episode(host) for host in ("h1", "h2")]
+    keys_ = [past.write_episode(host) for host in ("h1", "h2")]
     with projected(connected):
         connected.wait_for("dead", "list", until=lambda rows: keys(rows) == set(keys_))
         for asked in (("requeue",), ("discard", "--reason", "r")):

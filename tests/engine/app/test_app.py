@@ -183,8 +183,8 @@ def test_an_output_is_an_adapter_a_function_or_a_route_to_either():
 
     fax, route = Fax(), Route(deliver, max_concurrent=2)
     app = App(actors=[actor()], outputs={"fax": fax, "pager": deliver, "mail": route})
-    assert app.outputs["fax"].outlet is fax
-    assert isinstance(app.outputs["pager"].outlet, OutputAdapter)
+    assert app.outputs["fax"].output_adapter is fax
+    assert isinstance(app.outputs["pager"].output_adapter, OutputAdapter)
     assert app.outputs["mail"].max_concurrent == 2
 
 

@@ -16,9 +16,9 @@ from engine.episodes.breaker import (
     BreakerState,
     cancels,
     change_by,
-    note,
     outcome_of,
     pass_through,
+    record,
     transition,
 )
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
@@ -35,7 +35,7 @@ def at(seconds: float) -> datetime:
 def told(*ends, state=CLOSED, breaker=BREAKER):
     """Return the state after `ends`: ("e1", "failed"), … at second 0."""
     for episode_id, outcome in ends:
-        state = note(state, breaker, episode_id=episode_id, outcome=outcome, now=at(0))
+        state = record(state, breaker, episode_id=episode_id, outcome=outcome, now=at(0))
     return state
 
 
@@ -52,7 +52,7 @@ def asked(state, episode_id, *, seconds, breaker=BREAKER):
 
 
 def ended(state, episode_id, outcome, *, seconds=70, breaker=BREAKER):
-    return note(state, breaker, episode_id=episode_id, outcome=outcome, now=at(seconds))
+    return record(state, breaker, episode_id=episode_id, outcome=outcome, now=at(seconds))
 
 
 # Closed.

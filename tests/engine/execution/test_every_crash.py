@@ -197,7 +197,7 @@ async def decided(scene: Scene) -> None:
 def what_came_of_the_decision(ending: Ending) -> object:
     once = FindingRaised, OutputProposed, OutputDelivered, EpisodeConverged, EpisodeFinished
     keys: dict[str, set[str]] = defaultdict(set)
-    for view in ending.app.outputs["pager"].outlet.views:
+    for view in ending.app.outputs["pager"].output_adapter.views:
         keys[view.output_key].add(view.idempotency_key)
     known_by = {key: len(marks) for key, marks in keys.items()}
     return ending.count(*once), known_by, ending.told, ending.left_behind

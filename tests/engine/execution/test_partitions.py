@@ -84,7 +84,7 @@ async def test_commands_with_one_sequence_in_several_queues_are_several_dead_let
     for each in homes.values():
         await write(ports, each.episode_id, each)
         command = Start(actor_id="worker", episode_id=each.episode_id)
-        await dead_letters.bury_command(command, seq=1, reason="no_such_expectation", detail="")
+        await dead_letters.write_command(command, seq=1, reason="no_such_expectation", detail="")
     letters = await everything(ports)
     assert len(letters) == len(homes) == PARTITIONS
     async with running(app, ports):
@@ -103,7 +103,9 @@ async def test_a_letter_of_another_layout_can_be_requeued(ports, app):
     await write(ports, opened.episode_id, opened)
     old = memory_ports(stack=before, clock=CLOCK)
     command = Start(actor_id="worker", episode_id=opened.episode_id)
-    await DeadLetterWriter(old, CLOCK).bury_command(command, seq=1, reason="newer_state", detail="")
+    await DeadLetterWriter(old, CLOCK).write_command(
+        command, seq=1, reason="newer_state", detail=""
+    )
     (letter,) = await everything(old)
     await ports.log.append(letter.subject, letter.commit, after=0)
     _, key = ports.stack.aggregate_of(letter.subject)

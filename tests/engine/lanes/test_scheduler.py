@@ -424,7 +424,7 @@ async def test_a_dead_letter_that_is_requeued_takes_its_turn(ports):
     await write(ports, gone.episode_id, gone)
     await write(ports, gone.episode_id, EpisodeFinished(status=EndStatus.FAILED))
     dead_letters = DeadLetterWriter(ports, CLOCK)
-    await dead_letters.bury_episode(gone, reason="attempts_exhausted", detail="")
+    await dead_letters.write_episode(gone, reason="attempts_exhausted", detail="")
     _, letter = ports.stack.aggregate_of(ports.stack.dead("episode", gone.episode_id))
     async with running(app, ports):
         await begun(ports)

@@ -454,7 +454,7 @@ async def test_what_waits_for_longer_than_it_is_worth_beginning_is_canceled(port
 
 async def test_nothing_is_kept_for_those_that_have_left(ports):
     effects = LaneEffects(crew_of(laned(), ports), traces={"waited": "00-1", "waits": "00-2"})
-    await effects.carry_out(LaneMoved(left=("waited",)), EMPTY, version=1, builder={})
+    await effects.carry_out(LaneMoved(left=("waited",)), EMPTY, version=1, openings={})
     assert effects.traces == {"waits": "00-2"}
 
 

@@ -61,22 +61,22 @@ async def bury_event(ports, *, seq=None):
         headers={},
         data=b"{ no",
     )
-    await DeadLetterWriter(ports, CLOCK).bury(message, actor_id="worker")
+    await DeadLetterWriter(ports, CLOCK).write_message(message, actor_id="worker")
     return f"{stream}.{message.seq}"
 
 
-async def bury_episode(ports, opened=None):
+async def write_episode(ports, opened=None):
     """Leave an episode whose nodes crashed too often, bury it, and return the letter's key."""
     if opened is None:
         opened = opening(APP)
         await write(ports, opened.episode_id, opened)
     await write(ports, opened.episode_id, STARTED, FAILED)
     dead_letters = DeadLetterWriter(ports, CLOCK)
-    await dead_letters.bury_episode(opened, reason="attempts_exhausted", detail="3 nodes crashed")
+    await dead_letters.write_episode(opened, reason="attempts_exhausted", detail="3 nodes crashed")
     return f"episode.{opened.episode_id}"
 
 
-@pytest.fixture(params=[bury_event, bury_episode])
+@pytest.fixture(params=[bury_event, write_episode])
 async def key(request, ports):
     """The key of a letter, of either sort."""
     return await request.param(ports)
@@ -116,7 +116,7 @@ async def test_an_event_that_opened_an_episode_opens_no_other_when_it_is_requeue
 
 
 async def test_for_an_episode_another_one_runs_to_its_end(ports, settler):
-    key = await bury_episode(ports)
+    key = await write_episode(ports)
 
     requeued = await settler.requeue(key, by="ann")
 
@@ -129,10 +129,10 @@ async def test_for_an_episode_another_one_runs_to_its_end(ports, settler):
 
 
 async def test_a_generation_that_is_given_up_has_a_next_one(ports, settler):
-    first = await settler.requeue(await bury_episode(ports), by="ann")
+    first = await settler.requeue(await write_episode(ports), by="ann")
     (record,) = await ports.log.read(ports.stack.episode(first.episode_id))
 
-    second = await settler.requeue(await bury_episode(ports, *record.commit.events), by="ann")
+    second = await settler.requeue(await write_episode(ports, *record.commit.events), by="ann")
 
     (record,) = await ports.log.read(ports.stack.episode(second.episode_id))
     assert record.commit.events[0].generation == 2
@@ -210,7 +210,7 @@ async def test_what_was_cut_off_before_its_end_is_completed_and_done_once(ports,
 async def test_an_episode_that_was_opened_and_not_called_for_is_started_the_second_time(
     ports, settler
 ):
-    key = await bury_episode(ports)
+    key = await write_episode(ports)
     deaf = replace(ports, commands=DeafInbox(ports.commands._streams, stack=ports.stack))
     with pytest.raises(Unavailable):
         await DeadLetterRequests(deaf, CLOCK).requeue(key, by="ann")
@@ -252,7 +252,7 @@ async def bury_to_instance(ports, command, *, data=None):
         headers={},
         data=codec.encode_command(command) if data is None else data,
     )
-    await DeadLetterWriter(ports, CLOCK).bury(message, actor_id="workflow-w")
+    await DeadLetterWriter(ports, CLOCK).write_message(message, actor_id="workflow-w")
     return f"{stream}.7"
 
 

@@ -176,9 +176,9 @@ async def test_whoever_carries_what_was_approved_tells_of_the_approval(ports):
     await courier.carry("disk", asked)
     await left(ports, "disk", OutputApproved(by="ann"))
     carried = await courier_of(app, ports, "next").carry("disk", asked)
-    assert [each.name for each in carried.news] == ["output.approved", "output.delivered"]
+    assert [each.name for each in carried.public_events] == ["output.approved", "output.delivered"]
     again = await courier_of(app, ports, "last").carry("disk", asked)
-    assert again.news == ()
+    assert again.public_events == ()
 
 
 # Whoever stood still finds that nothing is to be proposed any more.

@@ -92,14 +92,14 @@ async def test_what_a_synthesizer_found_is_proposed_in_its_words():
     async def think(prompt, transient, ctx):
         return {"class": "odd", "summary": "errors rise", "evidence": {"since": "noon"}}
 
-    said_of = {"text": "{summary} since {evidence.since}", "sure": "{confidence}"}
+    text_of_step = {"text": "{summary} since {evidence.since}", "sure": "{confidence}"}
     strategy = observe_synthesize_converge(
         {
             "gatherer": "facts",
             "system_prompt": "Look.",
             "outputs": [
-                {"adapter": "pager", "payload": said_of, "classes": ["odd"]},
-                {"adapter": "pager", "payload": said_of, "classes": ["even"]},
+                {"adapter": "pager", "payload": text_of_step, "classes": ["odd"]},
+                {"adapter": "pager", "payload": text_of_step, "classes": ["even"]},
             ],
         }
     )

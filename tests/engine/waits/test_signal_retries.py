@@ -33,7 +33,7 @@ async def give(scene: Scene, ref: str, result: object, *, id_: str) -> None:
 
 async def are_put_by(scene: Scene, count: int) -> None:
     async def are() -> bool:
-        return len(await scene.ports.timers.keys(signals.QUEUE, signals.WORD)) == count
+        return len(await scene.ports.timers.keys(signals.QUEUE, signals.SIGNAL)) == count
 
     await scene.until(are)
 

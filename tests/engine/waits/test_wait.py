@@ -328,7 +328,7 @@ async def test_a_decision_that_no_node_could_follow_is_sent_again_by_requeuing_i
         by="ada",
         step_no=block.step_no,
     )
-    await dead_letters.bury_command(decision, seq=7, reason="newer_state", detail="not here")
+    await dead_letters.write_command(decision, seq=7, reason="newer_state", detail="not here")
     (letter,) = await letters(ports)
     await DeadLetterRequests(ports, CLOCK).requeue(f"{letter.stream}.{letter.seq}", by="ada")
     async with running(app, ports):
@@ -449,12 +449,12 @@ async def test_word_that_is_published_reaches_every_episode_that_waits_for_it(po
     assert await ports.registry.entries() == {}
 
 
-async def put_by(ports, count: int) -> None:
+async def schedule_retry(ports, count: int) -> None:
     """Wait until the queue holds no word any more, and so much of it was put by."""
     queues = ports.domain_events._durables
     (queue,) = [each for name, each in queues.items() if name.endswith(signals.QUEUE)]
     await eventually(lambda: not queue.pending and not queue._unanswered)
-    assert len(await ports.timers.keys(signals.QUEUE, signals.WORD)) == count
+    assert len(await ports.timers.keys(signals.QUEUE, signals.SIGNAL)) == count
 
 
 async def test_word_that_comes_before_anybody_waits_is_kept_for_them(ports):
@@ -463,7 +463,7 @@ async def test_word_that_comes_before_anybody_waits_is_kept_for_them(ports):
         queues = ports.domain_events._durables
         await eventually(lambda: [name for name in queues if name.endswith(signals.QUEUE)])
         await publish_word(ports, result="early")
-        await put_by(ports, 1)
+        await schedule_retry(ports, 1)
         done = await lived(ports, await open_episode(ports, app))
     assert done.seen == ["early"]
 
@@ -481,7 +481,7 @@ async def test_word_that_was_brought_is_no_dead_letter_though_nobody_waits_any_m
         queues = ports.domain_events._durables
         (queue,) = [each for name, each in queues.items() if name.endswith(signals.QUEUE)]
         await eventually(lambda: not queue.pending and not queue._unanswered)
-    assert await ports.timers.keys(signals.QUEUE, signals.WORD) == []
+    assert await ports.timers.keys(signals.QUEUE, signals.SIGNAL) == []
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from tests.engine.workflows.flows import (
 
 
 def told(after):
-    return [event.name.removeprefix("workflow.") for event in after.flow.effects.tells]
+    return [event.name.removeprefix("workflow.") for event in after.flow.effects.public_events]
 
 
 # Episodes.
@@ -90,7 +90,7 @@ def test_episodes_of_a_dry_run_are_dry_and_those_of_a_step_have_its_overrides():
     assert (a.mode, b.mode) == (Mode.DRY_RUN, Mode.DRY_RUN)
     assert a.overrides == Overrides(tools={"m.x": raw(1)}, synthesis=raw("all"))
     assert b.overrides == Overrides(tools={"m.x": raw(1)}, synthesis=raw("own"))
-    assert run.effects.tells == ()
+    assert run.effects.public_events == ()
 
 
 def test_live_episodes_have_no_overrides():
@@ -251,13 +251,13 @@ def test_the_world_is_told_of_steps_and_of_the_end():
     assert told(after) == ["step_completed", "step_started"]
     after.when(done("b"))
     assert told(after) == ["step_completed", "completed"]
-    event = after.flow.effects.tells[-1]
+    event = after.flow.effects.public_events[-1]
     assert event.payload["workflow"] == "w"
     assert event.hops == 1
 
 
 def test_the_world_is_told_of_the_beginning():
-    assert [event.name for event in Flow(flow("a")).effects.tells] == ["workflow.started"]
+    assert [event.name for event in Flow(flow("a")).effects.public_events] == ["workflow.started"]
 
 
 def test_the_world_is_told_of_failures_and_what_becomes_of_them():
@@ -280,10 +280,10 @@ def test_the_world_is_told_once_that_an_instance_waits_for_people():
 
 def test_ids_of_what_is_told_are_never_the_same_twice():
     run = given(flow("a", ("b", needs("a", on_failure="continue"))))
-    ids = [event.id for event in run.flow.effects.tells]
+    ids = [event.id for event in run.flow.effects.public_events]
     for step in (done("a"), fails("b")):
         run.when(step)
-        ids += [event.id for event in run.flow.effects.tells]
+        ids += [event.id for event in run.flow.effects.public_events]
     assert len(set(ids)) == len(ids) == 6
 
 

@@ -100,7 +100,7 @@ class World:
         """Let one thing happen that can."""
         can = [self.deliver] * bool(self.queue) + [self.finish_one] * bool(self.open)
         if self.told and self.chance.random() < 0.1:
-            can.append(self.tell_again)
+            can.append(self.publish_again)
         if self.chance.random() < 0.01:
             can.append(self.cancel)
         if can:
@@ -174,7 +174,7 @@ class World:
         self.told.append(ended)
         self.queue.append(ended)
 
-    def tell_again(self) -> None:
+    def publish_again(self) -> None:
         self.queue.append(self.chance.choice(self.told))
 
     def cancel(self) -> None:

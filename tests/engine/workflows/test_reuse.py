@@ -100,7 +100,10 @@ def test_an_instance_that_looks_for_a_result_waits_for_nobody():
 
 def test_the_world_is_told_of_it():
     after = rated().after(reused("rate", 7))
-    told = [(each.name, each.payload.get("reused_episode_id")) for each in after.flow.effects.tells]
+    told = [
+        (each.name, each.payload.get("reused_episode_id"))
+        for each in after.flow.effects.public_events
+    ]
     assert told[0] == ("workflow.step_reused", "earlier")
 
 
