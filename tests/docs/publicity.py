@@ -15,7 +15,7 @@ from engine.outputs.output import Output
 from engine.runtime.publish import PublicEvent
 from engine.waits import wait
 from engine.waits.wait import Blocked
-from engine.workflows.events import news
+from engine.workflows.events import public_events
 from engine.workflows.instance import Instance, StepItem, StepState
 from engine.workflows.start import skipped
 from streams.json import raw
@@ -113,8 +113,8 @@ def _of_workflows() -> Iterator[PublicEvent]:
     assert isinstance(begun, WorkflowStarted)
     paused = StepState(items=(StepItem(status=StepStatus.PAUSED),))
     waits = Instance(phase=WorkflowStatus.RUNNING, started=begun, steps={"rate": paused})
-    yield from news(replace(waits, newest=(begun,), was=WorkflowStatus.BLOCKED))
-    yield from news(waits)
+    yield from public_events(replace(waits, newest=(begun,), was=WorkflowStatus.BLOCKED))
+    yield from public_events(waits)
     (opened, *_) = EVENTS["episode.opened@1"]
     assert isinstance(opened, EpisodeOpened)
     skips = replace(opened, actor_id=starter_id(begun.spec.name))
@@ -123,7 +123,7 @@ def _of_workflows() -> Iterator[PublicEvent]:
     assert told is not None
     yield told
     lived = [each for name in WORKFLOW_EVENTS for each in _in_every_way(WORKFLOW_EVENTS[name][0])]
-    yield from news(Instance(started=begun, newest=tuple(lived)))
+    yield from public_events(Instance(started=begun, newest=tuple(lived)))
 
 
 def _in_every_way(event: WorkflowEvent) -> Iterator[WorkflowEvent]:
