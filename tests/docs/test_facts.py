@@ -67,7 +67,8 @@ def test_the_guide_to_publishing_says_when_each_public_event_is_told():
 def test_of_all_that_the_engine_publishes_of_episodes_the_guide_has_one():
     modules = (episode_events, finding_events, waits)
     functions = itertools.chain.from_iterable(map(signatures, modules))
-    makes = {name for name, made in functions if made == "PublicEvent"}
+    builder = episode_events.episode_event.__name__  # Makes no event of its own.
+    makes = {name for name, made in functions if made == "PublicEvent"} - {builder}
     asked = facts.calls(makes.__contains__, packages=["tests/docs"])
 
     assert {facts.name_of(call) for _, call in asked} == makes
