@@ -13,16 +13,21 @@ from engine.runtime.publish import PublicEvent
 from streams.json import JsonObject
 from streams.model.events import (
     EpisodeOpened,
+    FindingAcknowledged,
     FindingCleared,
     FindingClearedByHand,
     FindingEscalated,
     FindingExpired,
+    FindingNoted,
     FindingRaised,
     FindingUpdated,
 )
 from streams.model.findings import Finding
 
-LateEvent: TypeAlias = AgeEvent | FindingClearedByHand
+ByPerson: TypeAlias = FindingClearedByHand | FindingAcknowledged | FindingNoted
+"""What a person does with a finding."""
+
+LateEvent: TypeAlias = AgeEvent | ByPerson
 """Public events that no episode causes."""
 
 Change: TypeAlias = IntentEvent | LateEvent
@@ -33,6 +38,8 @@ _CHANGES: Final[Mapping[type[Change], str]] = {
     FindingUpdated: "updated",
     FindingCleared: "cleared",
     FindingClearedByHand: "cleared",
+    FindingAcknowledged: "acknowledged",
+    FindingNoted: "noted",
     FindingExpired: "expired",
     FindingEscalated: "escalated",
 }
@@ -47,9 +54,10 @@ def finding_changed(
 
 
 def finding_changed_since(change: LateEvent, *, seq: int) -> PublicEvent:
-    """Return `finding.expired`, `finding.escalated` or, by a person, `finding.cleared`.
+    """Return `finding.expired`, `finding.escalated`, or what a person did with the finding.
 
-    The hops start anew, since time or a person is the cause. The id is one per raise, or severity.
+    The hops start anew, since time or a person is the cause. The id is one per raise, severity or
+    note.
     """
     finding, what = change.finding, change_of(change)
     payload: JsonObject = {
@@ -67,7 +75,10 @@ def finding_changed_since(change: LateEvent, *, seq: int) -> PublicEvent:
         case FindingEscalated(from_severity=before):
             payload |= {"from": before.value, "to": finding.severity.value}
             id_ = f"{id_}.{finding.severity.value}"
-        case FindingClearedByHand(cause=cause):
+        case FindingNoted(cause=cause):
+            payload |= {"by": cause.by, "text": cause.reason}
+            id_ = f"{id_}.{seq}"
+        case FindingClearedByHand(cause=cause) | FindingAcknowledged(cause=cause):
             payload |= {"by": cause.by, "reason": cause.reason}
     return PublicEvent(name=f"finding.{what}", id=id_, payload=payload, hops=1)
 

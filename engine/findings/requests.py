@@ -10,18 +10,24 @@ from engine.episodes import dry_run
 from engine.errors import NoFinding
 from engine.findings import events as finding_events
 from engine.findings import finding as finding_rules
+from engine.findings.events import ByPerson
 from engine.findings.finding import person
 from engine.findings.store import FindingChange, FindingStore, Rule
 from engine.runtime.publish import EventPublisher
 from engine.runtime.store import Turns
 from streams.clock import Clock
-from streams.model.events import FindingClearedByHand, FindingEvent
+from streams.model.events import (
+    FindingAcknowledged,
+    FindingClearedByHand,
+    FindingEvent,
+    FindingNoted,
+)
 from streams.ports.all import Ports
 
 
 @dataclass(frozen=True)
 class FindingRequests:
-    """Changes findings for a person, and returns the result.
+    """Changes findings for a person, publishes that, and returns the result.
 
     Every method raises `BadRequest` if a text cannot be stored, `BadName` or `NoFinding` if there
     has never been a finding of this key, and `UnknownOutcome` if it may be done; repeating it is
@@ -32,19 +38,13 @@ class FindingRequests:
     clock: Clock
 
     async def clear(self, key: str, *, by: str, reason: str = "") -> FindingChange:
-        """End a finding, and publish that; one that has ended stays as it is."""
+        """End a finding; one that has ended stays as it is."""
         cause = person(by, reason)
 
         def rule(newest: FindingEvent, at: datetime) -> FindingEvent | None:
             return finding_rules.clear(newest.finding, cause=cause, at=at)
 
-        change = await self._change(key, rule)
-        # On a repetition, too: the first request may have failed before it published this.
-        cleared = change.newest
-        if isinstance(cleared, FindingClearedByHand) and dry_run.is_meant(cleared.finding):
-            told = finding_events.finding_changed_since(cleared, seq=change.version)
-            await EventPublisher(self.ports.domain_events).publish([told])
-        return change
+        return await self._change(key, rule, FindingClearedByHand)
 
     async def acknowledge(self, key: str, *, by: str, reason: str = "") -> FindingChange:
         """Record that a person knows of an active finding; only the first one is recorded."""
@@ -53,18 +53,24 @@ class FindingRequests:
         def rule(newest: FindingEvent, at: datetime) -> FindingEvent | None:
             return finding_rules.acknowledge(newest.finding, cause=cause, at=at)
 
-        return await self._change(key, rule)
+        return await self._change(key, rule, FindingAcknowledged)
 
     async def note(self, key: str, *, by: str, text: str) -> FindingChange:
         """Record a person's note on a finding, which may have ended."""
         cause = person(by, text)
-        return await self._change(
-            key, lambda newest, _: finding_rules.note(newest.finding, cause=cause)
-        )
 
-    async def _change(self, key: str, rule: Rule) -> FindingChange:
+        def rule(newest: FindingEvent, _: datetime) -> FindingEvent:
+            return finding_rules.note(newest.finding, cause=cause)
+
+        return await self._change(key, rule, FindingNoted)
+
+    async def _change(self, key: str, rule: Rule, kind: type[ByPerson]) -> FindingChange:
         store = FindingStore(self.ports.log, self.ports.stack, self.clock, Turns())
         change = await store.change(key, rule, id=f"person.{uuid4().hex}")
         if change.newest is None:
             raise NoFinding(key)
+        # On a repetition, too: the first request may have failed before it published this.
+        if isinstance(change.newest, kind) and dry_run.is_meant(change.newest.finding):
+            event = finding_events.finding_changed_since(change.newest, seq=change.version)
+            await EventPublisher(self.ports.domain_events).publish([event])
         return change

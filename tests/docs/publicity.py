@@ -84,7 +84,8 @@ def _of_findings(opened: EpisodeOpened) -> Iterator[PublicEvent]:
         yield finding_events.finding_changed(opened, change, index=0, seq=1)
     expired = FindingExpired(finding=LIMITED, cause=TIMED)
     worse = FindingEscalated(finding=LIMITED, cause=TIMED, from_severity=Severity.LOW)
-    for each in (expired, worse):
+    known, noted = EVENTS["finding.acknowledged@1"][0], EVENTS["finding.noted@1"][0]
+    for each in (expired, worse, known, noted):
         yield finding_events.finding_changed_since(each, seq=1)
 
 

@@ -80,7 +80,23 @@ async def test_a_person_takes_note_once_and_says_things(ports, steward):
     assert noted.newest.cause.reason == "ordered a disk"
     assert noted.newest.finding.acknowledged_by == "ada"
     assert await kinds(ports) == [FindingRaised, FindingAcknowledged, FindingNoted]
-    assert told(ports) == []
+    assert [(name, payload["by"]) for name, payload in told(ports)] == [
+        ("finding.acknowledged", "ada"),
+        ("finding.noted", "bob"),
+    ]
+
+
+async def test_two_notes_are_two_events_and_an_acknowledgement_is_one(ports, steward):
+    await raised(ports)
+    for _ in range(2):
+        await steward.acknowledge("disk", by="ada")
+        await steward.note("disk", by="ada", text="ordered a disk")
+
+    assert sorted(name for name, _ in told(ports)) == [
+        "finding.acknowledged",
+        "finding.noted",
+        "finding.noted",
+    ]
 
 
 async def test_what_there_never_was_is_refused(steward):
