@@ -15,7 +15,7 @@ from typing import Final, Literal
 from engine.runtime.publish import PublicEvent
 from streams.json import JsonObject, unraw
 from streams.model.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeOpened
-from streams.model.triggers import Mode
+from streams.model.triggers import Mode, WorkflowTrigger
 
 _ENDS: Final[Mapping[EndStatus, str]] = {
     EndStatus.DONE: "episode.completed",
@@ -38,13 +38,13 @@ def is_public(opened: EpisodeOpened) -> bool:
 
 def started(opened: EpisodeOpened, *, attempt: int, node: str, seq: int) -> PublicEvent:
     """Return `episode.started`, with an id for each attempt."""
-    payload = {**ids_of(opened), "attempt": attempt, "node": node, "journal_seq": seq}
+    payload = {**context_of(opened), "attempt": attempt, "node": node, "journal_seq": seq}
     return episode_event(opened, "episode.started", f"started.{attempt}", payload)
 
 
 def queued(opened: EpisodeOpened, *, position: int, seq: int) -> PublicEvent:
     """Return `episode.queued`: it waits in its lane at this `position`."""
-    payload = {**ids_of(opened), "position": position, "journal_seq": seq}
+    payload = {**context_of(opened), "position": position, "journal_seq": seq}
     return episode_event(opened, "episode.queued", "queued", payload)
 
 
@@ -53,7 +53,7 @@ def dropped(opened: EpisodeOpened, *, detail: str, seq: int) -> PublicEvent:
 
     The only event that is published before the journal has it, which has too little for later.
     """
-    payload = {**ids_of(opened), "reason": OVERFLOW, "detail": detail, "journal_seq": seq}
+    payload = {**context_of(opened), "reason": OVERFLOW, "detail": detail, "journal_seq": seq}
     return episode_event(opened, "episode.dropped", "dropped", payload)
 
 
@@ -62,7 +62,7 @@ def ended(
 ) -> PublicEvent:
     """Return `episode.completed`, `episode.failed` or `episode.canceled`, under one id."""
     payload = {
-        **ids_of(opened),
+        **context_of(opened),
         "status": end.status.value,
         "error_class": end.error_class,
         "summary": converged.summary if converged else "",
@@ -92,6 +92,18 @@ def breaker_changed(
         "journal_seq": seq,
     }
     return episode_event(opened, f"circuit_breaker.{change}", f"breaker.{change}", payload)
+
+
+def context_of(opened: EpisodeOpened) -> JsonObject:
+    """Return which episode an event is about and why it was opened; no workflow: empty texts."""
+    trigger = opened.trigger
+    step = trigger if isinstance(trigger, WorkflowTrigger) else None
+    return {
+        **ids_of(opened),
+        "trigger": str(trigger.__struct_config__.tag),
+        "instance_id": step.workflow_instance_id if step else "",
+        "step": step.workflow_step_id if step else "",
+    }
 
 
 def ids_of(opened: EpisodeOpened) -> JsonObject:

@@ -18,7 +18,7 @@ from engine import validation
 from engine.app.actions import Pause, RequestApproval, WaitFor, fingerprint
 from engine.app.outputs import plan_hash
 from engine.episodes.episode import BlockEpisode
-from engine.episodes.events import episode_event, ids_of
+from engine.episodes.events import context_of, episode_event
 from engine.runtime.publish import PublicEvent
 from engine.waits.approval import next_reminder_at, reminder_no
 from streams.json import JsonObject
@@ -142,13 +142,13 @@ def _expires_at(expires_s: float, at: datetime) -> datetime | None:
 
 def blocked(opened: EpisodeOpened, block: Blocked, *, seq: int) -> PublicEvent:
     """Return `episode.blocked`."""
-    payload = {**ids_of(opened), **_block(block), "journal_seq": seq}
+    payload = {**context_of(opened), **_block(block), "journal_seq": seq}
     return episode_event(opened, "episode.blocked", f"blocked.{block.step_no}", payload)
 
 
 def reminder(opened: EpisodeOpened, block: Blocked, *, number: int, seq: int) -> PublicEvent:
     """Return `episode.reminder`. Each reminder has its own id."""
-    payload = {**ids_of(opened), **_block(block), "number": number, "journal_seq": seq}
+    payload = {**context_of(opened), **_block(block), "number": number, "journal_seq": seq}
     id_ = f"reminder.{block.step_no}.{number}"
     return episode_event(opened, "episode.reminder", id_, payload)
 
@@ -156,7 +156,7 @@ def reminder(opened: EpisodeOpened, block: Blocked, *, number: int, seq: int) ->
 def resumed(opened: EpisodeOpened, answer: EpisodeResolved, *, seq: int) -> PublicEvent:
     """Return `episode.resumed`: it has its answer."""
     payload = {
-        **ids_of(opened),
+        **context_of(opened),
         "step_no": answer.step_no,
         "resolution": answer.resolution.value,
         "by": answer.by,

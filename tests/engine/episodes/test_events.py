@@ -22,7 +22,7 @@ from streams.model.events import (
     FindingUpdated,
 )
 from streams.model.findings import Cause, DueTimer, Finding, FindingStatus, Person, Severity
-from streams.model.triggers import Budget, EventTrigger, Mode
+from streams.model.triggers import Budget, EventTrigger, Mode, WorkflowTrigger
 from tests.spec import EPOCH
 
 opened = EpisodeOpened(
@@ -44,12 +44,20 @@ finding = Finding(
     updated_at=EPOCH,
 )
 ids = {"episode_id": "e1", "actor_id": "monitor", "expectation_id": "limits"}
+context = {**ids, "trigger": "event", "instance_id": "", "step": ""}
 
 
 def test_a_start_is_told_once_per_attempt():
     told = episode_events.started(opened, attempt=2, node="n1", seq=9)
     assert (told.name, told.id) == ("episode.started", "e1.started.2")
-    assert told.payload == {**ids, "attempt": 2, "node": "n1", "journal_seq": 9}
+    assert told.payload == {**context, "attempt": 2, "node": "n1", "journal_seq": 9}
+
+
+def test_an_event_of_a_workflows_episode_names_instance_and_step():
+    trigger = WorkflowTrigger(workflow_instance_id="w1", workflow_step_id="rate")
+    told = episode_events.started(replace(opened, trigger=trigger), attempt=1, node="n1", seq=9)
+    named = {name: told.payload[name] for name in ("trigger", "instance_id", "step")}
+    assert named == {"trigger": "workflow", "instance_id": "w1", "step": "rate"}
 
 
 def test_the_world_is_told_of_what_is_meant_and_of_nothing_else():
@@ -77,7 +85,7 @@ def test_an_end_says_what_was_decided():
     )
     told = episode_events.ended(opened, converged, EpisodeFinished(status=EndStatus.DONE), seq=9)
     assert told.payload == {
-        **ids,
+        **context,
         "status": "done",
         "error_class": "",
         "summary": "full",
