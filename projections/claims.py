@@ -1,8 +1,8 @@
 """The work claims read model: a row per lease that was ever seen. Pure.
 
 The bucket has only the newest change of each key and nothing of a released one. So a projector
-first marks all claims as not held (`sql/forget_claims.sql`) and then learns from its watch which
-are; a release that nobody saw shows as done from then on.
+first ends all claims (`sql/forget_claims.sql`) and then learns from its watch which are active; a
+release that nobody saw shows as done from then on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ END: Final = Statement(name="end_claims", table="work_claims", keys=("dedupe_key
 
 
 class Ended(Row, omit_defaults=True, kw_only=True):
-    """One row of `sql/end_claims.sql`: of the claim that it ended, the row may know more."""
+    """A row of `sql/end_claims.sql`: of the claim that it ended, the table may know more."""
 
     dedupe_key: str
     fence: int
@@ -33,7 +33,7 @@ class Ended(Row, omit_defaults=True, kw_only=True):
 
 
 class Taken(Ended, omit_defaults=True, kw_only=True):
-    """One row of `sql/take_claims.sql`: a claim, and how it ended if it has."""
+    """A row of `sql/take_claims.sql`: a claim, and how it ended if it has."""
 
     owner_node: str
     attempt: int
@@ -43,13 +43,13 @@ class Taken(Ended, omit_defaults=True, kw_only=True):
 
 
 class Forgotten(Row, omit_defaults=True, kw_only=True):
-    """The one row of `sql/forget_claims.sql`; it changes every claim that shows as held."""
+    """The row of `sql/forget_claims.sql`; it changes every claim that shows as active."""
 
     finished_at: datetime
 
 
 def forget(now: datetime) -> RowChange:
-    """Return the change after which no claim shows as held. It must be a batch's first."""
+    """Return the change after which no claim shows as active. It must be a batch's first."""
     return RowChange(FORGET, Forgotten(finished_at=now))
 
 

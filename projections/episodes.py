@@ -76,7 +76,7 @@ OUTPUTS: Final = "outputs"
 
 
 class AnswerGiven(Row, omit_defaults=True, kw_only=True):
-    """One row of `sql/answer_episode_blocks.sql`."""
+    """A row of `sql/answer_episode_blocks.sql`."""
 
     episode_id: str
     step_no: int
@@ -89,7 +89,7 @@ class AnswerGiven(Row, omit_defaults=True, kw_only=True):
 
 
 class BlockBegun(AnswerGiven, omit_defaults=True, kw_only=True):
-    """One row of `sql/save_episode_blocks.sql`, with its answer if there is one.
+    """A row of `sql/save_episode_blocks.sql`, with its answer if there is one.
 
     Without the fingerprint, as for a step.
     """
@@ -130,7 +130,7 @@ def blocked(event: EpisodeBlocked, *, episode_id: str, seq: int, at: datetime) -
 def answered(
     event: EpisodeResolved, *, earlier: AnswerGiven | None, episode_id: str, seq: int, at: datetime
 ) -> AnswerGiven:
-    """Return the row of a block with its answer; `earlier` is its row so far, if it is at hand."""
+    """Return the row of a block with its answer; `earlier` is its row so far, if it is known."""
     row = earlier or AnswerGiven(episode_id=episode_id, step_no=event.step_no, journal_seq=seq)
     row.journal_seq = seq
     row.resolution = event.resolution.value
@@ -149,7 +149,7 @@ def _request(block: BlockBegun, approval: Approval) -> None:
 
 
 class StepChange(Row, omit_defaults=True, kw_only=True):
-    """One row of `sql/record_steps.sql`; None leaves a column as it is.
+    """A row of `sql/record_steps.sql`; None leaves a column as it is.
 
     Without the fingerprint: it is of the arguments before redaction, and a short secret can be
     guessed from a hash.
@@ -174,10 +174,9 @@ class StepChange(Row, omit_defaults=True, kw_only=True):
 
 
 class CheckpointChange(Row, omit_defaults=True, kw_only=True):
-    """One row of `sql/save_checkpoints.sql`.
+    """A row of `sql/save_checkpoints.sql`, without the state.
 
-    Without the state: it may have results as the strategy saw them, which `redact_result` keeps
-    from people.
+    That may have results as the strategy saw them, which `redact_result` keeps from people.
     """
 
     episode_id: str
@@ -302,8 +301,6 @@ class Opened(EpisodeProgress, omit_defaults=True, kw_only=True):
 
 
 class _Place(TypedDict):
-    """Where and when something happened to an episode."""
-
     episode_id: str
     seq: int
     at: datetime
@@ -322,27 +319,19 @@ class EpisodeFold:
 
     @classmethod
     def begin(cls, record: Recorded, aggregate: str) -> EpisodeFold:
-        """Return an empty fold for the `aggregate` that `record` is about.
-
-        Raises:
-            UnreadableEvent: the episode's id is not a UUID.
-        """
+        """Return an empty fold for `aggregate`; raise `UnreadableEvent` if its id is not a UUID."""
         episode_id = uuid_or_none(aggregate)
         if episode_id is None:
             raise UnreadableEvent(record.subject, seq=record.seq, detail="its id is not a UUID")
         return cls(episode_id)
 
     def add(self, record: Recorded) -> None:
-        """Take the next commit.
-
-        Raises:
-            UnreadableEvent: it is not one of an episode's. It is left out.
-        """
+        """Take the next commit; `UnreadableEvent`: it is no episode's, and left out."""
         for event in events_of(record, _EVENTS, whose="an episode"):
             self._add(event, seq=record.seq, at=record.commit.at)
 
     def changes(self) -> Iterator[RowChange]:
-        """Yield what they ask for, each row once."""
+        """Yield each row once."""
         if self._advance is not None:
             yield RowChange(OPEN if isinstance(self._advance, Opened) else ADVANCE, self._advance)
         for step in self._steps.values():

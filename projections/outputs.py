@@ -68,9 +68,8 @@ PROPOSE: Final = Statement(name="propose_outputs", table="outputs", keys=("outpu
 ADVANCE: Final = Statement(name="advance_outputs", table="outputs", keys=("output_key",))
 
 APPROVAL_EXPIRED: Final = "approval_expired"
-"""Error class of an output that was not approved in time. Adapters may use it too, but only for an
-attempt.
-"""
+"""Error class of an output that was not approved in time. Adapters may use it, too, but only for an
+attempt."""
 
 _EVENTS: Final[frozenset[type[OutputEvent]]] = frozenset(get_args(OutputEvent))
 
@@ -96,7 +95,6 @@ _STATUSES: Final[Mapping[type[_Later], OutputStatus]] = {
     OutputRetried: OutputStatus.PROPOSED,
     OutputCanceled: OutputStatus.CANCELED,
 }
-"""Event → the output's status after it."""
 
 
 class OutputHappened(Row, omit_defaults=True, kw_only=True):
@@ -210,11 +208,7 @@ class OutputFold:
         self._happened: list[OutputHappened] = []
 
     def add(self, record: Recorded) -> None:
-        """Take the next commit.
-
-        Raises:
-            UnreadableEvent: it is not one of an output's. It is left out.
-        """
+        """Take the next commit; `UnreadableEvent`: it is no output's, and left out."""
         for event_no, event in enumerate(events_of(record, _EVENTS, whose="an output")):
             if isinstance(event, OutputForgone):
                 continue
@@ -225,7 +219,7 @@ class OutputFold:
             )
 
     def changes(self) -> Iterator[RowChange]:
-        """Yield what they ask for, each row once."""
+        """Yield each row once."""
         if self._row is not None:
             yield RowChange(PROPOSE if isinstance(self._row, Proposed) else ADVANCE, self._row)
         for each in self._happened:

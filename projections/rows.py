@@ -68,8 +68,7 @@ def key(value: str) -> str:
 def uuid_or_none(value: str) -> str | None:
     """Return `value` if it is a UUID in its usual spelling, else None.
 
-    Text, because it is compared and hashed a lot on its way; other spellings are not taken,
-    so that one UUID is one text.
+    Text, because it is compared and hashed a lot; of one spelling, so that one UUID is one text.
     """
     return value if _UUID.fullmatch(value) else None
 
@@ -79,7 +78,7 @@ def _replace(escape: re.Match[str]) -> str:
 
 
 class Row(msgspec.Struct, omit_defaults=True):
-    """What a statement gets for one row: a field for each column. None says nothing."""
+    """A statement's input for one row: a field for each column. None leaves it out."""
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,14 +22,12 @@ from streams.wire.messages import (
 )
 
 C = TypeVar("C")
-"""What is in a queue."""
 
 
 class MemoryCommandQueue:
-    """See `streams.inbox.Inbox`."""
+    """See `streams.ports.commands.CommandQueue`. Its `streams` are known by their names."""
 
     def __init__(self, streams: Mapping[str, MemoryStream], *, stack: Stack) -> None:
-        """Queue in `streams`, which are known by their names."""
         self._streams = streams
         self._stack = stack
         self._durables: dict[tuple[str, int], Durable] = {}
@@ -56,11 +54,7 @@ class MemoryCommandQueue:
         return sum(self._durables[queue].backlog for queue in queues & self._durables.keys())
 
     def publish_raw(self, subject: str, data: bytes, headers: Mapping[str, str]) -> int:
-        """Put any bytes on an inbox's `subject`, as only a foreign client would.
-
-        Returns:
-            Its stream sequence: the first one's if its `Nats-Msg-Id` is known.
-        """
+        """Put any bytes on an inbox's `subject`, as a foreign client would; return the sequence."""
         return self._streams[self._stack.stream_of(subject)].publish(subject, data, headers)
 
     async def open(self, actor: str) -> MemorySource[Command | Unreadable]:

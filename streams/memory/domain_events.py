@@ -30,7 +30,7 @@ from streams.wire.outgoing import checked_subject, is_event, sent_headers
 
 
 class MemoryDomainEvents:
-    """See `streams.world.World`."""
+    """See `streams.ports.domain_events.DomainEvents`."""
 
     def __init__(self, stream: MemoryStream, *, stack: Stack) -> None:
         self._stream = stream
@@ -46,9 +46,6 @@ class MemoryDomainEvents:
         """Return a new stream that is not ours, for feeds; `publish` to it as its owner would.
 
         It takes any subject; what is sent to a subject that one of `captures` covers goes there.
-
-        Raises:
-            ValueError: there is one of that name.
         """
         if name in self._foreign:
             raise ValueError(f"there is a stream {name!r} already")
@@ -70,15 +67,7 @@ class MemoryDomainEvents:
         return self.publish_raw(name, event_body(name, payload), headers)
 
     def publish_raw(self, name: str, data: bytes, headers: Mapping[str, str]) -> int:
-        """Publish any bytes as the event `name`, as a foreign NATS client could.
-
-        Returns:
-            Its stream sequence: the first one's if its `Nats-Msg-Id` is known.
-
-        Raises:
-            BadName: `name` is not a dotted event name.
-            TooLarge: over the server's limit for any message.
-        """
+        """Publish any bytes as the event `name`, as a foreign client could; return the sequence."""
         return self._stream.publish(self._stack.event(name), data, headers)
 
     async def republish(self, seq: int, *, id: str) -> int | None:
@@ -237,7 +226,6 @@ class MemoryDomainEvents:
 
 
 def _seq_before(feed: ForeignStream, stream: MemoryStream) -> int:
-    """Return the sequence just past which the first reading of `feed` begins."""
     match feed.start:
         case "new":
             return stream.last_seq

@@ -22,7 +22,6 @@ class MemoryEventFollower:
         matches: Callable[[str], bool],
         parse: Callable[[StreamMessage], DomainEvent | Unreadable],
     ) -> None:
-        """Begin just past sequence `after`; `matches` says which subjects there are for us."""
         self._stream = stream
         self._position = after
         self._matches = matches

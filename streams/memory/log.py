@@ -18,7 +18,6 @@ class MemoryLog:
     """An `EventLog` that keeps encoded bytes, so that every read goes through the codec."""
 
     def __init__(self, streams: Mapping[str, MemoryStream], *, stack: Stack) -> None:
-        """Keep what is appended in `streams`, which are known by their names."""
         self._streams = streams
         self._stack = stack
 
@@ -57,11 +56,7 @@ class MemoryLog:
         return nullcontext(MemoryFollower(self._partition(stream, partition), after=after))
 
     def publish_raw(self, subject: str, data: bytes, headers: Mapping[str, str]) -> int:
-        """Put a message on `subject` without a version check, as only a foreign client would.
-
-        Returns:
-            Its stream sequence.
-        """
+        """Put a message on `subject` without a version check, as a foreign client would."""
         return self._stream_of(subject).publish(subject, data, headers)
 
     def _stream_of(self, subject: str) -> MemoryStream:

@@ -22,7 +22,7 @@ MESSAGE_BYTES_MAX: Final = 1024 * 1024
 
 
 class StreamMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the stream holds at one sequence."""
+    """The stream's message at one sequence."""
 
     seq: int
     subject: str
@@ -59,8 +59,7 @@ class MemoryStream:
     ) -> int:
         """Store a message and return its sequence: the first one's, if its id is known.
 
-        It says that it was stored `at`, for what should have happened before anyone looked;
-        None is now.
+        `at` is when it was stored, for what should have happened before anyone looked; None is now.
 
         Raises:
             VersionConflict: `after` is given and is not the subject's last sequence.
@@ -116,7 +115,7 @@ class MemoryStream:
         return message.seq
 
     def _forget_old_ids(self) -> None:
-        """Drop the ids whose window is over; the dict holds them in the order they came."""
+        """Drop the ids whose window is over; the dict has them in the order they came."""
         now_s = self.clock.monotonic_s()
         while self._known_ids:
             oldest = next(iter(self._known_ids))

@@ -46,7 +46,6 @@ class MemoryTimers:
     """See `streams.ports.timers.Timers`."""
 
     def __init__(self, streams: Mapping[str, MemoryStream], *, stack: Stack) -> None:
-        """Fire into `streams`, which are known by their names."""
         self._streams = streams
         self._stack = stack
         self._first = streams[stack.stream(Stream.WORK)]
@@ -163,7 +162,6 @@ class MemoryTimers:
         return 0 if armed is None else armed.revision
 
     def _waiting(self, actor: str, partition: int) -> int:
-        """Return how many timers in one partition are due and not answered for."""
         subject = self._stack.due(actor, partition)
         due = self._streams[self._stack.stream_of(subject)].of(subject)
         queue = self._durables.get((self._stack.due_durable(actor), partition))

@@ -19,11 +19,10 @@ class Start(
     actor_id: str
     episode_id: str
     admitted: bool = False
-    """Whether its turn has come, where episodes of the actor take turns. Only who gives turns says
-    so: any other start is a wish for a place."""
+    """Whether its turn has come, where episodes of the actor take turns. Only the scheduler sets
+    it: any other start is a wish for a place."""
     answered_step: int = 0
-    """With which step to go on, if it waited for one and has the answer: whoever says so has told
-    the world."""
+    """The step to go on with, if it waited for one and has the published answer."""
 
 
 class Recover(
@@ -55,9 +54,9 @@ class Cancel(
     actor_id: str
     episode_id: str
     by: str
-    """Who wants that, for people."""
+    """For people."""
     reason: str = ""
-    """Why, for people."""
+    """For people."""
 
 
 class Attend(
@@ -94,10 +93,10 @@ class Decide(
     actor_id: str
     episode_id: str
     id: str
-    """Of the decision: told again, it is the same one."""
+    """Of the decision: sent again, it is the same one."""
     verdict: Verdict
     plan_hash: str
-    """Of what is decided; of nothing else."""
+    """Of the approved plan; the decision is about no other."""
     by: str
     reason: str = ""
     step_no: int = 0
@@ -119,7 +118,6 @@ class Resolve(
     actor_id: str
     episode_id: str
     id: str
-    """As in `Decide`."""
     ref: str
     by: str
     result: msgspec.Raw = NOTHING
@@ -138,9 +136,7 @@ class RetryOutput(
 
     actor_id: str
     episode_id: str
-    """Whose output it is."""
     id: str
-    """As in `Decide`."""
     output_key: str
     by: str
     reason: str = ""
@@ -158,9 +154,7 @@ class CancelOutput(
 
     actor_id: str
     episode_id: str
-    """Whose output it is."""
     id: str
-    """As in `Decide`."""
     output_key: str
     by: str
     reason: str = ""
@@ -181,11 +175,11 @@ class Carry(
 
 
 Attending: TypeAlias = Attend | Cancel | CancelOutput | Decide | Resolve | RetryOutput
-"""What is said to an episode, by people or by time. It is ruled on and written down, and nobody
-need have room to run the episode for that."""
+"""People's and time's commands to an episode. They are ruled on and written down, and nobody need
+have room to run the episode for that."""
 
 Command: TypeAlias = Attending | Carry | Recover | Start
-"""Those that are not said to an episode call a node to run it."""
+"""The others call a node to run the episode."""
 
 
 class Advance(
@@ -236,7 +230,6 @@ class ResumeWorkflow(
     workflow: str
     instance_id: str
     id: str
-    """As in `Decide`."""
     step: str
     how: ResumeHow
     by: str
@@ -256,7 +249,6 @@ class CancelWorkflow(
     workflow: str
     instance_id: str
     by: str
-    """As in `Cancel`."""
     reason: str = ""
 
 
@@ -273,11 +265,9 @@ class DecideStep(
     workflow: str
     instance_id: str
     id: str
-    """As in `Decide`."""
     step: str
     verdict: Verdict
     plan_hash: str
-    """Of what is decided; of nothing else."""
     by: str
     reason: str = ""
 

@@ -31,13 +31,12 @@ _RANKS: Final[Mapping[Severity, int]] = {each: rank for rank, each in enumerate(
 
 
 class FindingStatus(StrEnum):
-    """Whether a finding holds."""
+    """Whether a finding is in force."""
 
     ACTIVE = "active"
     CLEARED = "cleared"
-    """Somebody has said that it holds no longer."""
     EXPIRED = "expired"
-    """Nobody has said for its whole time to live that it still holds."""
+    """Nobody raised or updated it for its whole time to live."""
 
 
 class RaiseFinding(
@@ -103,7 +102,6 @@ class Person(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     by: str
     reason: str = ""
-    """Why, in words."""
 
 
 class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -140,7 +138,7 @@ class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True):
     escalated_to: Severity | None = None
     """What its age has made of its severity, which is never less from then on."""
     acknowledged_by: str = ""
-    """Who has said that they know of it; empty: nobody."""
+    """Who acknowledged it; empty: nobody."""
     acknowledged_at: datetime | None = None
     cleared_by: str = ""
     """The person who cleared it; empty: an episode or nobody has."""
@@ -151,6 +149,6 @@ class FindingOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     finding_key: str
     outcome: str
-    """`raised`, `updated`, `cleared`; `unchanged` when there was nothing to change; `dry_run` when
-    it was left out because the episode was not meant."""
+    """`raised`, `updated`, `cleared`; `unchanged` when there was nothing to change; `dry_run`
+    when it was left out in a dry run."""
     raise_no: int = 0

@@ -17,7 +17,7 @@ from streams.model.struct import Struct
 
 
 class CloudEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a CloudEvent says of itself in its headers. Empty where it says nothing."""
+    """What a CloudEvent has in its headers; empty where it has nothing."""
 
     type: str = ""
     source: str = ""
@@ -59,7 +59,7 @@ class ScheduleTrigger(
 
     @property
     def payload(self) -> JsonObject:
-        """Nothing: a tick says only when."""
+        """Nothing: a tick has only a time."""
         return {}
 
 
@@ -118,7 +118,7 @@ class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Mode(StrEnum):
-    """Whether an episode is meant."""
+    """Whether an episode is a dry run."""
 
     LIVE = "live"
     DRY_RUN = "dry_run"

@@ -44,7 +44,7 @@ class Approval(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Wait(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something outside is under way; whoever knows of its end says so by a reference."""
+    """Something outside is under way; who knows of its end resolves it by a reference."""
 
     ref: str
     """What they call it, such as `payment:42`. Several episodes may wait for the same."""

@@ -109,7 +109,7 @@ class ParentStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StepStatus(StrEnum):
-    """Where one item of a step is in its life. A step that does not fan out has one item."""
+    """The state of one item of a step. A step that does not fan out has one item."""
 
     PENDING = "pending"
     """What it depends on is not settled, or it is about to begin."""
@@ -129,7 +129,7 @@ class StepStatus(StrEnum):
 
 
 class WorkflowStatus(StrEnum):
-    """Where an instance is in its life."""
+    """The state of an instance."""
 
     UNSTARTED = "unstarted"
     RUNNING = "running"
@@ -148,7 +148,6 @@ class SkipReason(StrEnum):
     """Why an item was left out."""
 
     CONDITION = "condition"
-    """Its `when` said so."""
     FAILED = "failed"
     """It failed, and its policy says to go on."""
 

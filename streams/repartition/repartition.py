@@ -175,7 +175,7 @@ class _TakenLease:
     lease: Lease
 
     async def during(self, work: Coroutine[object, object, T]) -> T:
-        """Return what `work` returns, which is stopped as soon as the right is lost."""
+        """Return the result of `work`, which is stopped as soon as the right is lost."""
         working, keeping = asyncio.create_task(work), asyncio.create_task(self._keep())
         try:
             await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
@@ -198,7 +198,6 @@ class _TakenLease:
 
 @asynccontextmanager
 async def _alone(link: Link, stack: Stack) -> AsyncIterator[_TakenLease]:
-    """Be the only one who changes the layout of `stack`."""
     await setup.check_server(link)
     await _layout(link, stack)
     leases = JetStreamLeases(link, stack)
@@ -218,7 +217,6 @@ async def _alone(link: Link, stack: Stack) -> AsyncIterator[_TakenLease]:
 
 
 def _streams(link: Link, stack: Stack) -> list[tuple[str, JsonObject]]:
-    """Return the streams that differ between layouts: their names, and how they must be."""
     return [(str(ours["name"]), ours) for ours in partitioned(stack, link.settings)]
 
 
@@ -227,7 +225,7 @@ async def _layout(link: Link, stack: Stack) -> StackLayout:
 
 
 async def _mark(link: Link, stack: Stack, *, moving_to: int | None) -> None:
-    """Say which layout is in use from now on, and which one is being made."""
+    """Write down which layout is in use from now on, and which one is being made."""
     name = bucket_stream(stack.registry_bucket())
     config = await _config(link, name)
     others = {
@@ -240,7 +238,6 @@ async def _mark(link: Link, stack: Stack, *, moving_to: int | None) -> None:
 
 
 async def _hold(link: Link, name: str, subjects: Sequence[str]) -> None:
-    """Have the stream called `name` hold `subjects` from now on; what is in it stays."""
     config = await _config(link, name)
     if config["subjects"] != subjects:
         await _ask(link, f"STREAM.UPDATE.{name}", {**config, "subjects": list(subjects)})

@@ -1,7 +1,7 @@
 """Domain events and commands as messages: encoding ours, and parsing those of others.
 
-Anyone may publish a domain event, so nothing here trusts what it reads: a message is either an
-event, or an `Unreadable` with the reason and the message as it came.
+Anyone may publish a domain event, so no message is trusted: it is either an event, or an
+`Unreadable` with the reason and the message as it came.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from streams.subjects import Stack
 from streams.wire import codec
 
 MESSAGE_ID_HEADER: Final = "Nats-Msg-Id"
-"""What the server removes duplicates by; also the event's id, whoever published it."""
+"""The server's key for dropping duplicates; also the event's id, whoever published it."""
 
 CLOUD_EVENT_ID_HEADER: Final = "ce-id"
 """The event's id in CloudEvents' binary mode (CloudEvents NATS binding 1.0, section 3.1)."""
@@ -34,7 +34,7 @@ CLOUD_HEADERS: Final = {
     "subject": "ce-subject",
     "time": "ce-time",
 }
-"""What else a CloudEvent says of itself, by the fields of `CloudEvent`."""
+"""A CloudEvent's other headers, by the fields of `CloudEvent`."""
 
 CLOUD_CHARS_MAX: Final = 512
 """Most characters of each of these that an episode keeps; the rest is cut."""
@@ -43,7 +43,7 @@ EVENT_ID_HEADER: Final = "Vigil-Event-Id"
 """The event's id on a later copy of its message, which has a message id of its own."""
 
 _SERVER_HEADERS: Final = "Nats-"
-"""What begins so is meant for the server, and for one message only."""
+"""Prefix of headers that are for the server, and for one message only."""
 
 HOPS_HEADER: Final = "Vigil-Hops"
 TRACE_HEADER: Final = "traceparent"
@@ -60,18 +60,17 @@ recurses: CPython gives up at about 1,000 levels, the caller's own frames includ
 _HOPS = re.compile(r"[0-9]{1,6}")
 
 T = TypeVar("T")
-"""What a command may be."""
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 class Parse(Protocol[T_co]):
-    """Makes something of a message, or says why it says nothing."""
+    """Makes something of a message, or explains why it is unreadable."""
 
     def __call__(
         self, data: bytes, headers: Mapping[str, str], *, stream: str, subject: str, seq: int
     ) -> T_co | Unreadable:
-        """Return what the message on `subject` says."""
+        """Return the content of the message on `subject`."""
 
 
 class _Refused(Exception):
@@ -79,13 +78,10 @@ class _Refused(Exception):
 
 
 def event_body(name: str, payload: JsonObject) -> bytes:
-    """Return the message body of a domain event.
+    """Return the message body of a domain event; raises as `exact` does.
 
     Raises:
         TooLarge: over `EVENT_BYTES_MAX` bytes.
-        TypeError: `payload` holds something JSON cannot say.
-        ValueError: `payload` refers to itself, or holds an integer over 64 bits or a float that
-            is not finite.
     """
     body = bytes(exact(payload))
     if len(body) > EVENT_BYTES_MAX:
@@ -94,7 +90,7 @@ def event_body(name: str, payload: JsonObject) -> bytes:
 
 
 def event_headers(*, id: str, hops: int = 0, trace: str = "") -> dict[str, str]:
-    """Return the message headers of a domain event; what says nothing is left out."""
+    """Return the message headers of a domain event; empty ones are left out."""
     headers = message_headers(id=id, trace=trace)
     return {**headers, HOPS_HEADER: str(hops)} if hops else headers
 
@@ -106,7 +102,7 @@ def copy_headers(
     stream: str,
     seq: int,
 ) -> dict[str, str]:
-    """Return the headers of a message that says again what the one at `seq` of `stream` said.
+    """Return the headers of a copy of the message at `seq` of `stream`.
 
     It stays the same event, so it opens nothing that the first copy has opened.
     """
@@ -133,7 +129,7 @@ def parse_event(
     seq: int,
     at: datetime,
 ) -> DomainEvent | Unreadable:
-    """Return the domain event that a message on `subject` says, or why it says none."""
+    """Return the domain event of a message on `subject`, or why it is none."""
     try:
         return DomainEvent(
             id=_event_id(headers, stream=stream, seq=seq),
@@ -157,7 +153,7 @@ def parse_foreign(
     seq: int,
     at: datetime,
 ) -> DomainEvent | Unreadable:
-    """Return the event that a message of a stream that is not ours says, or why it says none.
+    """Return the event of a message of a stream that is not ours, or why it is none.
 
     Its subject is its name. Its id names its stream, too: the ids of others are theirs alone.
     """
@@ -179,7 +175,7 @@ def parse_foreign(
 def parse_command(
     data: bytes, headers: Mapping[str, str], *, stream: str, subject: str, seq: int
 ) -> Command | Unreadable:
-    """Return the command that a message on `subject` says, or why it says none."""
+    """Return the command of a message on `subject`, or why it is none."""
     return _parsed(codec.decode_command, data, headers, stream=stream, subject=subject, seq=seq)
 
 
@@ -195,7 +191,7 @@ def inbox_of(stack: Stack, command: Command | WorkflowCommand) -> str:
 def parse_workflow_command(
     data: bytes, headers: Mapping[str, str], *, stream: str, subject: str, seq: int
 ) -> WorkflowCommand | Unreadable:
-    """Return the command to an instance that a message on `subject` says, or why it says none."""
+    """Return the command to an instance of a message on `subject`, or why it is none."""
     decode = codec.decode_workflow_command
     return _parsed(decode, data, headers, stream=stream, subject=subject, seq=seq)
 
@@ -272,7 +268,6 @@ def _payload(data: bytes) -> JsonObject:
 
 
 def _is_deeper(value: JsonObject, *, levels: int) -> bool:
-    """Return whether `value` nests containers deeper than `levels`, itself counted as one."""
     level: list[JsonObject | list[object]] = [value]
     for _ in range(levels):
         level = [

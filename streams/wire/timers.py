@@ -1,7 +1,6 @@
 """A timer as a message: while it is armed, and once it has fired.
 
 The body and our own headers stay the same when a timer fires; the server adds and removes its own.
-As for domain events, anyone may have written a due timer.
 """
 
 from __future__ import annotations
@@ -49,12 +48,10 @@ def due_time(at: datetime) -> datetime:
 
 
 def timer_body(timer: Timer, *, due_at: datetime) -> bytes:
-    """Return the message body of `timer`.
+    """Return the message body of `timer`; raises as `raw` does.
 
     Raises:
         TooLarge: over `TIMER_BYTES_MAX` bytes.
-        TypeError: the payload holds something JSON cannot say.
-        ValueError: the payload refers to itself.
     """
     said = _TimerBody(purpose=timer.purpose, key=timer.key, payload=timer.payload, due_at=due_at)
     body = bytes(raw(said))
@@ -88,11 +85,7 @@ def sent_headers(*, id: str, trace: str) -> dict[str, str]:
 
 
 def parse_pending(data: bytes, *, subject: str, revision: int) -> PendingTimer:
-    """Return the timer that is armed on `subject`.
-
-    Raises:
-        UnreadableEvent: the bytes are not a timer that this version knows.
-    """
+    """Return the timer that is armed on `subject`."""
     try:
         body = _decoder.decode(data)
     except UNDECODABLE as error:

@@ -35,14 +35,14 @@ WRONG_SEQUENCE_IN_FLIGHT: Final = 10164
 
 
 LATER: Final = 503
-"""The code that says: the same request may work later."""
+"""The same request may work later."""
 
 
 _encoder = msgspec.json.Encoder()
 
 
 class ApiError(msgspec.Struct, frozen=True):
-    """What the server says when it refuses."""
+    """What the server answers when it refuses."""
 
     code: int
     """As in HTTP."""
@@ -69,11 +69,7 @@ _envelope: msgspec.json.Decoder[_Envelope] = msgspec.json.Decoder(_Envelope)
 async def call(
     link: Link, operation: str, request: JsonObject | None = None, *, asks_max: int = ASKS_MAX
 ) -> JsonObject:
-    """Return the answer to one operation, which must be safe to repeat.
-
-    Raises:
-        Refused: the server answered with an error.
-    """
+    """Return the answer to one operation, safe to repeat, or raise `RequestRefused`."""
     data = _encoder.encode(request) if request else b""
     answer = (await link.ask(link.settings.api(operation), data, asks_max=asks_max)).data
     error = _envelope.decode(answer).error

@@ -33,7 +33,7 @@ from streams.jetstream.messages.pace import Pace
 from streams.jetstream.messages.publish import Ack, Patience, Publisher, Write
 
 BODY_BYTES_MAX: Final = 512 * 1024
-"""Most that the bodies of one batch hold: what the server stages while others wait."""
+"""Most bytes of bodies in one batch: what the server stages while others wait."""
 
 RUN: Final = 128
 """How many answers in a row are timed together. The server sends some dozens at once."""
@@ -69,10 +69,9 @@ class _Waiting:
 
 
 class Grouping:
-    """The way to one stream, for all of a process. Use it from one event loop."""
+    """The way to one stream through `storing`, for all of a process. Use it from one event loop."""
 
     def __init__(self, storing: Storing, settings: GroupSettings, clock: Clock) -> None:
-        """Store through `storing`."""
         self._storing = storing
         self._settings = settings
         self._clock = clock
@@ -88,18 +87,10 @@ class Grouping:
         self._run_began_s = 0.0
 
     async def store(self, write: Write, *, alone: bool = False) -> Ack:
-        """Store `write`, once.
+        """Store `write`, once; raises as `Publisher.store` does.
 
-        Cancelled before it was sent, it never is; cancelled later, it may be stored.
-
-        Args:
-            alone: Whether it must not share a batch, because it may be stored already.
-
-        Raises:
-            WrongSequence: it expected another sequence. It is not stored.
-            TooLarge: it is over the server's limit. It is not stored.
-            Incompatible: this user may not publish there.
-            UnknownOutcome: no answer. It may be stored.
+        Cancelled before it was sent, it never is; cancelled later, it may be stored. A message that
+        may be stored already must go `alone`, and share no batch.
         """
         if alone or self._is_free():
             self._begin_single()
@@ -126,7 +117,6 @@ class Grouping:
     # Alone.
 
     def _is_free(self) -> bool:
-        """Return whether a message that comes now may go at once."""
         is_quiet = not self._waiting and self._batch is None and self._turn is None
         return is_quiet and self._has_room()
 
@@ -162,7 +152,7 @@ class Grouping:
             self._turn_soon()
 
     def _time_answer(self) -> None:
-        """Note how far apart the answers to messages alone are, once there were many in a row.
+        """Time the answers to messages alone, once there were many in a row.
 
         From answer to answer, as the way there and back is the same for all that are in flight.
         """
@@ -225,7 +215,6 @@ class Grouping:
     def _end_batch(
         self, group: list[_Waiting], began_s: float, batch: asyncio.Task[Sequence[Ack]]
     ) -> None:
-        """Tell everyone in `group` what became of its message."""
         self._batch = None
         took_s = self._clock.monotonic_s() - began_s
         error = _ENDING if batch.cancelled() else batch.exception()
@@ -252,7 +241,6 @@ class Groups:
     """The way to each stream that one adapter writes to."""
 
     def __init__(self, link: Link) -> None:
-        """Store through `link`."""
         self._link = link
         self._publisher = Publisher(link)
         self._by_stream: dict[str, Grouping] = {}
@@ -270,8 +258,7 @@ async def store_surely(link: Link, group: Grouping, write: Write) -> Ack:
     """Store a message that has a message id, trying again and again until it is stored.
 
     Raises:
-        TooLarge: it is over the server's limit. It is not stored.
-        Incompatible: this user may not publish there.
+        TooLarge, Incompatible: as `Publisher.store`. It is not stored.
         Unavailable: the server was away or refused for `patience_s`. It is not stored.
         UnknownOutcome: no answer for `patience_s`. It may be stored.
     """
@@ -289,7 +276,7 @@ def _tell(waiting: _Waiting, outcome: Ack | BaseException) -> None:
 
 
 def _again(error: BaseException, subject: str) -> BaseException:
-    """Return `error` for one of those whom it meets: whoever raises it leaves a trace in it.
+    """Return a copy of `error` for one message: a raised error keeps a trace, so each gets its own.
 
     What nobody expected may be the fault of one of them. Going on alone, each finds out.
     """

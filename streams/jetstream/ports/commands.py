@@ -28,14 +28,12 @@ from streams.wire.messages import (
 )
 
 C = TypeVar("C")
-"""What is in a queue."""
 
 
 class JetStreamCommandQueue:
     """`CommandQueue` on the work of one stack."""
 
     def __init__(self, link: Link, stack: Stack) -> None:
-        """Send and pull through `link`."""
         self._link = link
         self._stack = stack
         self._groups = Groups(link)
@@ -47,14 +45,14 @@ class JetStreamCommandQueue:
         id: str,
         trace: str = "",
     ) -> None:
-        """Queue `command`. See `CommandQueue.send`."""
+        """See `CommandQueue.send`."""
         subject = inbox_of(self._stack, command)
         more = message_headers(id=id, trace=trace)
         write = Write(subject, codec.encode_command(command), more, key=id)
         await store_surely(self._link, self._groups.to(self._stack.stream_of(subject)), write)
 
     async def is_waiting(self, actor: str, episode_id: str) -> bool:
-        """Return whether a command waits. See `CommandQueue.is_waiting`."""
+        """See `CommandQueue.is_waiting`."""
         # A work queue drops what is answered for, so whatever it holds still waits.
         for commands in (self._stack.episode_inbox, self._stack.attending_inbox):
             subject = commands(actor, episode_id)
@@ -64,7 +62,7 @@ class JetStreamCommandQueue:
         return False
 
     async def backlog(self, actor: str) -> int:
-        """Return how many commands are not answered for. See `CommandQueue.backlog`."""
+        """See `CommandQueue.backlog`."""
         return sum(
             [
                 await consumer(actor, each).backlog(self._link)
@@ -74,21 +72,21 @@ class JetStreamCommandQueue:
         )
 
     async def open(self, actor: str) -> Source[Command | Unreadable]:
-        """Return the actor's queue. See `CommandQueue.open`."""
+        """See `CommandQueue.open`."""
         return await self._open(partial(self._consumer, actor), parse_command)
 
     async def open_attending(self, actor: str) -> Source[Command | Unreadable]:
-        """Return the queue of what is said. See `CommandQueue.open_attending`."""
+        """See `CommandQueue.open_attending`."""
         return await self._open(partial(self._attending, actor), parse_command)
 
     async def open_workflow(self, workflow: str) -> Source[WorkflowCommand | Unreadable]:
-        """Return the workflow's queue. See `CommandQueue.open_workflow`."""
+        """See `CommandQueue.open_workflow`."""
         return await self._open(partial(self._conductors, workflow), parse_workflow_command)
 
     async def _open(
         self, consumer_of: Callable[[int], DurableConsumer], parse: Parse[C]
     ) -> Source[C | Unreadable]:
-        """Return one source of what the consumers of all partitions hand out."""
+        """Return one source of what the consumers of all partitions deliver."""
 
         def parsed(arrived: Arrival) -> C | Unreadable:
             stream = self._stack.stream_of(arrived.subject)

@@ -88,11 +88,8 @@ class OrderedReader:
     ) -> Sequence[T]:
         """Return the next messages, decoded: up to `most`, none after `wait_s` of silence.
 
-        An error of `decode` is raised once everything before that message was returned;
-        the position stays before it.
-
-        Raises:
-            Unavailable: the stream was made anew, or ends before our position.
+        An error of `decode` is raised once everything before that message was returned; the
+        position stays before it. `Unavailable`: the stream was made anew, or ends before us.
         """
         await self._wait(wait_s)
         taken: list[T] = []
@@ -182,7 +179,6 @@ class _Feed:
         self._is_broken = False
 
     async def open(self, *, after: int, filters: Sequence[str]) -> None:
-        """Make the consumer. Raises `Unavailable` or `Refused`."""
         self._commands = self._session.open_inbox(self._on_message)
         self._session.on_end(self._on_change)
         name = f"{self._stream}.{self._consumer}"
@@ -205,10 +201,7 @@ class _Feed:
         return self._is_broken or is_silent or self._session.ended.is_set()
 
     async def top_up(self, *, waiting: int) -> bool:
-        """Keep the pulls outstanding that `waiting` messages leave room for.
-
-        Returns whether that worked.
-        """
+        """Keep the pulls outstanding that `waiting` leaves room for; return whether that worked."""
         while self._asked + waiting <= (PULLS_MAX - 1) * PULL_MESSAGES:
             if not await self._pull():
                 return False

@@ -1,11 +1,11 @@
-"""The keys of a bucket, as messages: what each says, or that it is gone.
+"""The keys of a bucket, as messages: what each has, or that it is gone.
 
 | the last message on the key | the key |
 | --- | --- |
 | none | does not exist |
 | has `Nats-Marker-Reason` | lapsed: the server wrote it when the time to live was over |
 | has `KV-Operation` | was removed |
-| anything else | holds the message's body |
+| anything else | has the message's body as its value |
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ class Keys:
     """One bucket, read and written by key. Each write names the revision it expects."""
 
     def __init__(self, link: Link, name: str) -> None:
-        """Use the bucket that `setup` made."""
         self._link = link
         self._prefix = key_subject(name, "")
         self.stream = bucket_stream(name)
@@ -53,10 +52,7 @@ class Keys:
         return await stored.last(self._link, self.stream, self._prefix + key)
 
     def every(self, *, under: str = "") -> AsyncGenerator[Stored, None]:
-        """Return the last message of every key, or of those that begin with `under` and a dot.
-
-        See `stored.every_after`.
-        """
+        """Return the last message of every key, or of those under `under`, by `every_after`."""
         return stored.every_after(self._link, self.stream, self._all(under), seq=0)
 
     async def names(self, *, under: str = "") -> set[str]:
@@ -70,7 +66,7 @@ class Keys:
 
     @asynccontextmanager
     async def reader(self, *, after: int, under: str = "") -> AsyncIterator[OrderedReader]:
-        """Yield a reader of the changes past revision `after`: all, or as `every` says."""
+        """Yield a reader of the changes past revision `after`: all, or those under `under`."""
         filters = (self._all(under),) if under else ()
         reader = OrderedReader(self._link, self.stream, after=after, filters=filters)
         try:

@@ -40,13 +40,12 @@ class JetStreamLog:
     """`EventLog` on the journal and the dead letters of one stack."""
 
     def __init__(self, link: Link, stack: Stack) -> None:
-        """Read and write through `link`."""
         self._link = link
         self._stack = stack
         self._groups = Groups(link)
 
     async def append(self, subject: str, commit: Commit, *, after: int) -> int:
-        """Append `commit`. See `EventLog.append`."""
+        """See `EventLog.append`."""
         started_s = self._link.clock.monotonic_s()
         outcome = "stored"
         # Nothing within becomes its child, so it need not be the current one, which costs more.
@@ -64,31 +63,31 @@ class JetStreamLog:
             span.end()
 
     async def read(self, subject: str, *, after: int = START) -> Sequence[Recorded]:
-        """Return the aggregate's commits. See `EventLog.read`."""
+        """See `EventLog.read`."""
         stream = self._stack.stream_of(subject)
         messages = stored.every_after(self._link, stream, subject, seq=after)
         return [_recorded(m.subject, m.seq, m.headers, m.data) async for m in messages]
 
     async def last(self, subject: str) -> Recorded | None:
-        """Return the aggregate's last commit. See `EventLog.last`."""
+        """See `EventLog.last`."""
         m = await stored.last(self._link, self._stack.stream_of(subject), subject)
         return _recorded(m.subject, m.seq, m.headers, m.data) if m else None
 
     async def at(
         self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0
     ) -> Recorded | None:
-        """Return the commit at `seq`. See `EventLog.at`."""
+        """See `EventLog.at`."""
         m = await stored.at(self._link, self._stack.stream(stream, partition), seq)
         return _recorded(m.subject, m.seq, m.headers, m.data) if m else None
 
     async def head(self, stream: Stream = Stream.JOURNAL, *, partition: int = 0) -> int:
-        """Return the newest sequence. See `EventLog.head`."""
+        """See `EventLog.head`."""
         return await stored.newest_seq(self._link, self._stack.stream(stream, partition))
 
     def follow(
         self, stream: Stream = Stream.JOURNAL, *, after: int = START, partition: int = 0
     ) -> AbstractAsyncContextManager[Follower]:
-        """Return a follower. See `EventLog.follow`."""
+        """See `EventLog.follow`."""
         return _follow(self._link, self._stack.stream(stream, partition), after=after)
 
     async def _append(self, subject: str, commit: Commit, *, after: int) -> int:
@@ -144,7 +143,6 @@ class JetStreamFollower:
     """`Follower` of one stream."""
 
     def __init__(self, reader: OrderedReader) -> None:
-        """Decode what `reader` reads."""
         self._reader = reader
 
     @property

@@ -28,10 +28,9 @@ LOOK_S: Final = 0.05
 
 
 class MergedSource(Generic[T]):
-    """`Source` of what waits in any of several."""
+    """`Source` of what waits in any of several `sources`, which are its alone."""
 
     def __init__(self, sources: Sequence[Source[T]], clock: Clock) -> None:
-        """Pull from `sources`, which are ours alone from now on."""
         self._sources = sources
         self._clock = clock
         self._quiet = deque(sources)
@@ -43,11 +42,11 @@ class MergedSource(Generic[T]):
 
     @property
     def pending(self) -> int:
-        """How many messages waited in all. See `Source.pending`."""
+        """See `Source.pending`."""
         return sum(source.pending for source in self._sources)
 
     async def receive(self, *, room: int, wait_s: float) -> Sequence[Delivery[T]]:
-        """Return the next deliveries. See `Source.receive`."""
+        """See `Source.receive`."""
         self._is_paused = self._is_closed
         until_s = self._clock.monotonic_s() + max(wait_s, LOOK_S)
         while not self._ready and not self._is_closed:
@@ -60,11 +59,7 @@ class MergedSource(Generic[T]):
         return [self._ready.popleft() for _ in range(min(room, len(self._ready)))]
 
     async def pause(self) -> None:
-        """Take back what was asked for, and hand back what it brought. See `Source.pause`.
-
-        Raises:
-            StreamError: as one of the queues did that were asked.
-        """
+        """See `Source.pause`. Raises what a queue raised that was asked."""
         self._is_paused = True
         for task in self._asked:
             task.cancel()
@@ -76,7 +71,7 @@ class MergedSource(Generic[T]):
             await self._ready.popleft().nak()
 
     async def close(self) -> None:
-        """Stop pulling and hand back what nobody received. See `Source.close`."""
+        """See `Source.close`."""
         self._is_paused = self._is_closed = True
         await asyncio.gather(*(source.close() for source in self._sources))
         await self.pause()

@@ -42,15 +42,14 @@ from streams.wire.timers import (
 )
 
 SCHEDULE_MIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
-"""The earliest time that a schedule says; what was due before it fires at once like all that is
-past. The server counts nanoseconds in 64 bits: one for the year 1600 never fired (measured)."""
+"""The earliest time of a schedule; what was due before it fires at once like all that is past. The
+server counts nanoseconds in 64 bits: one for the year 1600 never fired (measured)."""
 
 
 class JetStreamTimers:
     """`Timers` in the work of one stack."""
 
     def __init__(self, link: Link, stack: Stack) -> None:
-        """Arm and pull through `link`."""
         self._link = link
         self._stack = stack
         self._groups = Groups(link)
@@ -58,7 +57,7 @@ class JetStreamTimers:
     async def arm(
         self, timer: Timer, *, at: datetime, expecting: int | None = None, trace: str = ""
     ) -> int:
-        """Have `timer` fire. See `Timers.arm`."""
+        """See `Timers.arm`."""
         id_, due_at = self._link.unique(), due_time(at)
         subject = self._stack.timer(timer.actor, timer.purpose, timer.key)
         more = timer_headers(id=id_, trace=trace)
@@ -70,7 +69,7 @@ class JetStreamTimers:
         )
 
     async def send(self, timer: Timer, *, id: str, trace: str = "") -> None:
-        """Have the timer said at once. See `Timers.send`."""
+        """See `Timers.send`."""
         more = sent_headers(id=id, trace=trace)
         subject = self._stack.due_of(self._stack.timer(timer.actor, timer.purpose, timer.key))
         data = timer_body(timer, due_at=self._link.clock.now())
@@ -78,7 +77,7 @@ class JetStreamTimers:
         await store_surely(self._link, group, Write(subject, data, more, key=id))
 
     async def pending(self, actor: str, purpose: str, key: str) -> PendingTimer | None:
-        """Return the timer that has not fired. See `Timers.pending`."""
+        """See `Timers.pending`."""
         subject = self._stack.timer(actor, purpose, key)
         found = await stored.last(self._link, self._stack.stream_of(subject), subject)
         if found is None:
@@ -86,7 +85,7 @@ class JetStreamTimers:
         return parse_pending(found.data, subject=subject, revision=found.seq)
 
     async def keys(self, actor: str, purpose: str) -> Sequence[str]:
-        """Return the keys of those that have not fired. See `Timers.keys`."""
+        """See `Timers.keys`."""
         found: list[str] = []
         for partition in self._stack.partitions_of(Stream.WORK):
             stream = self._stack.stream(Stream.WORK, partition)
@@ -99,7 +98,7 @@ class JetStreamTimers:
     async def cancel(
         self, actor: str, purpose: str, key: str, *, expecting: int | None = None
     ) -> None:
-        """Have the timer not fire. See `Timers.cancel`."""
+        """See `Timers.cancel`."""
         subject = self._stack.timer(actor, purpose, key)
         stream, revision = self._stack.stream_of(subject), expecting
         if revision is None:
@@ -115,7 +114,7 @@ class JetStreamTimers:
             raise Unavailable(subject, detail=str(error)) from error
 
     async def backlog(self, actor: str) -> int:
-        """Return how many are due and not answered for. See `Timers.backlog`."""
+        """See `Timers.backlog`."""
         # A work queue drops what is answered for, so whatever it holds still waits.
         count = 0
         for partition in self._stack.partitions_of(Stream.WORK):
@@ -125,7 +124,7 @@ class JetStreamTimers:
         return count
 
     async def open(self, actor: str) -> Source[Due | Unreadable]:
-        """Return the actor's queue. See `Timers.open`."""
+        """See `Timers.open`."""
         partitions = self._stack.partitions_of(Stream.WORK)
         sources = [await self._open(actor, partition) for partition in partitions]
         return sources[0] if len(sources) == 1 else MergedSource(sources, self._link.clock)

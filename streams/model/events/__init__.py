@@ -5,9 +5,7 @@ letter) is one subject on the log, and its life is a sequence of commits; a comm
 with one or more of these events. A tag is the event's name on the wire, with its version: it is
 never changed and never reused. Fields may be added with a default, and a default never changes. A
 changed meaning is a new tag, with an upcast of the old one in `streams/wire/upcasts.py`
-(docs/adr/0001-wire-format.md).
-
-`msgspec.Raw` fields have JSON that the engine does not read; JSON `null` means nothing.
+(docs/adr/0001-wire-format.md). `msgspec.Raw` fields are JSON that the engine does not read.
 """
 
 from typing import TypeAlias

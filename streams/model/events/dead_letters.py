@@ -37,7 +37,7 @@ class DeadRequeued(Event, frozen=True, kw_only=True, omit_defaults=True, tag="de
     by: str
     """The person; or `actor` and its name."""
     episode_id: str = ""
-    """The new episode, where one was opened; of an output, the episode that it is of by now."""
+    """The new episode, where one was opened; of an output, the episode that has it by now."""
     event_seq: int = 0
     """The domain event, published again, where it was one."""
     instance_id: str = ""

@@ -20,7 +20,7 @@ class DefinitionKind(StrEnum):
 class DefinitionApplied(
     Event, frozen=True, kw_only=True, omit_defaults=True, tag="definition.applied@1"
 ):
-    """From now on it holds, as it says here."""
+    """It is in force from now on, as it stands here."""
 
     kind: DefinitionKind
     id: str
@@ -37,12 +37,12 @@ class DefinitionApplied(
 class DefinitionDisabled(
     Event, frozen=True, kw_only=True, omit_defaults=True, tag="definition.disabled@1"
 ):
-    """It holds no longer, until it is applied again."""
+    """It is out of force until it is applied again."""
 
     kind: DefinitionKind
     id: str
     revision: int
-    """The one that held."""
+    """The one that was in force."""
     by: str
     reason: str = ""
 

@@ -47,14 +47,14 @@ class EpisodeOpened(Event, frozen=True, kw_only=True, omit_defaults=True, tag="e
 
 
 class EpisodeStarted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.started@1"):
-    """A node has it. Also the fence: whoever had it before can no longer append."""
+    """A node has it. Also the fence: the node that had it before can no longer append."""
 
     node: str
     attempt: int
     """1 for the first start, +1 for every takeover."""
     claim_revision: int = 0
     """The claim's revision in its bucket: the fencing token. 0: there was no need for a claim,
-    because the same commit holds the end."""
+    because the same commit has the end."""
     fresh: bool = False
     """Whether the strategy begins anew: what was recorded before is kept and not folded."""
 
@@ -153,16 +153,12 @@ class BlockReason(StrEnum):
 
 
 class EpisodeBlocked(Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.blocked@1"):
-    """It waits for someone outside.
-
-    No node has it meanwhile; its state is in the checkpoint that the same commit holds.
-    """
+    """It waits for someone outside; no node has it. Its state is in the commit's checkpoint."""
 
     step_no: int
     """The step that the answer will be: 1-based, the next one."""
     reason: BlockReason
     fingerprint: str
-    """SHA-256 of the action, in hex."""
     approval: Approval | None = None
     wait: Wait | None = None
 
@@ -173,9 +169,8 @@ class Resolution(StrEnum):
     APPROVED = "approved"
     DENIED = "denied"
     RESOLVED = "resolved"
-    """Of a wait: word has come."""
+    """Of a wait: its signal has come."""
     EXPIRED = "expired"
-    """Nobody has answered in time."""
 
 
 class EpisodeResolved(

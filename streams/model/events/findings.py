@@ -29,7 +29,7 @@ class FindingUpdated(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 
 class FindingCleared(Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.cleared@1"):
-    """An active observation no longer holds."""
+    """An active observation is over."""
 
     finding: Finding
     cause: Cause
@@ -55,7 +55,7 @@ class FindingEscalated(
 class FindingClearedByHand(
     Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.cleared_by_hand@1"
 ):
-    """A person decided that it no longer holds."""
+    """A person decided that it is over."""
 
     finding: Finding
     cause: Person
@@ -64,14 +64,14 @@ class FindingClearedByHand(
 class FindingAcknowledged(
     Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.acknowledged@1"
 ):
-    """A person said that they know of it."""
+    """A person acknowledged it."""
 
     finding: Finding
     cause: Person
 
 
 class FindingNoted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.noted@1"):
-    """A person had something to say about it: the reason of the cause. It is as it was."""
+    """A person commented on it: the reason of the cause. It is as it was."""
 
     finding: Finding
     cause: Person

@@ -33,7 +33,7 @@ class OutputApproved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
     """It may be delivered."""
 
     by: str
-    """Who decided; empty: nobody has in time, and that is what the request says it means."""
+    """Who decided; empty: nobody in time, which means approval by the request's own terms."""
     reason: str = ""
     decision_id: str = ""
 
@@ -101,8 +101,7 @@ class OutputRetried(Event, frozen=True, kw_only=True, omit_defaults=True, tag="o
     reason: str = ""
     retry_id: str = ""
     approval: Approval | None = None
-    """What people are asked first, once more; None: nothing, for somebody has approved it, or
-    nobody need."""
+    """What people are asked first, once more; None: nothing."""
 
 
 class OutputCanceled(Event, frozen=True, kw_only=True, omit_defaults=True, tag="output.canceled@1"):
@@ -116,10 +115,9 @@ class OutputCanceled(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 
 class OutputForgone(Event, frozen=True, kw_only=True, omit_defaults=True, tag="output.forgone@1"):
-    """An episode that might have proposed it will not any more.
+    """An episode that might have proposed it will not any more; the output stays as it is.
 
-    The output stays as it is. Whoever stood still since they were about to propose it for that
-    episode finds this, and does not.
+    A writer that stood still just before it proposed for that episode finds this, and does not.
     """
 
     episode_id: str

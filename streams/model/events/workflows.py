@@ -29,7 +29,7 @@ from streams.model.workflows import (
 class WorkflowStarted(
     Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.started@1"
 ):
-    """A cause has begun a workflow. Holds all that the instance is to do."""
+    """A cause has begun a workflow. It has all that the instance is to do."""
 
     instance_id: str
     spec: WorkflowSpec
@@ -53,7 +53,7 @@ class WorkflowStarted(
 class StepPrepared(
     Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.step_prepared@1"
 ):
-    """It is settled what a step runs with. Holds for all attempts."""
+    """It is settled what a step runs with, for all attempts."""
 
     step: str
     inputs: tuple[msgspec.Raw, ...]
@@ -79,7 +79,7 @@ class StepApproved(
 
     step: str
     by: str
-    """Who decided; empty: nobody has in time, and that is what the request says it means."""
+    """Who decided; empty: nobody in time, which means approval by the request's own terms."""
     reason: str = ""
     decision_id: str = ""
 
@@ -152,7 +152,7 @@ class StepPostponed(
 class StepSkipped(
     Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.step_skipped@1"
 ):
-    """An item is left out: whoever depends on it gets `null`."""
+    """An item is left out: its dependents get `null`."""
 
     step: str
     item: int
@@ -171,14 +171,14 @@ class StepPaused(
 class WorkflowResumed(
     Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.resumed@1"
 ):
-    """A person said what is done about the items of a step that are paused."""
+    """A person decided what is done about the items of a step that are paused."""
 
     step: str
     how: ResumeHow
     by: str
     reason: str = ""
     resume_id: str = ""
-    """Of the request that it follows: told again, it is the same one."""
+    """Of the request that it follows: sent again, it is the same one."""
 
 
 class WorkflowAborted(
