@@ -21,7 +21,7 @@ TAKE: Final = Statement(name="take_claims", table="work_claims", keys=("dedupe_k
 END: Final = Statement(name="end_claims", table="work_claims", keys=("dedupe_key",))
 
 
-class Ended(Row, omit_defaults=True, kw_only=True):
+class Ended(Row, kw_only=True):
     """A row of `sql/end_claims.sql`: of the claim that it ended, the table may know more."""
 
     dedupe_key: str
@@ -32,7 +32,7 @@ class Ended(Row, omit_defaults=True, kw_only=True):
     finished_at: datetime | None = None
 
 
-class Taken(Ended, omit_defaults=True, kw_only=True):
+class Taken(Ended, kw_only=True):
     """A row of `sql/take_claims.sql`: a claim, and how it ended if it has."""
 
     owner_node: str
@@ -42,7 +42,7 @@ class Taken(Ended, omit_defaults=True, kw_only=True):
     lease_until: datetime
 
 
-class Forgotten(Row, omit_defaults=True, kw_only=True):
+class Forgotten(Row, kw_only=True):
     """The row of `sql/forget_claims.sql`; it changes every claim that shows as active."""
 
     finished_at: datetime

@@ -22,7 +22,7 @@ _OF_OUTPUTS: Final = f"{Kind.OUTPUT}."
 _EVENTS: Final[frozenset[type[DeadEvent]]] = frozenset(get_args(DeadEvent))
 
 
-class Settlement(Row, omit_defaults=True, kw_only=True):
+class Settlement(Row, kw_only=True):
     """One row of `sql/settle_dead_letters.sql`."""
 
     letter_key: str
@@ -33,7 +33,7 @@ class Settlement(Row, omit_defaults=True, kw_only=True):
     settled_note: str | None = None
 
 
-class LetterState(Settlement, omit_defaults=True, kw_only=True):
+class LetterState(Settlement, kw_only=True):
     """One row of `sql/save_dead_letters.sql`, with a later decision if there is one."""
 
     reason: str

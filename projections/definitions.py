@@ -121,7 +121,7 @@ _agent_decoder: Final = msgspec.json.Decoder(AgentContents)
 _workflow_decoder: Final = msgspec.json.Decoder(WorkflowContents)
 
 
-class DefinitionState(Row, omit_defaults=True, kw_only=True):
+class DefinitionState(Row, kw_only=True):
     """One row of `sql/disable_agent_definitions.sql`, or of the same for workflows."""
 
     journal_seq: int
@@ -135,7 +135,7 @@ class DefinitionState(Row, omit_defaults=True, kw_only=True):
     disabled_reason: str | None = None
 
 
-class DefinitionRevisionAdded(DefinitionState, omit_defaults=True, kw_only=True):
+class DefinitionRevisionAdded(DefinitionState, kw_only=True):
     """One row of `sql/apply_agent_definitions.sql`, or of the same for workflows."""
 
     revision: int
@@ -155,7 +155,7 @@ class DefinitionRevisionAdded(DefinitionState, omit_defaults=True, kw_only=True)
     steps: tuple[str, ...] = ()
 
 
-class DefinitionHappened(Row, omit_defaults=True, kw_only=True):
+class DefinitionHappened(Row, kw_only=True):
     """One row of `sql/record_definition_history.sql`."""
 
     kind: str

@@ -75,7 +75,7 @@ OUTPUTS: Final = "outputs"
 """`blocked_by` of an episode that waits for its own outputs."""
 
 
-class AnswerGiven(Row, omit_defaults=True, kw_only=True):
+class AnswerGiven(Row, kw_only=True):
     """A row of `sql/answer_episode_blocks.sql`."""
 
     episode_id: str
@@ -88,7 +88,7 @@ class AnswerGiven(Row, omit_defaults=True, kw_only=True):
     resolved_at: datetime | None = None
 
 
-class BlockBegun(AnswerGiven, omit_defaults=True, kw_only=True):
+class BlockBegun(AnswerGiven, kw_only=True):
     """A row of `sql/save_episode_blocks.sql`, with its answer if there is one.
 
     Without the fingerprint, as for a step.
@@ -148,7 +148,7 @@ def _request(block: BlockBegun, approval: Approval) -> None:
     block.approvers = approval.approvers
 
 
-class StepChange(Row, omit_defaults=True, kw_only=True):
+class StepChange(Row, kw_only=True):
     """A row of `sql/record_steps.sql`; None leaves a column as it is.
 
     Without the fingerprint: it is of the arguments before redaction, and a short secret can be
@@ -173,7 +173,7 @@ class StepChange(Row, omit_defaults=True, kw_only=True):
     model: str | None = None
 
 
-class CheckpointChange(Row, omit_defaults=True, kw_only=True):
+class CheckpointChange(Row, kw_only=True):
     """A row of `sql/save_checkpoints.sql`, without the state.
 
     That may have results as the strategy saw them, which `redact_result` keeps from people.
@@ -249,7 +249,7 @@ def checkpoint(
     )
 
 
-class EpisodeProgress(Row, omit_defaults=True, kw_only=True):
+class EpisodeProgress(Row, kw_only=True):
     """One row of `sql/advance_episodes.sql`; None leaves a column as it is."""
 
     episode_id: str
@@ -275,7 +275,7 @@ class EpisodeProgress(Row, omit_defaults=True, kw_only=True):
     """The settled ones."""
 
 
-class Opened(EpisodeProgress, omit_defaults=True, kw_only=True):
+class Opened(EpisodeProgress, kw_only=True):
     """One row of `sql/open_episodes.sql`: the opening, and what is known to have followed."""
 
     actor_id: str

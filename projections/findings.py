@@ -57,7 +57,7 @@ _KINDS: Final[dict[type[FindingEvent], str]] = {
 }
 
 
-class Saved(Row, omit_defaults=True, kw_only=True):
+class Saved(Row, kw_only=True):
     """One row of `sql/save_findings.sql`."""
 
     finding_key: str
@@ -89,7 +89,7 @@ class Saved(Row, omit_defaults=True, kw_only=True):
     superseded_at: datetime | None = None
 
 
-class Superseded(Row, omit_defaults=True, kw_only=True):
+class Superseded(Row, kw_only=True):
     """One row of `sql/supersede_findings.sql`."""
 
     finding_key: str
@@ -98,7 +98,7 @@ class Superseded(Row, omit_defaults=True, kw_only=True):
     superseded_at: datetime
 
 
-class FindingHappened(Row, omit_defaults=True, kw_only=True):
+class FindingHappened(Row, kw_only=True):
     """One row of `sql/record_finding_events.sql`."""
 
     finding_key: str

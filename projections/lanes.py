@@ -28,27 +28,27 @@ REMOVE: Final = Statement(name="remove_lane_tickets", table="lane_tickets", keys
 _EVENTS: Final[frozenset[type[LaneEvent]]] = frozenset(get_args(LaneEvent))
 
 
-class Emptied(Row, omit_defaults=True, kw_only=True):
+class Emptied(Row, kw_only=True):
     """One row of `sql/empty_lanes.sql`: it takes what an older commit put in the lane."""
 
     actor_id: str
     journal_seq: int
 
 
-class Gone(Row, omit_defaults=True, kw_only=True):
+class Gone(Row, kw_only=True):
     """One row of `sql/remove_lane_tickets.sql`."""
 
     actor_id: str
     episode_id: str
 
 
-class Admitted(Gone, omit_defaults=True, kw_only=True):
+class Admitted(Gone, kw_only=True):
     """One row of `sql/admit_lane_tickets.sql`."""
 
     journal_seq: int
 
 
-class Placed(Admitted, omit_defaults=True, kw_only=True):
+class Placed(Admitted, kw_only=True):
     """One row of `sql/place_lane_tickets.sql`: a ticket, and whether its turn has come."""
 
     expectation_id: str

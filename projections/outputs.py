@@ -97,7 +97,7 @@ _STATUSES: Final[Mapping[type[_Later], OutputStatus]] = {
 }
 
 
-class OutputHappened(Row, omit_defaults=True, kw_only=True):
+class OutputHappened(Row, kw_only=True):
     """One row of `sql/record_output_events.sql`."""
 
     output_key: str
@@ -151,7 +151,7 @@ def _tell(row: OutputHappened, event: Told) -> None:
             assert_never(event)
 
 
-class Progress(Row, omit_defaults=True, kw_only=True):
+class Progress(Row, kw_only=True):
     """One row of `sql/advance_outputs.sql`; None leaves most columns as they are.
 
     A decision is removed when people are asked again.
@@ -181,7 +181,7 @@ class Progress(Row, omit_defaults=True, kw_only=True):
     canceled_at: datetime | None = None
 
 
-class Proposed(Progress, omit_defaults=True, kw_only=True):
+class Proposed(Progress, kw_only=True):
     """One row of `sql/propose_outputs.sql`: the proposal, and what is known to have followed."""
 
     proposal_no: int

@@ -90,7 +90,7 @@ ADVANCE_INSTANCE: Final = Statement(
 _EVENTS: Final[frozenset[type[WorkflowEvent]]] = frozenset(get_args(WorkflowEvent))
 
 
-class ItemProgress(Row, omit_defaults=True, kw_only=True):
+class ItemProgress(Row, kw_only=True):
     """A row of `sql/advance_workflow_steps.sql`; None leaves a column as it is, but for four."""
 
     instance_id: str
@@ -123,13 +123,13 @@ class ItemProgress(Row, omit_defaults=True, kw_only=True):
     """As `error_class`: None says that it is not over."""
 
 
-class PlacedItem(ItemProgress, omit_defaults=True, kw_only=True):
+class PlacedItem(ItemProgress, kw_only=True):
     """One row of `sql/place_workflow_steps.sql`: an item, and what is known to have followed."""
 
     input: msgspec.Raw | None = None
 
 
-class ResumedItems(Row, omit_defaults=True, kw_only=True):
+class ResumedItems(Row, kw_only=True):
     """A row of `sql/resume_workflow_steps.sql`: what was paused before is this from then on."""
 
     instance_id: str
@@ -138,7 +138,7 @@ class ResumedItems(Row, omit_defaults=True, kw_only=True):
     status: str
 
 
-class StoppedItems(Row, omit_defaults=True, kw_only=True):
+class StoppedItems(Row, kw_only=True):
     """A row of `sql/stop_workflow_steps.sql`: what had not begun by then never will."""
 
     instance_id: str
@@ -211,7 +211,7 @@ def _ask(
             row.finished_at = at
 
 
-class InstanceProgress(Row, omit_defaults=True, kw_only=True):
+class InstanceProgress(Row, kw_only=True):
     """One row of `sql/advance_workflow_instances.sql`; None leaves a column as it is."""
 
     instance_id: str
@@ -227,7 +227,7 @@ class InstanceProgress(Row, omit_defaults=True, kw_only=True):
     finished_at: datetime | None = None
 
 
-class BegunInstance(InstanceProgress, omit_defaults=True, kw_only=True):
+class BegunInstance(InstanceProgress, kw_only=True):
     """One row of `sql/begin_workflow_instances.sql`: how it began, and what followed."""
 
     workflow_id: str

@@ -11,9 +11,11 @@ from streams.json import NOTHING
 from streams.model.workflows import ResumeHow
 
 
-class Start(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="start@1"
-):
+class _Tagged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    pass
+
+
+class Start(_Tagged, frozen=True, kw_only=True, tag="start@1"):
     """Begin an episode that has been opened."""
 
     actor_id: str
@@ -25,14 +27,7 @@ class Start(
     """The step to go on with, if it waited for one and has the published answer."""
 
 
-class Recover(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="recover@1",
-):
+class Recover(_Tagged, frozen=True, kw_only=True, tag="recover@1"):
     """Go on with an episode whose node is gone."""
 
     actor_id: str
@@ -41,14 +36,7 @@ class Recover(
     """`lapsed`, `handover` or `swept`."""
 
 
-class Cancel(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="cancel@1",
-):
+class Cancel(_Tagged, frozen=True, kw_only=True, tag="cancel@1"):
     """End an episode that is not wanted any more, whether or not a node has begun it."""
 
     actor_id: str
@@ -59,14 +47,7 @@ class Cancel(
     """For people."""
 
 
-class Attend(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="attend@1",
-):
+class Attend(_Tagged, frozen=True, kw_only=True, tag="attend@1"):
     """Look after an episode that waits: something about it may be due by now."""
 
     actor_id: str
@@ -80,14 +61,7 @@ class Verdict(StrEnum):
     DENY = "deny"
 
 
-class Decide(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="decide@1",
-):
+class Decide(_Tagged, frozen=True, kw_only=True, tag="decide@1"):
     """Decide what an episode, or one of its outputs, asks people."""
 
     actor_id: str
@@ -105,14 +79,7 @@ class Decide(
     """Which output; empty: the episode itself asks."""
 
 
-class Resolve(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="resolve@1",
-):
+class Resolve(_Tagged, frozen=True, kw_only=True, tag="resolve@1"):
     """Say that what an episode waits for has come about."""
 
     actor_id: str
@@ -124,14 +91,7 @@ class Resolve(
     """Any JSON value, for the strategy."""
 
 
-class RetryOutput(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="retry_output@1",
-):
+class RetryOutput(_Tagged, frozen=True, kw_only=True, tag="retry_output@1"):
     """Try again to deliver an output that has failed."""
 
     actor_id: str
@@ -142,14 +102,7 @@ class RetryOutput(
     reason: str = ""
 
 
-class CancelOutput(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="cancel_output@1",
-):
+class CancelOutput(_Tagged, frozen=True, kw_only=True, tag="cancel_output@1"):
     """Have an output not be delivered any more, by itself: its episode goes on."""
 
     actor_id: str
@@ -160,14 +113,7 @@ class CancelOutput(
     reason: str = ""
 
 
-class Carry(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="carry@1",
-):
+class Carry(_Tagged, frozen=True, kw_only=True, tag="carry@1"):
     """Carry outputs of an episode: something about them has been decided, or is due."""
 
     actor_id: str
@@ -182,28 +128,14 @@ Command: TypeAlias = Attending | Carry | Recover | Start
 """The others call a node to run the episode."""
 
 
-class Advance(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="advance@1",
-):
+class Advance(_Tagged, frozen=True, kw_only=True, tag="advance@1"):
     """Go on with an instance: it has begun, or something about it may be due by now."""
 
     workflow: str
     instance_id: str
 
 
-class StepDone(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="step_done@1",
-):
+class StepDone(_Tagged, frozen=True, kw_only=True, tag="step_done@1"):
     """Look at an attempt at a step: its episode, or its instance, has ended."""
 
     workflow: str
@@ -217,14 +149,7 @@ class StepDone(
     """Whether it was to undo the item."""
 
 
-class ResumeWorkflow(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="resume_workflow@1",
-):
+class ResumeWorkflow(_Tagged, frozen=True, kw_only=True, tag="resume_workflow@1"):
     """Have the items of a step that are paused tried again, or skipped."""
 
     workflow: str
@@ -236,14 +161,7 @@ class ResumeWorkflow(
     reason: str = ""
 
 
-class CancelWorkflow(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="cancel_workflow@1",
-):
+class CancelWorkflow(_Tagged, frozen=True, kw_only=True, tag="cancel_workflow@1"):
     """End an instance that is not wanted any more."""
 
     workflow: str
@@ -252,14 +170,7 @@ class CancelWorkflow(
     reason: str = ""
 
 
-class DecideStep(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="decide_step@1",
-):
+class DecideStep(_Tagged, frozen=True, kw_only=True, tag="decide_step@1"):
     """Decide whether a step may run."""
 
     workflow: str

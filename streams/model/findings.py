@@ -39,9 +39,7 @@ class FindingStatus(StrEnum):
     """Nobody raised or updated it for its whole time to live."""
 
 
-class RaiseFinding(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="do", tag="raise"
-):
+class RaiseFinding(Struct, frozen=True, kw_only=True, tag_field="do", tag="raise"):
     """Make a finding active, or refresh the active one. `None` keeps what an active one says."""
 
     finding_key: str
@@ -60,9 +58,7 @@ class RaiseFinding(
     """When it ends, whatever is raised or updated meanwhile."""
 
 
-class UpdateFinding(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="do", tag="update"
-):
+class UpdateFinding(Struct, frozen=True, kw_only=True, tag_field="do", tag="update"):
     """Change an active finding; without one, nothing happens and the outcome says so."""
 
     finding_key: str
@@ -72,9 +68,7 @@ class UpdateFinding(
     evidence: msgspec.Raw = NOTHING
 
 
-class ClearFinding(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="do", tag="clear"
-):
+class ClearFinding(Struct, frozen=True, kw_only=True, tag_field="do", tag="clear"):
     """End an active finding; without one, nothing happens."""
 
     finding_key: str
@@ -84,27 +78,27 @@ class ClearFinding(
 FindingIntent: TypeAlias = RaiseFinding | UpdateFinding | ClearFinding
 
 
-class Cause(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Cause(Struct, frozen=True, kw_only=True):
     """The intent that a finding's event carries out: the `index`-th of an episode's convergence."""
 
     episode_id: str
     index: int
 
 
-class DueTimer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DueTimer(Struct, frozen=True, kw_only=True):
     """A timer of the finding that came due."""
 
     timer_id: str
 
 
-class Person(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Person(Struct, frozen=True, kw_only=True):
     """Somebody who decided."""
 
     by: str
     reason: str = ""
 
 
-class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Finding(Struct, frozen=True, kw_only=True):
     """A lasting observation about a subject. One per key is active at a time."""
 
     finding_key: str
@@ -144,7 +138,7 @@ class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The person who cleared it; empty: an episode or nobody has."""
 
 
-class FindingOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FindingOutcome(Struct, frozen=True, kw_only=True):
     """What became of one finding intent."""
 
     finding_key: str

@@ -7,7 +7,7 @@ from datetime import datetime
 from streams.model.struct import Struct
 
 
-class Ticket(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Ticket(Struct, frozen=True, kw_only=True):
     """One episode's place in its actor's lane."""
 
     episode_id: str

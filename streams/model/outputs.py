@@ -37,7 +37,7 @@ class OutputStatus(StrEnum):
     """Somebody canceled it, or its episode was canceled, before it was delivered."""
 
 
-class OutputIntent(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OutputIntent(Struct, frozen=True, kw_only=True):
     """Deliver something to the outside, once."""
 
     adapter: str
@@ -61,7 +61,7 @@ class OutputIntent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds between two public reminders that it waits for approval; 0: none."""
 
 
-class OutputOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OutputOutcome(Struct, frozen=True, kw_only=True):
     """What became of one output of an episode, when the episode ended or could wait no longer."""
 
     output_key: str
@@ -71,7 +71,7 @@ class OutputOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     error_class: str = ""
 
 
-class OutputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OutputResult(Struct, frozen=True, kw_only=True):
     """What the strategy gets as the result of a step that had something delivered."""
 
     output_key: str

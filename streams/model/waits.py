@@ -25,7 +25,7 @@ class OnExpiry(StrEnum):
     failed, as if it could not be delivered."""
 
 
-class Approval(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Approval(Struct, frozen=True, kw_only=True):
     """A request to people, who are to say whether something may be done."""
 
     plan_hash: str
@@ -43,7 +43,7 @@ class Approval(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds between two public reminders; 0: none."""
 
 
-class Wait(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Wait(Struct, frozen=True, kw_only=True):
     """Something outside is under way; who knows of its end resolves it by a reference."""
 
     ref: str

@@ -17,9 +17,7 @@ class DefinitionKind(StrEnum):
     WORKFLOW = "workflow"
 
 
-class DefinitionApplied(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="definition.applied@1"
-):
+class DefinitionApplied(Event, frozen=True, kw_only=True, tag="definition.applied@1"):
     """It is in force from now on, as it stands here."""
 
     kind: DefinitionKind
@@ -34,9 +32,7 @@ class DefinitionApplied(
     reason: str = ""
 
 
-class DefinitionDisabled(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="definition.disabled@1"
-):
+class DefinitionDisabled(Event, frozen=True, kw_only=True, tag="definition.disabled@1"):
     """It is out of force until it is applied again."""
 
     kind: DefinitionKind

@@ -16,7 +16,7 @@ from streams.model.triggers import Budget, Mode, Overrides, Trigger
 from streams.model.waits import Approval, Wait
 
 
-class EpisodeOpened(Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.opened@1"):
+class EpisodeOpened(Event, frozen=True, kw_only=True, tag="episode.opened@1"):
     """A trigger passed the gate: an actor has something to do."""
 
     episode_id: str
@@ -46,7 +46,7 @@ class EpisodeOpened(Event, frozen=True, kw_only=True, omit_defaults=True, tag="e
     """Of a dry run that begins a workflow: step → what goes before `overrides` there."""
 
 
-class EpisodeStarted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.started@1"):
+class EpisodeStarted(Event, frozen=True, kw_only=True, tag="episode.started@1"):
     """A node has it. Also the fence: the node that had it before can no longer append."""
 
     node: str
@@ -59,7 +59,7 @@ class EpisodeStarted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
     """Whether the strategy begins anew: what was recorded before is kept and not folded."""
 
 
-class EpisodeLeft(Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.left@1"):
+class EpisodeLeft(Event, frozen=True, kw_only=True, tag="episode.left@1"):
     """Its node is going down and calls for another one. Not a crash: the attempt does not count."""
 
     node: str
@@ -77,9 +77,7 @@ class StepKind(StrEnum):
     WAIT = "wait"
 
 
-class StepAnnounced(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.step_announced@1"
-):
+class StepAnnounced(Event, frozen=True, kw_only=True, tag="episode.step_announced@1"):
     """A side effect is about to happen. Until a `StepRecorded` follows, nobody knows if it did."""
 
     step_no: int
@@ -91,9 +89,7 @@ class StepAnnounced(
     """The output that is about to be proposed, where it is one."""
 
 
-class StepRecorded(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.step_recorded@1"
-):
+class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@1"):
     """A step is done and is never executed again: a replay folds `result` instead."""
 
     step_no: int
@@ -116,9 +112,7 @@ class StepRecorded(
     model: str = ""
 
 
-class CheckpointSaved(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.checkpoint_saved@1"
-):
+class CheckpointSaved(Event, frozen=True, kw_only=True, tag="episode.checkpoint_saved@1"):
     """The strategy asked for its state to be kept; a replay starts from the newest."""
 
     checkpoint_no: int
@@ -130,9 +124,7 @@ class CheckpointSaved(
     schema_version: int = 1
 
 
-class EpisodeConverged(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.converged@1"
-):
+class EpisodeConverged(Event, frozen=True, kw_only=True, tag="episode.converged@1"):
     """The strategy decided what is true. Its findings and outputs are carried out later."""
 
     classification: msgspec.Raw = NOTHING
@@ -152,7 +144,7 @@ class BlockReason(StrEnum):
     WAIT = "wait"
 
 
-class EpisodeBlocked(Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.blocked@1"):
+class EpisodeBlocked(Event, frozen=True, kw_only=True, tag="episode.blocked@1"):
     """It waits for someone outside; no node has it. Its state is in the commit's checkpoint."""
 
     step_no: int
@@ -173,9 +165,7 @@ class Resolution(StrEnum):
     EXPIRED = "expired"
 
 
-class EpisodeResolved(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.resolved@1"
-):
+class EpisodeResolved(Event, frozen=True, kw_only=True, tag="episode.resolved@1"):
     """It need not wait any more: the step before this, in the same commit, is the answer."""
 
     step_no: int
@@ -187,9 +177,7 @@ class EpisodeResolved(
     """Of the request that it follows: an answer of the same id is the same answer."""
 
 
-class EpisodeDeferred(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.deferred@1"
-):
+class EpisodeDeferred(Event, frozen=True, kw_only=True, tag="episode.deferred@1"):
     """What it decided is carried out but for outputs that are to be delivered, or approved, later.
 
     No node has it meanwhile. It ends once all of them are settled.
@@ -211,9 +199,7 @@ class EndStatus(StrEnum):
     CANCELED = "canceled"
 
 
-class EpisodeFinished(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.finished@1"
-):
+class EpisodeFinished(Event, frozen=True, kw_only=True, tag="episode.finished@1"):
     """The one terminal event."""
 
     status: EndStatus
