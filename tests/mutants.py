@@ -116,7 +116,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a lost answer is told from a lost race",
         "streams/jetstream/ports/log.py",
-        "if found is not None and found.headers.get(headers.COMMIT) == commit.id:",
+        "if found is not None and found.headers.get(COMMIT_HEADER) == commit.id:",
         "if found is not None:",
         "tests/streams/jetstream/test_lost_answers.py",
     ),

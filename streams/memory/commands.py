@@ -8,13 +8,14 @@ from typing import TypeVar
 
 from streams.layout import Kind, Stream
 from streams.memory.durable import Durable, MemorySource
-from streams.memory.stream import MemoryStream, StreamMessage
+from streams.memory.stream import MemoryStream
 from streams.model.commands import Command, WorkflowCommand
 from streams.ports.delivery import Unreadable
 from streams.subjects import Stack
 from streams.wire import codec
 from streams.wire.messages import (
     Parse,
+    StreamMessage,
     inbox_of,
     message_headers,
     parse_command,
@@ -97,8 +98,6 @@ class MemoryCommandQueue:
 
     def _parser(self, parse: Parse[C]) -> Callable[[StreamMessage], C | Unreadable]:
         def parsed(message: StreamMessage) -> C | Unreadable:
-            stream = self._stack.stream_of(message.subject)
-            said, about = (message.data, message.headers), message.subject
-            return parse(*said, stream=stream, subject=about, seq=message.seq)
+            return parse(message, stream=self._stack.stream_of(message.subject))
 
         return parsed

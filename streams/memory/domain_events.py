@@ -13,7 +13,7 @@ from streams.errors import NoSuchStream, Uncaptured
 from streams.json import JsonObject
 from streams.memory.durable import Durable, MemorySource
 from streams.memory.following import MemoryEventFollower
-from streams.memory.stream import MemoryStream, StreamMessage
+from streams.memory.stream import MemoryStream
 from streams.model.foreign_streams import ForeignStream
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import NO_HEADERS, DomainEvent, EventFollower, Sent
@@ -35,6 +35,7 @@ class MemoryDomainEvents:
     def __init__(self, stream: MemoryStream, *, stack: Stack) -> None:
         self._stream = stream
         self._stack = stack
+        self._parse = partial(parse_event, stack=stack, stream=stream.name)
         self._foreign: dict[str, MemoryStream] = {}
         self._captured: dict[str, MemoryStream] = {}
         """By the patterns of the subjects that `send` may send there."""
@@ -117,7 +118,9 @@ class MemoryDomainEvents:
             self._durables[name] = Durable(
                 stream, after=start, matches=partial(matches, feed.subject)
             )
-        return MemorySource([self._durables[name]], parse=partial(_parse_foreign, feed.stream))
+        return MemorySource(
+            [self._durables[name]], parse=partial(parse_foreign, stream=feed.stream)
+        )
 
     async def watched(self, actor: str) -> frozenset[str]:
         """See `DomainEvents.watched`."""
@@ -184,7 +187,7 @@ class MemoryDomainEvents:
             self._held(feed),
             after=after,
             matches=partial(matches, feed.subject),
-            parse=partial(_parse_foreign, feed.stream),
+            parse=partial(parse_foreign, stream=feed.stream),
         )
 
     def _capturing(self, subject: str) -> MemoryStream:
@@ -213,17 +216,6 @@ class MemoryDomainEvents:
     def _durable(self, subjects: AbstractSet[str], after: int) -> Durable:
         return Durable(self._stream, after=after, matches=subjects.__contains__)
 
-    def _parse(self, message: StreamMessage) -> DomainEvent | Unreadable:
-        return parse_event(
-            message.data,
-            message.headers,
-            stack=self._stack,
-            stream=self._stream.name,
-            subject=message.subject,
-            seq=message.seq,
-            at=message.at,
-        )
-
 
 def _seq_before(feed: ForeignStream, stream: MemoryStream) -> int:
     match feed.start:
@@ -235,14 +227,3 @@ def _seq_before(feed: ForeignStream, stream: MemoryStream) -> int:
             return stream.seq_before(since)
         case int() as seq:
             return seq - 1
-
-
-def _parse_foreign(stream: str, message: StreamMessage) -> DomainEvent | Unreadable:
-    return parse_foreign(
-        message.data,
-        message.headers,
-        stream=stream,
-        subject=message.subject,
-        seq=message.seq,
-        at=message.at,
-    )

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
 
-from streams.memory.stream import MemoryStream, StreamMessage
+from streams.memory.stream import MemoryStream
 from streams.ports.delivery import ACK_WAIT_S
-from streams.wire.messages import TRACE_HEADER
+from streams.wire.messages import TRACE_HEADER, StreamMessage
 
 T = TypeVar("T")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from streams.errors import Unavailable
-from streams.memory.stream import MemoryStream, StreamMessage
+from streams.memory.stream import MemoryStream
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import DomainEvent, Followed
-from streams.wire.messages import TRACE_HEADER
+from streams.wire.messages import TimedMessage, followed
 
 
 class MemoryEventFollower:
@@ -20,7 +20,7 @@ class MemoryEventFollower:
         *,
         after: int,
         matches: Callable[[str], bool],
-        parse: Callable[[StreamMessage], DomainEvent | Unreadable],
+        parse: Callable[[TimedMessage], DomainEvent | Unreadable],
     ) -> None:
         self._stream = stream
         self._position = after
@@ -46,13 +46,5 @@ class MemoryEventFollower:
             self._position += 1
             message = self._stream.at(self._position)
             if self._matches(message.subject):
-                taken.append(self._followed(message))
+                taken.append(followed(self._parse, message))
         return taken
-
-    def _followed(self, message: StreamMessage) -> Followed:
-        return Followed(
-            content=self._parse(message),
-            seq=message.seq,
-            at=message.at,
-            trace=message.headers.get(TRACE_HEADER, ""),
-        )

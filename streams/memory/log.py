@@ -7,11 +7,11 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 from streams.errors import UnreadableEvent
 from streams.layout import Stream
-from streams.memory.stream import MemoryStream, StreamMessage
+from streams.memory.stream import MemoryStream
 from streams.ports.log import START, Commit, Recorded
 from streams.subjects import Stack
 from streams.wire import codec
-from streams.wire.messages import COMMIT_HEADER, TRACE_HEADER
+from streams.wire.messages import COMMIT_HEADER, TRACE_HEADER, parse_commit
 
 
 class MemoryLog:
@@ -31,19 +31,19 @@ class MemoryLog:
 
     async def read(self, subject: str, *, after: int = START) -> Sequence[Recorded]:
         """See `EventLog.read`."""
-        return [_decoded(each) for each in self._stream_of(subject).of(subject, after=after)]
+        return [parse_commit(each) for each in self._stream_of(subject).of(subject, after=after)]
 
     async def last(self, subject: str) -> Recorded | None:
         """See `EventLog.last`."""
         message = self._stream_of(subject).last_of(subject)
-        return None if message is None else _decoded(message)
+        return None if message is None else parse_commit(message)
 
     async def at(
         self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0
     ) -> Recorded | None:
         """See `EventLog.at`."""
         held = self._partition(stream, partition)
-        return _decoded(held.at(seq)) if 1 <= seq <= held.last_seq else None
+        return parse_commit(held.at(seq)) if 1 <= seq <= held.last_seq else None
 
     async def head(self, stream: Stream = Stream.JOURNAL, *, partition: int = 0) -> int:
         """See `EventLog.head`."""
@@ -88,7 +88,7 @@ class MemoryFollower:
         taken: list[Recorded] = []
         for message in self._stream.past(self._position, most=most):
             try:
-                taken.append(_decoded(message))
+                taken.append(parse_commit(message))
             except UnreadableEvent:
                 if taken:
                     break
@@ -96,13 +96,3 @@ class MemoryFollower:
         self._position += len(taken)
         self._pending = max(0, self._stream.last_seq - self._position)
         return taken
-
-
-def _decoded(message: StreamMessage) -> Recorded:
-    return codec.decode_commit(
-        message.data,
-        subject=message.subject,
-        seq=message.seq,
-        commit_id=message.headers.get(COMMIT_HEADER, ""),
-        trace=message.headers.get(TRACE_HEADER, ""),
-    )

@@ -7,28 +7,16 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-import msgspec
-
 from streams.clock import Clock
 from streams.errors import TooLarge, VersionConflict
 from streams.memory.bell import Bell
-from streams.wire.messages import MESSAGE_ID_HEADER
+from streams.wire.messages import MESSAGE_ID_HEADER, StreamMessage
 
 DEDUPE_WINDOW_S: Final = 120.0
 """How long a message id is remembered, as on the server."""
 
 MESSAGE_BYTES_MAX: Final = 1024 * 1024
 """Largest body and headers of one message: the server's default `max_payload`."""
-
-
-class StreamMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """The stream's message at one sequence."""
-
-    seq: int
-    subject: str
-    headers: Mapping[str, str]
-    data: bytes
-    at: datetime
 
 
 class MemoryStream:

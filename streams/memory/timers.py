@@ -17,12 +17,12 @@ import msgspec
 from streams.errors import TimerConflict
 from streams.layout import Stream
 from streams.memory.durable import Durable, MemorySource
-from streams.memory.stream import MemoryStream, StreamMessage
+from streams.memory.stream import MemoryStream
 from streams.ports.delivery import Unreadable
 from streams.ports.timers import KEYS_MAX, Due, PendingTimer, Timer
 from streams.subjects import Stack
 from streams.tokens import matches
-from streams.wire.messages import MESSAGE_ID_HEADER
+from streams.wire.messages import MESSAGE_ID_HEADER, StreamMessage
 from streams.wire.timers import (
     due_time,
     parse_due,
@@ -175,14 +175,7 @@ class MemoryTimers:
         return self._durables[name]
 
     def _parse(self, message: StreamMessage) -> Due | Unreadable:
-        return parse_due(
-            message.data,
-            message.headers,
-            stream=self._stack.stream_of(message.subject),
-            subject=message.subject,
-            seq=message.seq,
-            at=message.at,
-        )
+        return parse_due(message, stream=self._stack.stream_of(message.subject))
 
 
 class _DueTimers(Durable):

@@ -237,17 +237,14 @@ async def _held(link: Link, name: str) -> int:
 
 async def _all(link: Link, name: str) -> AsyncGenerator[Stored | Arrival, None]:
     left = await _held(link, name)
-    reader = OrderedReader(link, name, after=0)
-    try:
+    async with OrderedReader(link, name, lambda arrived: arrived, after=0) as reader:
         while left:
-            found = await reader.receive(lambda arrived: arrived, most=READ_MAX, wait_s=READ_S)
+            found = await reader.receive(most=READ_MAX, wait_s=READ_S)
             if not found:
                 raise Unavailable(name, detail=f"{left} messages of it did not come")
             left -= len(found)
             for each in found:
                 yield each
-    finally:
-        await reader.close()
 
 
 def _require_same(expected: Write, found: Stored | Arrival | None) -> None:

@@ -18,7 +18,8 @@ from streams.json import UNDECODABLE, JsonObject, exact
 from streams.model.commands import Attending, Command, WorkflowCommand
 from streams.model.triggers import CloudEvent
 from streams.ports.delivery import Unreadable
-from streams.ports.domain_events import EVENT_BYTES_MAX, DomainEvent
+from streams.ports.domain_events import EVENT_BYTES_MAX, DomainEvent, Followed
+from streams.ports.log import Recorded
 from streams.subjects import Stack
 from streams.wire import codec
 
@@ -48,7 +49,8 @@ _SERVER_HEADERS: Final = "Nats-"
 HOPS_HEADER: Final = "Vigil-Hops"
 TRACE_HEADER: Final = "traceparent"
 COMMIT_HEADER: Final = "Vigil-Commit"
-"""A commit's id. Never the message id: a repeated commit must meet its version check."""
+"""The commit's id. Not `Nats-Msg-Id`: with that, a repeated append would be answered with
+`duplicate` on three replicas and with a conflict on one; without it both conflict."""
 
 ID_CHARS_MAX: Final = 512
 """Longest id of an event. It becomes part of episode ids, dead letters and rows."""
@@ -60,17 +62,52 @@ recurses: CPython gives up at about 1,000 levels, the caller's own frames includ
 _HOPS = re.compile(r"[0-9]{1,6}")
 
 T = TypeVar("T")
-
 T_co = TypeVar("T_co", covariant=True)
+
+
+class Message(Protocol):
+    """A message of a stream, as an adapter has it."""
+
+    @property
+    def subject(self) -> str:
+        """Where it was published."""
+
+    @property
+    def seq(self) -> int:
+        """Stream sequence, from 1."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Its headers."""
+
+    @property
+    def data(self) -> bytes:
+        """Its body."""
+
+
+class TimedMessage(Message, Protocol):
+    """A message that knows its time."""
+
+    @property
+    def at(self) -> datetime:
+        """When it was stored."""
+
+
+class StreamMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as plain values."""
+
+    seq: int
+    subject: str
+    headers: Mapping[str, str]
+    data: bytes
+    at: datetime
 
 
 class Parse(Protocol[T_co]):
     """Makes something of a message, or explains why it is unreadable."""
 
-    def __call__(
-        self, data: bytes, headers: Mapping[str, str], *, stream: str, subject: str, seq: int
-    ) -> T_co | Unreadable:
-        """Return the content of the message on `subject`."""
+    def __call__(self, message: Message, *, stream: str) -> T_co | Unreadable:
+        """Return the content of a message of `stream`."""
 
 
 class _Refused(Exception):
@@ -119,64 +156,62 @@ def message_headers(*, id: str, trace: str = "") -> dict[str, str]:
     return {**headers, TRACE_HEADER: trace} if trace else headers
 
 
-def parse_event(
-    data: bytes,
-    headers: Mapping[str, str],
-    *,
-    stack: Stack,
-    stream: str,
-    subject: str,
-    seq: int,
-    at: datetime,
-) -> DomainEvent | Unreadable:
-    """Return the domain event of a message on `subject`, or why it is none."""
-    try:
-        return DomainEvent(
-            id=_event_id(headers, stream=stream, seq=seq),
-            name=stack.event_name_of(subject),
-            payload=_payload(data),
-            seq=seq,
-            at=at,
-            hops=_hops(headers),
-            cloud=_cloud(headers),
-        )
-    except _Refused as refused:
-        return _refusal(refused, data, headers, stream=stream, subject=subject, seq=seq)
+def parse_event(message: TimedMessage, *, stack: Stack, stream: str) -> DomainEvent | Unreadable:
+    """Return the domain event of a message, or why it is none."""
+    name = stack.event_name_of(message.subject)
+    return _parse_event(message, _event_id, name=name, stream=stream)
 
 
-def parse_foreign(
-    data: bytes,
-    headers: Mapping[str, str],
-    *,
-    stream: str,
-    subject: str,
-    seq: int,
-    at: datetime,
-) -> DomainEvent | Unreadable:
+def parse_foreign(message: TimedMessage, *, stream: str) -> DomainEvent | Unreadable:
     """Return the event of a message of a stream that is not ours, or why it is none.
 
     Its subject is its name. Its id names its stream, too: the ids of others are theirs alone.
     """
-    try:
-        return DomainEvent(
-            id=_foreign_id(headers, stream=stream, seq=seq),
-            name=subject,
-            payload=_payload(data),
-            seq=seq,
-            at=at,
-            hops=_hops(headers),
-            cloud=_cloud(headers),
-            stream=stream,
-        )
-    except _Refused as refused:
-        return _refusal(refused, data, headers, stream=stream, subject=subject, seq=seq)
+    return _parse_event(message, _foreign_id, name=message.subject, stream=stream, feed=stream)
 
 
-def parse_command(
-    data: bytes, headers: Mapping[str, str], *, stream: str, subject: str, seq: int
-) -> Command | Unreadable:
-    """Return the command of a message on `subject`, or why it is none."""
-    return _parsed(codec.decode_command, data, headers, stream=stream, subject=subject, seq=seq)
+def parse_command(message: Message, *, stream: str) -> Command | Unreadable:
+    """Return the command of a message, or why it is none."""
+    return _parse(codec.decode_command, message, stream=stream)
+
+
+def parse_workflow_command(message: Message, *, stream: str) -> WorkflowCommand | Unreadable:
+    """Return the command to an instance of a message, or why it is none."""
+    return _parse(codec.decode_workflow_command, message, stream=stream)
+
+
+def parse_commit(message: Message) -> Recorded:
+    """Return the commit of a message; raises as `decode_commit` does."""
+    return codec.decode_commit(
+        message.data,
+        subject=message.subject,
+        seq=message.seq,
+        commit_id=message.headers.get(COMMIT_HEADER, ""),
+        trace=message.headers.get(TRACE_HEADER, ""),
+    )
+
+
+def followed(
+    parse: Callable[[TimedMessage], DomainEvent | Unreadable], message: TimedMessage
+) -> Followed:
+    """Return a message as an event in the order of its stream."""
+    trace = message.headers.get(TRACE_HEADER, "")
+    return Followed(content=parse(message), seq=message.seq, at=message.at, trace=trace)
+
+
+def unreadable(
+    message: Message, *, stream: str, detail: str, reason: str = "unreadable"
+) -> Unreadable:
+    """Return a message of `stream` that does not parse, as it came."""
+    return Unreadable(
+        reason=reason,
+        detail=detail,
+        stream=stream,
+        seq=message.seq,
+        subject=message.subject,
+        headers=dict(message.headers),
+        data=message.data,
+    )
 
 
 def inbox_of(stack: Stack, command: Command | WorkflowCommand) -> str:
@@ -188,42 +223,43 @@ def inbox_of(stack: Stack, command: Command | WorkflowCommand) -> str:
     return commands(command.actor_id, command.episode_id)
 
 
-def parse_workflow_command(
-    data: bytes, headers: Mapping[str, str], *, stream: str, subject: str, seq: int
-) -> WorkflowCommand | Unreadable:
-    """Return the command to an instance of a message on `subject`, or why it is none."""
-    decode = codec.decode_workflow_command
-    return _parsed(decode, data, headers, stream=stream, subject=subject, seq=seq)
-
-
-def _parsed(
-    decode: Callable[[bytes], T],
-    data: bytes,
-    headers: Mapping[str, str],
+def _parse_event(
+    message: TimedMessage,
+    id_of: Callable[[Mapping[str, str], str, int], str],
     *,
+    name: str,
     stream: str,
-    subject: str,
-    seq: int,
-) -> T | Unreadable:
+    feed: str = "",
+) -> DomainEvent | Unreadable:
+    headers = message.headers
     try:
-        return decode(data)
-    except UNDECODABLE as error:
-        return _unreadable(
-            data,
-            headers,
-            reason="unreadable",
-            detail=str(error),
-            stream=stream,
-            subject=subject,
-            seq=seq,
+        return DomainEvent(
+            id=id_of(headers, stream, message.seq),
+            name=name,
+            payload=_payload(message.data),
+            seq=message.seq,
+            at=message.at,
+            hops=_hops(headers),
+            cloud=_cloud(headers),
+            stream=feed,
         )
+    except _Refused as refused:
+        reason, detail = refused.args
+        return unreadable(message, stream=stream, reason=reason, detail=detail)
 
 
-def _event_id(headers: Mapping[str, str], *, stream: str, seq: int) -> str:
+def _parse(decode: Callable[[bytes], T], message: Message, *, stream: str) -> T | Unreadable:
+    try:
+        return decode(message.data)
+    except UNDECODABLE as error:
+        return unreadable(message, stream=stream, detail=str(error))
+
+
+def _event_id(headers: Mapping[str, str], stream: str, seq: int) -> str:
     return _checked_id(_claimed_id(headers) or f"{stream}:{seq}")
 
 
-def _foreign_id(headers: Mapping[str, str], *, stream: str, seq: int) -> str:
+def _foreign_id(headers: Mapping[str, str], stream: str, seq: int) -> str:
     given = _claimed_id(headers)
     return _checked_id(f"{stream}/{given}" if given else f"{stream}:{seq}")
 
@@ -279,39 +315,3 @@ def _is_deeper(value: JsonObject, *, levels: int) -> bool:
         if not level:
             return False
     return True
-
-
-def _refusal(
-    refused: _Refused,
-    data: bytes,
-    headers: Mapping[str, str],
-    *,
-    stream: str,
-    subject: str,
-    seq: int,
-) -> Unreadable:
-    reason, detail = refused.args
-    return _unreadable(
-        data, headers, reason=reason, detail=detail, stream=stream, subject=subject, seq=seq
-    )
-
-
-def _unreadable(
-    data: bytes,
-    headers: Mapping[str, str],
-    *,
-    reason: str,
-    detail: str,
-    stream: str,
-    subject: str,
-    seq: int,
-) -> Unreadable:
-    return Unreadable(
-        reason=reason,
-        detail=detail,
-        stream=stream,
-        seq=seq,
-        subject=subject,
-        headers=dict(headers),
-        data=data,
-    )

@@ -5,7 +5,6 @@ The body and our own headers stay the same when a timer fires; the server adds a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -22,7 +21,7 @@ from streams.ports.timers import (
     PendingTimer,
     Timer,
 )
-from streams.wire.messages import message_headers
+from streams.wire.messages import TimedMessage, message_headers, unreadable
 
 TIMER_ID_HEADER: Final = "Vigil-Timer-Id"
 """Names one arming. Not the message id: the server takes that off when a timer fires."""
@@ -93,33 +92,17 @@ def parse_pending(data: bytes, *, subject: str, revision: int) -> PendingTimer:
     return PendingTimer(payload=body.payload, due_at=body.due_at, revision=revision)
 
 
-def parse_due(
-    data: bytes,
-    headers: Mapping[str, str],
-    *,
-    stream: str,
-    subject: str,
-    seq: int,
-    at: datetime,
-) -> Due | Unreadable:
-    """Return the timer that fired `at` into `subject`, or why the message is none."""
+def parse_due(message: TimedMessage, *, stream: str) -> Due | Unreadable:
+    """Return the timer that has fired into a subject, or why the message is none."""
     try:
-        body = _decoder.decode(data)
+        body = _decoder.decode(message.data)
     except UNDECODABLE as error:
-        return Unreadable(
-            reason="unreadable",
-            detail=str(error),
-            stream=stream,
-            seq=seq,
-            subject=subject,
-            headers=dict(headers),
-            data=data,
-        )
+        return unreadable(message, stream=stream, detail=str(error))
     return Due(
-        id=headers.get(TIMER_ID_HEADER) or f"{stream}:{seq}",
+        id=message.headers.get(TIMER_ID_HEADER) or f"{stream}:{message.seq}",
         purpose=body.purpose,
         key=body.key,
         payload=body.payload,
         due_at=body.due_at,
-        fired_at=at,
+        fired_at=message.at,
     )

@@ -1,6 +1,6 @@
 """Every message header that the engine or the server sets. No other module spells one.
 
-Those of domain events are in `streams/wire/messages.py`. The server's own: ADR-4, ADR-31 (direct
+Those of commits and events: `streams/wire/messages.py`. The server's own: ADR-4, ADR-31 (direct
 get), ADR-43 (time to live), https://github.com/nats-io/nats-architecture-and-design.
 """
 
@@ -24,10 +24,6 @@ _NAME: Final = re.compile(r"[!-9;-~]+")
 _SPACED: Final = str.maketrans("\r\n", "  ")
 
 # Ours.
-
-COMMIT: Final = "Vigil-Commit"
-"""The commit's id. Not `Nats-Msg-Id`: with that, a repeated append would be answered with
-`duplicate` on three replicas and with a conflict on one; without it both conflict."""
 
 NONCE: Final = "Vigil-Nonce"
 """Tells our put of a key from anyone else's, after its answer was lost."""

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 from streams.errors import RevisionConflict, Unavailable, UnknownOutcome
@@ -20,7 +21,6 @@ from streams.jetstream.connection import headers
 from streams.jetstream.connection.headers import Headers
 from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import stored
-from streams.jetstream.messages.arrival import Arrival
 from streams.jetstream.messages.publish import Patience, WrongSequence
 from streams.jetstream.ports.follow import OrderedReader
 from streams.jetstream.ports.keys import PURGE, KeyMessage, Keys, is_gone
@@ -93,9 +93,13 @@ class JetStreamBucket:
         entries = [entry_of(self._keys, each) async for each in found if not is_gone(each)]
         return {entry.key: entry for entry in entries}
 
-    def watch(self, *, under: str = "") -> AbstractAsyncContextManager[BucketWatch]:
+    @asynccontextmanager
+    async def watch(self, *, under: str = "") -> AsyncIterator[BucketWatch]:
         """See `Bucket.watch`."""
-        return self._watch(under)
+        read = partial(entry_of, self._keys)
+        async with self._keys.reader(read, after=0, under=under) as reader:
+            standing_seq = await stored.newest_seq(self._link, self._keys.stream)
+            yield JetStreamBucketWatch(reader, standing_seq)
 
     async def _entries_of_leader(self, under: str) -> Mapping[str, BucketEntry]:
         names = sorted(await self._keys.names(under=under))
@@ -112,28 +116,18 @@ class JetStreamBucket:
             except Unavailable as error:
                 await patience.after(error)
 
-    @asynccontextmanager
-    async def _watch(self, under: str) -> AsyncIterator[JetStreamBucketWatch]:
-        async with self._keys.reader(after=0, under=under) as reader:
-            standing_seq = await stored.newest_seq(self._link, self._keys.stream)
-            yield JetStreamBucketWatch(reader, self._keys, standing_seq=standing_seq)
-
 
 class JetStreamBucketWatch:
     """`BucketWatch` on one bucket; what was gone by `standing_seq` never stood."""
 
-    def __init__(self, reader: OrderedReader, keys: Keys, *, standing_seq: int) -> None:
+    def __init__(self, reader: OrderedReader[BucketEntry], standing_seq: int) -> None:
         self._reader = reader
-        self._keys = keys
         self._standing_seq = standing_seq
 
     async def receive(self, *, most: int, wait_s: float) -> Sequence[BucketEntry]:
         """See `BucketWatch.receive`."""
-        entries = await self._reader.receive(self._read, most=most, wait_s=wait_s)
+        entries = await self._reader.receive(most=most, wait_s=wait_s)
         return [e for e in entries if e.value is not None or e.revision > self._standing_seq]
-
-    def _read(self, arrived: Arrival) -> BucketEntry:
-        return entry_of(self._keys, arrived)
 
 
 def entry_of(keys: Keys, message: KeyMessage) -> BucketEntry:

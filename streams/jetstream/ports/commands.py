@@ -89,9 +89,7 @@ class JetStreamCommandQueue:
         """Return one source of what the consumers of all partitions deliver."""
 
         def parsed(arrived: Arrival) -> C | Unreadable:
-            stream = self._stack.stream_of(arrived.subject)
-            said, about = (arrived.data, arrived.headers), arrived.subject
-            return parse(*said, stream=stream, subject=about, seq=arrived.seq)
+            return parse(arrived, stream=self._stack.stream_of(arrived.subject))
 
         sources = []
         for partition in self._stack.partitions_of(Stream.WORK):

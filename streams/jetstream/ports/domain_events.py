@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
+from functools import partial
 from typing import Final, TypeAlias
 
 from streams.errors import Incompatible, Unavailable, Uncaptured, UnknownOutcome
@@ -22,13 +23,13 @@ from streams.json import JsonObject
 from streams.layout import Stream
 from streams.model.foreign_streams import FeedStart, ForeignStream
 from streams.ports.delivery import Source, Unreadable
-from streams.ports.domain_events import NO_HEADERS, DomainEvent, EventFollower, Followed, Sent
+from streams.ports.domain_events import NO_HEADERS, DomainEvent, EventFollower, Sent
 from streams.subjects import Stack
 from streams.wire.messages import (
-    TRACE_HEADER,
     copy_headers,
     event_body,
     event_headers,
+    followed,
     parse_event,
     parse_foreign,
 )
@@ -50,6 +51,7 @@ class JetStreamDomainEvents:
         self._link = link
         self._stack = stack
         self._stream = stack.stream(Stream.EVENTS)
+        self._parse = partial(parse_event, stack=stack, stream=self._stream)
         self._group = Groups(link).to(self._stream)
         self._publisher = Publisher(link)
 
@@ -121,7 +123,9 @@ class JetStreamDomainEvents:
         found = await stored.extent(self._link, feed.stream)
         start = feed.start if after is None else after + 1
         wanted = None if found.retention == _WORK_QUEUE else start
-        return await self._share(self._feed(actor, feed, wanted), _parser(feed.stream))
+        return await self._share(
+            self._feed(actor, feed, wanted), partial(parse_foreign, stream=feed.stream)
+        )
 
     async def watched(self, actor: str) -> frozenset[str]:
         """See `DomainEvents.watched`."""
@@ -186,9 +190,8 @@ class JetStreamDomainEvents:
         """See `DomainEvents.follow`."""
         if not names:
             return silence()
-        filters = self._filters(names)
-        reader = OrderedReader(self._link, self._stream, after=after, filters=filters)
-        return _followed(reader, self._parse)
+        decode, filters = partial(followed, self._parse), self._filters(names)
+        return OrderedReader(self._link, self._stream, decode, after=after, filters=filters)
 
     @asynccontextmanager
     async def follow_feed(self, feed: ForeignStream, *, after: int) -> AsyncIterator[EventFollower]:
@@ -200,9 +203,11 @@ class JetStreamDomainEvents:
                 f"(retention {found.retention})",
                 remedy=f"Follow a stream with retention {_KEEPS} instead, such as a mirror of it.",
             )
-        reader = OrderedReader(self._link, feed.stream, after=after, filters=(feed.subject,))
-        async with _followed(reader, _parser(feed.stream)) as follower:
-            yield follower
+        decode = partial(followed, partial(parse_foreign, stream=feed.stream))
+        filters = (feed.subject,)
+        reader = OrderedReader(self._link, feed.stream, decode, after=after, filters=filters)
+        async with reader:
+            yield reader
 
     async def _is_captured(self, subject: str) -> bool:
         try:
@@ -242,61 +247,3 @@ class JetStreamDomainEvents:
 
     def _filters(self, names: Collection[str]) -> tuple[str, ...]:
         return tuple(sorted({self._stack.event(name) for name in names}))
-
-    def _parse(self, arrived: Arrival) -> DomainEvent | Unreadable:
-        return parse_event(
-            arrived.data,
-            arrived.headers,
-            stack=self._stack,
-            stream=self._stream,
-            subject=arrived.subject,
-            seq=arrived.seq,
-            at=arrived.at,
-        )
-
-
-class JetStreamEventFollower:
-    """`EventFollower` of one stream."""
-
-    def __init__(self, reader: OrderedReader, parse: Parse) -> None:
-        self._reader = reader
-        self._parse = parse
-
-    @property
-    def pending(self) -> int:
-        """How much was left. See `EventFollower.pending`."""
-        return self._reader.pending
-
-    async def receive(self, *, most: int, wait_s: float) -> Sequence[Followed]:
-        """Return the next events. See `EventFollower.receive`."""
-        return await self._reader.receive(self._followed, most=most, wait_s=wait_s)
-
-    def _followed(self, arrived: Arrival) -> Followed:
-        return Followed(
-            content=self._parse(arrived),
-            seq=arrived.seq,
-            at=arrived.at,
-            trace=arrived.headers.get(TRACE_HEADER, ""),
-        )
-
-
-@asynccontextmanager
-async def _followed(reader: OrderedReader, parse: Parse) -> AsyncIterator[JetStreamEventFollower]:
-    try:
-        yield JetStreamEventFollower(reader, parse)
-    finally:
-        await reader.close()
-
-
-def _parser(stream: str) -> Parse:
-    def parse(arrived: Arrival) -> DomainEvent | Unreadable:
-        return parse_foreign(
-            arrived.data,
-            arrived.headers,
-            stream=stream,
-            subject=arrived.subject,
-            seq=arrived.seq,
-            at=arrived.at,
-        )
-
-    return parse

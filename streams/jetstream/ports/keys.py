@@ -10,9 +10,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TypeAlias
+from collections.abc import AsyncGenerator, Callable
+from typing import TypeAlias, TypeVar
 
 from streams.jetstream.connection import headers
 from streams.jetstream.connection.link import Link
@@ -24,6 +23,8 @@ from streams.jetstream.messages.publish import Write
 from streams.jetstream.messages.stored import Stored
 from streams.jetstream.ports.configs import bucket_stream, key_subject
 from streams.jetstream.ports.follow import OrderedReader
+
+T = TypeVar("T")
 
 KeyMessage: TypeAlias = Stored | Arrival
 
@@ -64,15 +65,12 @@ class Keys:
         """Return the key that `message` is about."""
         return message.subject.removeprefix(self._prefix)
 
-    @asynccontextmanager
-    async def reader(self, *, after: int, under: str = "") -> AsyncIterator[OrderedReader]:
-        """Yield a reader of the changes past revision `after`: all, or those under `under`."""
+    def reader(
+        self, decode: Callable[[Arrival], T], *, after: int, under: str = ""
+    ) -> OrderedReader[T]:
+        """Return a reader of the changes past revision `after`: all, or those under `under`."""
         filters = (self._all(under),) if under else ()
-        reader = OrderedReader(self._link, self.stream, after=after, filters=filters)
-        try:
-            yield reader
-        finally:
-            await reader.close()
+        return OrderedReader(self._link, self.stream, decode, after=after, filters=filters)
 
     def _all(self, under: str) -> str:
         return f"{self._prefix}{under}.>" if under else f"{self._prefix}>"

@@ -16,8 +16,8 @@ key until the marker is gone too.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -27,9 +27,7 @@ from streams.errors import LeaseLost, Unavailable, UnknownOutcome
 from streams.jetstream.connection import headers
 from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.session import Headers
-from streams.jetstream.messages.arrival import Arrival
 from streams.jetstream.messages.publish import WrongSequence
-from streams.jetstream.ports.follow import OrderedReader
 from streams.jetstream.ports.keys import PURGE, KeyMessage, Keys, has_lapsed, is_gone
 from streams.json import UNDECODABLE
 from streams.ports.leases import RECLAIM_MAX, Claim, ClaimChange, ClaimWatch, Lease, error_shown
@@ -129,7 +127,9 @@ class JetStreamLeases:
 
     def watch(self, *, after: int = 0) -> AbstractAsyncContextManager[ClaimWatch]:
         """See `Leases.watch`."""
-        return _watch(self._keys, after=after)
+        return self._keys.reader(
+            lambda arrived: _change(self._keys.key_of(arrived), arrived, at=arrived.at), after=after
+        )
 
     async def _give_up(self, lease: Lease, tombstone: Headers) -> None:
         """Put `tombstone` in the place of `lease`, if the key is still ours."""
@@ -195,27 +195,6 @@ class JetStreamLeases:
         if found is None or not _is_claim_of(found, lease):
             raise lost from error
         return found.seq
-
-
-class JetStreamClaimWatch:
-    """`ClaimWatch` on one bucket."""
-
-    def __init__(self, keys: Keys, reader: OrderedReader) -> None:
-        self._keys = keys
-        self._reader = reader
-
-    async def receive(self, *, most: int, wait_s: float) -> Sequence[ClaimChange]:
-        """Return the next changes. See `ClaimWatch.receive`."""
-        return await self._reader.receive(self._change, most=most, wait_s=wait_s)
-
-    def _change(self, arrived: Arrival) -> ClaimChange:
-        return _change(self._keys.key_of(arrived), arrived, at=arrived.at)
-
-
-@asynccontextmanager
-async def _watch(keys: Keys, *, after: int) -> AsyncIterator[JetStreamClaimWatch]:
-    async with keys.reader(after=after) as reader:
-        yield JetStreamClaimWatch(keys, reader)
 
 
 def _change(key: str, message: KeyMessage, *, at: datetime) -> ClaimChange:

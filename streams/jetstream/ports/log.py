@@ -10,8 +10,8 @@ sequence of its exact subject. When an answer is lost the identical message is s
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 
 from opentelemetry import metrics, trace
 from opentelemetry.trace import StatusCode
@@ -28,7 +28,7 @@ from streams.layout import Stream
 from streams.ports.log import START, Commit, Follower, Recorded
 from streams.subjects import Stack
 from streams.wire import codec
-from streams.wire.messages import TRACE_HEADER
+from streams.wire.messages import COMMIT_HEADER, TRACE_HEADER, parse_commit
 
 _tracer = trace.get_tracer("vigil.streams")
 _append_duration = metrics.get_meter("vigil.streams").create_histogram(
@@ -66,19 +66,19 @@ class JetStreamLog:
         """See `EventLog.read`."""
         stream = self._stack.stream_of(subject)
         messages = stored.every_after(self._link, stream, subject, seq=after)
-        return [_recorded(m.subject, m.seq, m.headers, m.data) async for m in messages]
+        return [parse_commit(each) async for each in messages]
 
     async def last(self, subject: str) -> Recorded | None:
         """See `EventLog.last`."""
-        m = await stored.last(self._link, self._stack.stream_of(subject), subject)
-        return _recorded(m.subject, m.seq, m.headers, m.data) if m else None
+        found = await stored.last(self._link, self._stack.stream_of(subject), subject)
+        return parse_commit(found) if found else None
 
     async def at(
         self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0
     ) -> Recorded | None:
         """See `EventLog.at`."""
-        m = await stored.at(self._link, self._stack.stream(stream, partition), seq)
-        return _recorded(m.subject, m.seq, m.headers, m.data) if m else None
+        found = await stored.at(self._link, self._stack.stream(stream, partition), seq)
+        return parse_commit(found) if found else None
 
     async def head(self, stream: Stream = Stream.JOURNAL, *, partition: int = 0) -> int:
         """See `EventLog.head`."""
@@ -88,7 +88,8 @@ class JetStreamLog:
         self, stream: Stream = Stream.JOURNAL, *, after: int = START, partition: int = 0
     ) -> AbstractAsyncContextManager[Follower]:
         """See `EventLog.follow`."""
-        return _follow(self._link, self._stack.stream(stream, partition), after=after)
+        name = self._stack.stream(stream, partition)
+        return OrderedReader(self._link, name, parse_commit, after=after)
 
     async def _append(self, subject: str, commit: Commit, *, after: int) -> int:
         group = self._groups.to(self._stack.stream_of(subject))
@@ -134,48 +135,11 @@ class JetStreamLog:
         except Unavailable as away:
             await patience.after(away)
             return None
-        if found is not None and found.headers.get(headers.COMMIT) == commit.id:
+        if found is not None and found.headers.get(COMMIT_HEADER) == commit.id:
             return found.seq
         raise conflict from error
 
 
-class JetStreamFollower:
-    """`Follower` of one stream."""
-
-    def __init__(self, reader: OrderedReader) -> None:
-        self._reader = reader
-
-    @property
-    def pending(self) -> int:
-        """How much was left. See `Follower.pending`."""
-        return self._reader.pending
-
-    async def receive(self, *, most: int, wait_s: float) -> Sequence[Recorded]:
-        """Return the next commits. See `Follower.receive`."""
-        return await self._reader.receive(
-            lambda m: _recorded(m.subject, m.seq, m.headers, m.data), most=most, wait_s=wait_s
-        )
-
-
-@asynccontextmanager
-async def _follow(link: Link, stream: str, *, after: int) -> AsyncIterator[JetStreamFollower]:
-    reader = OrderedReader(link, stream, after=after)
-    try:
-        yield JetStreamFollower(reader)
-    finally:
-        await reader.close()
-
-
 def _headers(commit: Commit, *, after: int) -> Headers:
-    more = {headers.EXPECTED_SEQ: str(after), headers.COMMIT: commit.id}
+    more = {headers.EXPECTED_SEQ: str(after), COMMIT_HEADER: commit.id}
     return {**more, TRACE_HEADER: commit.trace} if commit.trace else more
-
-
-def _recorded(subject: str, seq: int, given: Headers, data: bytes) -> Recorded:
-    return codec.decode_commit(
-        data,
-        subject=subject,
-        seq=seq,
-        commit_id=given.get(headers.COMMIT, ""),
-        trace=given.get(TRACE_HEADER, ""),
-    )

@@ -175,14 +175,7 @@ class JetStreamTimers:
         raise conflict from error
 
     def _parse(self, arrived: Arrival) -> Due | Unreadable:
-        return parse_due(
-            arrived.data,
-            arrived.headers,
-            stream=self._stack.stream_of(arrived.subject),
-            subject=arrived.subject,
-            seq=arrived.seq,
-            at=arrived.at,
-        )
+        return parse_due(arrived, stream=self._stack.stream_of(arrived.subject))
 
 
 def schedule(due_at: datetime, *, target: str) -> Headers:
