@@ -6,7 +6,7 @@ everything known since, or what happened after an opening that is in the rows al
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Final, TypedDict, assert_never, get_args
 
@@ -31,14 +31,7 @@ from streams.model.events import (
     StepRecorded,
 )
 from streams.model.outputs import OutputOutcome
-from streams.model.triggers import (
-    EventTrigger,
-    ManualTrigger,
-    Mode,
-    ScheduleTrigger,
-    Trigger,
-    WorkflowTrigger,
-)
+from streams.model.triggers import Mode, Trigger
 from streams.model.waits import Approval
 from streams.ports.log import Recorded
 
@@ -48,26 +41,15 @@ SAVE_BLOCKS: Final = Statement(name="save_episode_blocks", table="episode_blocks
 
 ANSWER: Final = Statement(name="answer_episode_blocks", table="episode_blocks", keys=_KEYS)
 
-
-RECORD: Final = Statement(
-    name="record_steps", table="episode_steps", keys=("episode_id", "step_no")
-)
+RECORD: Final = Statement(name="record_steps", table="episode_steps", keys=_KEYS)
 
 SAVE: Final = Statement(
     name="save_checkpoints", table="episode_checkpoints", keys=("episode_id", "checkpoint_no")
 )
 
-
 OPEN: Final = Statement(name="open_episodes", table="episodes", keys=("episode_id",))
 
 ADVANCE: Final = Statement(name="advance_episodes", table="episodes", keys=("episode_id",))
-
-_TRIGGERS: Final[Mapping[type[Trigger], str]] = {
-    EventTrigger: "event",
-    ScheduleTrigger: "schedule",
-    ManualTrigger: "manual",
-    WorkflowTrigger: "workflow",
-}
 
 _EVENTS: Final[frozenset[type[EpisodeEvent]]] = frozenset(get_args(EpisodeEvent))
 
@@ -411,7 +393,7 @@ def _opened(event: EpisodeOpened, *, episode_id: str, seq: int, at: datetime) ->
         expectation_id=event.expectation_id,
         spec_rev=event.spec_rev or None,
         generation=event.generation,
-        trigger_type=_TRIGGERS[type(event.trigger)],
+        trigger_type=str(event.trigger.__struct_config__.tag),
         trigger_ref=event.trigger,
         subject_kind=event.subject_kind or None,
         subject_id=event.trigger.entity_id or None,

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, assert_never, get_args
 
 import msgspec
 
-from projections.rows import Row, RowChange, Statement, events_of, key, uuid_or_none
+from projections.rows import Row, RowChange, Statement, events_of, key, kind_of, uuid_or_none
 from streams.model.events import (
     OutputApproved,
     OutputAttempted,
@@ -37,32 +37,6 @@ RECORD: Final = Statement(
     keys=("output_key", "journal_seq", "event_no"),
 )
 
-Told: TypeAlias = (
-    OutputProposed
-    | OutputApproved
-    | OutputRejected
-    | OutputAttempted
-    | OutputPostponed
-    | OutputDelivered
-    | OutputFailed
-    | OutputRetried
-    | OutputCanceled
-)
-"""The events with a row."""
-
-_KINDS: Final[Mapping[type[Told], str]] = {
-    OutputProposed: "output_proposed",
-    OutputApproved: "output_approved",
-    OutputRejected: "output_rejected",
-    OutputAttempted: "output_attempted",
-    OutputPostponed: "output_postponed",
-    OutputDelivered: "output_delivered",
-    OutputFailed: "output_failed",
-    OutputRetried: "output_retried",
-    OutputCanceled: "output_canceled",
-}
-
-
 PROPOSE: Final = Statement(name="propose_outputs", table="outputs", keys=("output_key",))
 
 ADVANCE: Final = Statement(name="advance_outputs", table="outputs", keys=("output_key",))
@@ -84,6 +58,9 @@ _Later: TypeAlias = (
     | OutputCanceled
 )
 """The events that may follow a proposal."""
+
+_Shown: TypeAlias = OutputProposed | _Later
+"""The events with a row."""
 
 _STATUSES: Final[Mapping[type[_Later], OutputStatus]] = {
     OutputApproved: OutputStatus.PROPOSED,
@@ -118,21 +95,21 @@ class OutputHappened(Row, kw_only=True):
 
 
 def happened(
-    event: Told, *, output_key: str, seq: int, event_no: int, at: datetime
+    event: _Shown, *, output_key: str, seq: int, event_no: int, at: datetime
 ) -> OutputHappened:
     """Return the row of one event: the `event_no`-th, from 0, of the commit at `seq`."""
     row = OutputHappened(
         output_key=output_key,
         journal_seq=seq,
         event_no=event_no,
-        kind=_KINDS[type(event)],
+        kind=kind_of(type(event)),
         at=at,
     )
     _tell(row, event)
     return row
 
 
-def _tell(row: OutputHappened, event: Told) -> None:
+def _tell(row: OutputHappened, event: _Shown) -> None:
     """Set the columns of `row` that only this event has."""
     match event:
         case OutputProposed():
@@ -225,7 +202,7 @@ class OutputFold:
         for each in self._happened:
             yield RowChange(RECORD, each)
 
-    def _add(self, event: OutputProposed | _Later, *, seq: int, at: datetime) -> None:
+    def _add(self, event: _Shown, *, seq: int, at: datetime) -> None:
         if isinstance(event, OutputProposed):
             self._row = _proposed(event, output_key=self._output_key, seq=seq, at=at)
             return

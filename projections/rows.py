@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Final, TypeVar, cast
 
 import msgspec
@@ -52,6 +53,12 @@ def events_of(record: Recorded, known: frozenset[type[T]], *, whose: str) -> tup
         raise UnreadableEvent(record.subject, seq=record.seq, detail=detail)
     # Checked above.
     return cast("tuple[T, ...]", events)
+
+
+@cache
+def kind_of(event: type[LogEvent]) -> str:
+    """Return the name of an event in rows: its tag as in `output_proposed`."""
+    return str(event.__struct_config__.tag).partition("@")[0].replace(".", "_")
 
 
 def document(rows: Sequence[msgspec.Struct]) -> str:

@@ -227,10 +227,7 @@ class _Target:
 
 
 async def _held(link: Link, name: str) -> int:
-    try:
-        info = await api.call(link, f"STREAM.INFO.{name}")
-    except api.RequestRefused as error:
-        raise Unavailable(name, detail=str(error)) from error
+    info = await api.ask(link, f"STREAM.INFO.{name}", about=name)
     messages: int = info["state"]["messages"]
     return messages
 

@@ -109,7 +109,7 @@ async def _drop_retired(link: Link, stack: Stack) -> Sequence[str]:
         raise setup.on_its_way(stack, layout)
     names = await _retired_names(link, stack)
     for name in names:
-        await _ask(link, f"STREAM.DELETE.{name}")
+        await api.ask(link, f"STREAM.DELETE.{name}", about=name)
     return names
 
 
@@ -163,7 +163,7 @@ async def _go_back(link: Link, old: Stack, *, moving_to: int) -> None:
 async def _drop(link: Link, names: Sequence[str]) -> None:
     for name in names:
         if await setup.config_of(link, name) is not None:
-            await _ask(link, f"STREAM.DELETE.{name}")
+            await api.ask(link, f"STREAM.DELETE.{name}", about=name)
 
 
 @dataclass
@@ -234,13 +234,14 @@ async def _mark(link: Link, stack: Stack, *, moving_to: int | None) -> None:
         if key not in {PARTITIONS, MOVING_TO}
     }
     said = {**others, **StackLayout(stack.partitions, moving_to).as_metadata()}
-    await _ask(link, f"STREAM.UPDATE.{name}", {**config, "metadata": said})
+    await api.ask(link, f"STREAM.UPDATE.{name}", {**config, "metadata": said}, about=name)
 
 
 async def _hold(link: Link, name: str, subjects: Sequence[str]) -> None:
     config = await _config(link, name)
     if config["subjects"] != subjects:
-        await _ask(link, f"STREAM.UPDATE.{name}", {**config, "subjects": list(subjects)})
+        wanted = {**config, "subjects": list(subjects)}
+        await api.ask(link, f"STREAM.UPDATE.{name}", wanted, about=name)
 
 
 async def _require_room(link: Link, stack: Stack) -> None:
@@ -255,8 +256,9 @@ async def _require_room(link: Link, stack: Stack) -> None:
 
 async def _retired_names(link: Link, stack: Stack) -> list[str]:
     # All of them are on the first page: it has 1,024.
-    names = (await _ask(link, "STREAM.NAMES", {"subject": stack.retired("*")}))["streams"]
-    return sorted(names or [])
+    which = {"subject": stack.retired("*")}
+    found = await api.ask(link, "STREAM.NAMES", which, about=stack.name)
+    return sorted(found["streams"] or [])
 
 
 async def _config(link: Link, name: str) -> JsonObject:
@@ -266,10 +268,3 @@ async def _config(link: Link, name: str) -> JsonObject:
             f"there is no stream {name}", remedy="Is that the stack? Any node makes its streams."
         )
     return config
-
-
-async def _ask(link: Link, operation: str, request: JsonObject | None = None) -> JsonObject:
-    try:
-        return await api.call(link, operation, request)
-    except api.RequestRefused as error:
-        raise Unavailable(operation, detail=str(error)) from error

@@ -67,10 +67,7 @@ async def _waiting(link: Link, stack: Stack) -> list[str]:
 async def _consumers(link: Link, name: str) -> AsyncGenerator[JsonObject, None]:
     seen = 0
     for _ in range(PAGES_MAX):
-        try:
-            page = await api.call(link, f"CONSUMER.LIST.{name}", {"offset": seen})
-        except api.RequestRefused as error:
-            raise Unavailable(name, detail=str(error)) from error
+        page = await api.ask(link, f"CONSUMER.LIST.{name}", {"offset": seen}, about=name)
         for consumer in page["consumers"] or []:
             seen += 1
             yield consumer

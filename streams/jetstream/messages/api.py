@@ -9,22 +9,16 @@ from typing import Final
 
 import msgspec
 
-from streams.errors import StreamError
+from streams.errors import StreamError, Unavailable
 from streams.jetstream.connection.link import ASKS_MAX, Link
 from streams.json import JsonObject
 
 NOT_ENABLED: Final = 10076
-
 NOT_ENABLED_FOR_ACCOUNT: Final = 10039
-
 STREAM_NOT_FOUND: Final = 10059
-
 STREAM_NAME_IN_USE: Final = 10058
-
 CONSUMER_NOT_FOUND: Final = 10014
-
 MESSAGE_NOT_FOUND: Final = 10037
-
 MESSAGE_TOO_LARGE: Final = 10054
 
 WRONG_SEQUENCE: Final = 10071
@@ -33,10 +27,8 @@ WRONG_SEQUENCE: Final = 10071
 WRONG_SEQUENCE_IN_FLIGHT: Final = 10164
 """Another write to the subject is on its way (three replicas); maybe our own."""
 
-
 LATER: Final = 503
 """The same request may work later."""
-
 
 _encoder = msgspec.json.Encoder()
 
@@ -77,3 +69,13 @@ async def call(
         raise RequestRefused(operation, error)
     decoded: JsonObject = msgspec.json.decode(answer)
     return decoded
+
+
+async def ask(
+    link: Link, operation: str, request: JsonObject | None = None, *, about: str
+) -> JsonObject:
+    """Return the answer as `call` does; a refusal is `Unavailable`, `about` something."""
+    try:
+        return await call(link, operation, request)
+    except RequestRefused as error:
+        raise Unavailable(about, detail=str(error)) from error

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
@@ -30,7 +30,8 @@ from streams.errors import StreamError, Unavailable, UnknownOutcome
 from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.settings import GroupSettings
 from streams.jetstream.messages.pace import Pace
-from streams.jetstream.messages.publish import Ack, Patience, Publisher, Write
+from streams.jetstream.messages.publish import Ack, Patience, Publisher, Write, WrongSequence
+from streams.jetstream.messages.stored import Stored
 
 BODY_BYTES_MAX: Final = 512 * 1024
 """Most bytes of bodies in one batch: what the server stages while others wait."""
@@ -268,6 +269,47 @@ async def store_surely(link: Link, group: Grouping, write: Write) -> Ack:
             return await group.store(write, alone=patience.has_failed)
         except Unavailable as error:
             await patience.after(error)
+
+
+async def store_checked(
+    link: Link,
+    group: Grouping,
+    write: Write,
+    *,
+    find: Callable[[], Awaitable[Stored | None]],
+    mark: str,
+    conflict: Callable[[], StreamError],
+    gone: Callable[[], StreamError] | None = None,
+) -> int:
+    """Store a message that expects a sequence, again and again until its outcome is known.
+
+    After a lost answer a failed check may be the work of our own first copy: `find` returns the
+    message that stands there, and the header `mark` identifies ours.
+
+    Raises:
+        StreamError: `conflict()`: another message stands there; `gone()`: none does any more.
+        TooLarge, Incompatible, Unavailable, UnknownOutcome: as `store_surely`.
+    """
+    patience = Patience(link, write.subject)
+    while True:
+        try:
+            return (await group.store(write, alone=patience.has_failed)).seq
+        except Unavailable as error:
+            await patience.after(error)
+        except WrongSequence as error:
+            if not patience.unsure:
+                raise conflict() from error
+            if error.in_flight:
+                await patience.after(UnknownOutcome(write.subject, detail="another is in flight"))
+                continue
+            try:
+                found = await find()
+            except Unavailable as away:
+                await patience.after(away)
+                continue
+            if found is not None and found.headers.get(mark) == write.headers[mark]:
+                return found.seq
+            raise (gone if gone and found is None else conflict)() from error
 
 
 def _tell(waiting: _Waiting, outcome: Ack | BaseException) -> None:

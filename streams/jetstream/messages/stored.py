@@ -130,10 +130,8 @@ async def counts(link: Link, stream: str, subject: str) -> Mapping[str, int]:
 
     Of 100,000 subjects at most: the server lists no more at a time.
     """
-    try:
-        info = await api.call(link, f"STREAM.INFO.{stream}", {"subjects_filter": subject})
-    except api.RequestRefused as error:
-        raise Unavailable(stream, detail=str(error)) from error
+    request = {"subjects_filter": subject}
+    info = await api.ask(link, f"STREAM.INFO.{stream}", request, about=stream)
     return info["state"].get("subjects") or {}
 
 

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 
 from opentelemetry import metrics, trace
 from opentelemetry.trace import StatusCode
 
-from streams.errors import StreamError, Unavailable, UnknownOutcome, VersionConflict
+from streams.errors import StreamError, VersionConflict
 from streams.jetstream.connection import headers
 from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.session import Headers
 from streams.jetstream.messages import stored
-from streams.jetstream.messages.grouping import Groups
-from streams.jetstream.messages.publish import Patience, Write, WrongSequence
+from streams.jetstream.messages.grouping import Groups, store_checked
+from streams.jetstream.messages.publish import Write
 from streams.jetstream.ports.follow import OrderedReader
 from streams.layout import Stream
 from streams.ports.log import START, Commit, Follower, Recorded
@@ -92,52 +93,18 @@ class JetStreamLog:
         return OrderedReader(self._link, name, parse_commit, after=after)
 
     async def _append(self, subject: str, commit: Commit, *, after: int) -> int:
-        group = self._groups.to(self._stack.stream_of(subject))
+        stream = self._stack.stream_of(subject)
         data, more = codec.encode_commit(commit), _headers(commit, after=after)
-        write = Write(subject, data, more, key=subject)
-        patience = Patience(self._link, subject)
-        while True:
-            try:
-                ack = await group.store(write, alone=patience.has_failed)
-            except WrongSequence as error:
-                seq = await self._settle(subject, commit, error, patience, after=after)
-                if seq is not None:
-                    return seq
-            except Unavailable as error:
-                await patience.after(error)
-            else:
-                return ack.seq
-
-    async def _settle(
-        self,
-        subject: str,
-        commit: Commit,
-        error: WrongSequence,
-        patience: Patience,
-        *,
-        after: int,
-    ) -> int | None:
-        """Return where `commit` is after a failed check, or None if it is too early to say.
-
-        The commit *following* `after` decides, not the last one: somebody may have gone on
-        from ours before we came back to ask.
-        """
-        conflict = VersionConflict(subject, expected=after)
-        if not patience.unsure:
-            raise conflict from error
-        if error.in_flight:
-            await patience.after(UnknownOutcome(subject, detail="another write is in flight"))
-            return None
-        try:
-            found = await stored.first_after(
-                self._link, self._stack.stream_of(subject), subject, seq=after
-            )
-        except Unavailable as away:
-            await patience.after(away)
-            return None
-        if found is not None and found.headers.get(COMMIT_HEADER) == commit.id:
-            return found.seq
-        raise conflict from error
+        return await store_checked(
+            self._link,
+            self._groups.to(stream),
+            Write(subject, data, more, key=subject),
+            # The commit *following* `after` decides, not the last one: somebody may have gone on
+            # from ours before we came back to ask.
+            find=partial(stored.first_after, self._link, stream, subject, seq=after),
+            mark=COMMIT_HEADER,
+            conflict=partial(VersionConflict, subject, expected=after),
+        )
 
 
 def _headers(commit: Commit, *, after: int) -> Headers:

@@ -12,11 +12,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 from streams.clock import Clock
+from streams.jetstream.connection.link import Link
+from streams.jetstream.messages.arrival import Arrival
+from streams.jetstream.ports.consumer import DurableConsumer
+from streams.jetstream.ports.source import JetStreamSource
+from streams.layout import Stream
 from streams.ports.delivery import Delivery, Source
+from streams.subjects import Stack
 
 T = TypeVar("T")
 
@@ -105,3 +111,25 @@ class MergedSource(Generic[T]):
             if 0 < len(found) < most and not self._is_paused:
                 # The rest of what it was asked for may still come, so it stays asked for.
                 self._ask_one(self._quiet.pop(), most=most - len(found), wait_s=LOOK_S)
+
+
+def work_consumers(
+    stack: Stack, name: str, filter_of: Callable[[int], str]
+) -> list[DurableConsumer]:
+    """Return the consumer called `name` in each partition of the work."""
+    return [
+        DurableConsumer(
+            stream=stack.stream(Stream.WORK, each), name=name, filters=(filter_of(each),)
+        )
+        for each in stack.partitions_of(Stream.WORK)
+    ]
+
+
+async def open_work(
+    link: Link, consumers: Sequence[DurableConsumer], parse: Callable[[Arrival], T]
+) -> Source[T]:
+    """Return one source of what `consumers` deliver, which are made when missing."""
+    for consumer in consumers:
+        await consumer.ensure(link)
+    sources = [JetStreamSource(link, each, parse) for each in consumers]
+    return sources[0] if len(sources) == 1 else MergedSource(sources, link.clock)

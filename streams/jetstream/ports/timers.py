@@ -14,19 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
-from streams.errors import TimerConflict, Unavailable, UnknownOutcome
+from streams.errors import TimerConflict, UnknownOutcome
 from streams.jetstream.connection import headers
 from streams.jetstream.connection.headers import Headers
 from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import api, stored
 from streams.jetstream.messages.arrival import Arrival
-from streams.jetstream.messages.grouping import Groups, store_surely
-from streams.jetstream.messages.publish import Patience, Write, WrongSequence
-from streams.jetstream.ports.consumer import DurableConsumer
-from streams.jetstream.ports.merge import MergedSource
-from streams.jetstream.ports.source import JetStreamSource
+from streams.jetstream.messages.grouping import Groups, store_checked, store_surely
+from streams.jetstream.messages.publish import Write
+from streams.jetstream.ports.merge import open_work, work_consumers
 from streams.layout import Stream
 from streams.ports.delivery import Source, Unreadable
 from streams.ports.timers import Due, PendingTimer, Timer
@@ -58,14 +57,21 @@ class JetStreamTimers:
         self, timer: Timer, *, at: datetime, expecting: int | None = None, trace: str = ""
     ) -> int:
         """See `Timers.arm`."""
-        id_, due_at = self._link.unique(), due_time(at)
+        due_at = due_time(at)
         subject = self._stack.timer(timer.actor, timer.purpose, timer.key)
-        more = timer_headers(id=id_, trace=trace)
+        more = timer_headers(id=self._link.unique(), trace=trace)
         more |= schedule(due_at, target=self._stack.due_of(subject))
         if expecting is not None:
             more[headers.EXPECTED_SEQ] = str(expecting)
-        return await self._store(
-            Write(subject, timer_body(timer, due_at=due_at), more, key=subject), id_
+        stream = self._stack.stream_of(subject)
+        return await store_checked(
+            self._link,
+            self._groups.to(stream),
+            Write(subject, timer_body(timer, due_at=due_at), more, key=subject),
+            find=partial(stored.last, self._link, stream, subject),
+            mark=TIMER_ID_HEADER,
+            conflict=partial(TimerConflict, subject, expected=expecting or 0),
+            gone=partial(UnknownOutcome, subject, detail="it may have fired"),
         )
 
     async def send(self, timer: Timer, *, id: str, trace: str = "") -> None:
@@ -108,10 +114,7 @@ class JetStreamTimers:
             revision = found.seq
         # Up to this one: a late copy of the request takes none that was armed meanwhile.
         what = {"filter": subject, "seq": revision + 1}
-        try:
-            await api.call(self._link, f"STREAM.PURGE.{stream}", what)
-        except api.RequestRefused as error:
-            raise Unavailable(subject, detail=str(error)) from error
+        await api.ask(self._link, f"STREAM.PURGE.{stream}", what, about=subject)
 
     async def backlog(self, actor: str) -> int:
         """See `Timers.backlog`."""
@@ -125,54 +128,9 @@ class JetStreamTimers:
 
     async def open(self, actor: str) -> Source[Due | Unreadable]:
         """See `Timers.open`."""
-        partitions = self._stack.partitions_of(Stream.WORK)
-        sources = [await self._open(actor, partition) for partition in partitions]
-        return sources[0] if len(sources) == 1 else MergedSource(sources, self._link.clock)
-
-    async def _open(self, actor: str, partition: int) -> Source[Due | Unreadable]:
-        consumer = DurableConsumer(
-            stream=self._stack.stream(Stream.WORK, partition),
-            name=self._stack.due_durable(actor),
-            filters=(self._stack.due(actor, partition),),
-        )
-        await consumer.ensure(self._link)
-        return JetStreamSource(self._link, consumer, self._parse)
-
-    async def _store(self, write: Write, id_: str) -> int:
-        group = self._groups.to(self._stack.stream_of(write.subject))
-        patience = Patience(self._link, write.subject)
-        while True:
-            try:
-                return (await group.store(write, alone=patience.has_failed)).seq
-            except WrongSequence as error:
-                seq = await self._settle(write, id_, error, patience)
-                if seq is not None:
-                    return seq
-            except Unavailable as error:
-                await patience.after(error)
-
-    async def _settle(
-        self, write: Write, id_: str, error: WrongSequence, patience: Patience
-    ) -> int | None:
-        """Return the revision of `write` after a failed check; None: too early to say."""
-        expected = int(write.headers[headers.EXPECTED_SEQ])
-        conflict = TimerConflict(write.subject, expected=expected)
-        if not patience.unsure:
-            raise conflict from error
-        if error.in_flight:
-            await patience.after(UnknownOutcome(write.subject, detail="another is in flight"))
-            return None
-        stream = self._stack.stream_of(write.subject)
-        try:
-            found = await stored.last(self._link, stream, write.subject)
-        except Unavailable as away:
-            await patience.after(away)
-            return None
-        if found is None:
-            raise UnknownOutcome(write.subject, detail="it may have fired") from error
-        if found.headers.get(TIMER_ID_HEADER) == id_:
-            return found.seq
-        raise conflict from error
+        due = partial(self._stack.due, actor)
+        consumers = work_consumers(self._stack, self._stack.due_durable(actor), due)
+        return await open_work(self._link, consumers, self._parse)
 
     def _parse(self, arrived: Arrival) -> Due | Unreadable:
         return parse_due(arrived, stream=self._stack.stream_of(arrived.subject))
