@@ -12,7 +12,7 @@ from functools import partial
 from streams.errors import NoSuchStream, Uncaptured
 from streams.json import JsonObject
 from streams.memory.durable import Durable, MemorySource
-from streams.memory.following import MemoryEventFollower
+from streams.memory.following import MemoryFollower
 from streams.memory.stream import MemoryStream
 from streams.model.foreign_streams import ForeignStream
 from streams.ports.delivery import Unreadable
@@ -23,6 +23,7 @@ from streams.wire.messages import (
     copy_headers,
     event_body,
     event_headers,
+    followed,
     parse_event,
     parse_foreign,
 )
@@ -175,20 +176,15 @@ class MemoryDomainEvents:
         self, names: Collection[str], *, after: int
     ) -> AbstractAsyncContextManager[EventFollower]:
         """See `DomainEvents.follow`."""
-        matches = self._subjects(names).__contains__
-        return nullcontext(
-            MemoryEventFollower(self._stream, after=after, matches=matches, parse=self._parse)
-        )
+        decode, matches = partial(followed, self._parse), self._subjects(names).__contains__
+        return nullcontext(MemoryFollower(self._stream, decode, after=after, matches=matches))
 
     @asynccontextmanager
     async def follow_feed(self, feed: ForeignStream, *, after: int) -> AsyncIterator[EventFollower]:
         """See `DomainEvents.follow_feed`."""
-        yield MemoryEventFollower(
-            self._held(feed),
-            after=after,
-            matches=partial(matches, feed.subject),
-            parse=partial(parse_foreign, stream=feed.stream),
-        )
+        decode = partial(followed, partial(parse_foreign, stream=feed.stream))
+        here = partial(matches, feed.subject)
+        yield MemoryFollower(self._held(feed), decode, after=after, matches=here)
 
     def _capturing(self, subject: str) -> MemoryStream:
         if is_event(subject, stack=self._stack):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 
-from streams.errors import UnreadableEvent
 from streams.layout import Stream
+from streams.memory.following import MemoryFollower
 from streams.memory.stream import MemoryStream
 from streams.ports.log import START, Commit, Recorded
 from streams.subjects import Stack
@@ -51,9 +51,10 @@ class MemoryLog:
 
     def follow(
         self, stream: Stream = Stream.JOURNAL, *, after: int = START, partition: int = 0
-    ) -> AbstractAsyncContextManager[MemoryFollower]:
+    ) -> AbstractAsyncContextManager[MemoryFollower[Recorded]]:
         """See `EventLog.follow`."""
-        return nullcontext(MemoryFollower(self._partition(stream, partition), after=after))
+        held = self._partition(stream, partition)
+        return nullcontext(MemoryFollower(held, parse_commit, after=after))
 
     def publish_raw(self, subject: str, data: bytes, headers: Mapping[str, str]) -> int:
         """Put a message on `subject` without a version check, as a foreign client would."""
@@ -64,35 +65,3 @@ class MemoryLog:
 
     def _partition(self, stream: Stream, partition: int) -> MemoryStream:
         return self._streams[self._stack.stream(stream, partition)]
-
-
-class MemoryFollower:
-    """See `streams.ports.log.Follower`."""
-
-    def __init__(self, stream: MemoryStream, *, after: int) -> None:
-        self._stream = stream
-        self._position = after
-        self._pending = max(0, stream.last_seq - after)
-
-    @property
-    def pending(self) -> int:
-        """See `Follower.pending`."""
-        return self._pending
-
-    async def receive(self, *, most: int, wait_s: float) -> Sequence[Recorded]:
-        """See `Follower.receive`."""
-        return await self._stream.bell.wait_some(lambda: self._take(most), wait_s=wait_s)
-
-    def _take(self, most: int) -> Sequence[Recorded]:
-        """Return the next commits; an unreadable one only once it is the next."""
-        taken: list[Recorded] = []
-        for message in self._stream.past(self._position, most=most):
-            try:
-                taken.append(parse_commit(message))
-            except UnreadableEvent:
-                if taken:
-                    break
-                raise
-        self._position += len(taken)
-        self._pending = max(0, self._stream.last_seq - self._position)
-        return taken
