@@ -145,16 +145,10 @@ class Session:
         self._put(subject, self._encode(subject, data, reply=reply))
         return await self._requests.wait(token, subject, is_last=is_last)
 
-    async def send(
-        self, subject: str, data: bytes = b"", *, reply: str = "", more: Headers | None = None
-    ) -> None:
-        """Send one message without waiting for anything. See `request` for what it raises."""
-        self.post(subject, data, reply=reply, more=more)
-
     def post(
         self, subject: str, data: bytes = b"", *, reply: str = "", more: Headers | None = None
     ) -> None:
-        """Send one message, as `send` does; for those who cannot wait."""
+        """Send one message without waiting for anything. See `request` for what it raises."""
         self._put(subject, self._encode(subject, data, reply=reply, more=more))
 
     def open_inbox(self, on_message: Listener) -> ReplyInbox:
