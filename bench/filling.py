@@ -18,7 +18,6 @@ import nats
 from nats.aio.client import Client
 from nats.js.api import Header
 
-from streams.jetstream.connection import headers
 from streams.json import raw
 from streams.model.events import (
     EndStatus,
@@ -32,6 +31,7 @@ from streams.model.triggers import Budget, EventTrigger
 from streams.ports.log import Commit
 from streams.subjects import Stack
 from streams.wire.codec import encode_commit
+from streams.wire.messages import COMMIT_HEADER
 
 BATCH: Final = 1_000
 """Messages in one batch: as many as the server takes, since each batch costs some syncs."""
@@ -109,7 +109,7 @@ async def _store(client: Client, batch: list[tuple[str, str, bytes]], *, id: str
 
 def _headers(commit_id: str, batch_id: str, place: int) -> dict[str, str]:
     return {
-        headers.COMMIT: commit_id,
+        COMMIT_HEADER: commit_id,
         Header.BATCH_ID: batch_id,
         Header.BATCH_SEQUENCE: str(place),
     }

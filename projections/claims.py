@@ -1,8 +1,8 @@
 """The work claims read model: a row per lease that was ever seen. Pure.
 
 The bucket has only the newest change of each key and nothing of a released one. So a projector
-first marks all claims as not held (`sql/forget_claims.sql`) and then learns from its watch which
-are; a release that nobody saw shows as done from then on.
+first ends all claims (`sql/forget_claims.sql`) and then learns from its watch which are active; a
+release that nobody saw shows as done from then on.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ TAKE: Final = Statement(name="take_claims", table="work_claims", keys=("dedupe_k
 END: Final = Statement(name="end_claims", table="work_claims", keys=("dedupe_key",))
 
 
-class Ended(Row, omit_defaults=True, kw_only=True):
-    """One row of `sql/end_claims.sql`: of the claim that it ended, the row may know more."""
+class Ended(Row, kw_only=True):
+    """A row of `sql/end_claims.sql`: of the claim that it ended, the table may know more."""
 
     dedupe_key: str
     fence: int
@@ -32,8 +32,8 @@ class Ended(Row, omit_defaults=True, kw_only=True):
     finished_at: datetime | None = None
 
 
-class Taken(Ended, omit_defaults=True, kw_only=True):
-    """One row of `sql/take_claims.sql`: a claim, and how it ended if it has."""
+class Taken(Ended, kw_only=True):
+    """A row of `sql/take_claims.sql`: a claim, and how it ended if it has."""
 
     owner_node: str
     attempt: int
@@ -42,14 +42,14 @@ class Taken(Ended, omit_defaults=True, kw_only=True):
     lease_until: datetime
 
 
-class Forgotten(Row, omit_defaults=True, kw_only=True):
-    """The one row of `sql/forget_claims.sql`; it changes every claim that shows as held."""
+class Forgotten(Row, kw_only=True):
+    """The row of `sql/forget_claims.sql`; it changes every claim that shows as active."""
 
     finished_at: datetime
 
 
 def forget(now: datetime) -> RowChange:
-    """Return the change after which no claim shows as held. It must be a batch's first."""
+    """Return the change after which no claim shows as active. It must be a batch's first."""
     return RowChange(FORGET, Forgotten(finished_at=now))
 
 

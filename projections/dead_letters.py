@@ -18,12 +18,11 @@ SAVE: Final = Statement(name="save_dead_letters", table="dead_letters", keys=("l
 SETTLE: Final = Statement(name="settle_dead_letters", table="dead_letters", keys=("letter_key",))
 
 _OF_OUTPUTS: Final = f"{Kind.OUTPUT}."
-"""Prefix of the keys of outputs' letters."""
 
 _EVENTS: Final[frozenset[type[DeadEvent]]] = frozenset(get_args(DeadEvent))
 
 
-class Settlement(Row, omit_defaults=True, kw_only=True):
+class Settlement(Row, kw_only=True):
     """One row of `sql/settle_dead_letters.sql`."""
 
     letter_key: str
@@ -34,7 +33,7 @@ class Settlement(Row, omit_defaults=True, kw_only=True):
     settled_note: str | None = None
 
 
-class LetterState(Settlement, omit_defaults=True, kw_only=True):
+class LetterState(Settlement, kw_only=True):
     """One row of `sql/save_dead_letters.sql`, with a later decision if there is one."""
 
     reason: str
@@ -59,11 +58,7 @@ class DeadLetterFold:
         self._row: Settlement | None = None
 
     def add(self, record: Recorded) -> None:
-        """Take the next commit.
-
-        Raises:
-            UnreadableEvent: it is not one of a dead letter's. It is left out.
-        """
+        """Take the next commit; `UnreadableEvent`: it is no dead letter's, and left out."""
         for event in events_of(record, _EVENTS, whose="a dead letter"):
             match event:
                 case DeadLettered():
@@ -74,7 +69,7 @@ class DeadLetterFold:
                     assert_never(event)
 
     def changes(self) -> Iterator[RowChange]:
-        """Yield what they ask for: one change of one row."""
+        """Yield one change of one row."""
         if self._row is not None:
             yield RowChange(SAVE if isinstance(self._row, LetterState) else SETTLE, self._row)
 

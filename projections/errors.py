@@ -7,9 +7,9 @@ ProjectionError
 ├── OtherJournal          rows and log are of two lives       drop the rows: they come back
 ├── NotCaughtUp           rows do not show the commit yet     wait longer, or see who projects
 ├── MigrationChanged      an applied migration was edited     restore the file, or rebuild
-├── QueryRefused          Postgres does not run this query    the caller's input: say so
-├── BadPlace              not a place on this journal         the caller's input: say so
-└── BadSchema             cannot name a schema                the caller's input: say so
+├── QueryRefused          Postgres does not run this query    the caller's input: report it
+├── BadPlace              not a place on this journal         the caller's input: report it
+└── BadSchema             cannot name a schema                the caller's input: report it
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ProjectionError(Exception):
 
 
 class PostgresUnavailable(ProjectionError):
-    """Postgres could not be reached. The message never holds a password."""
+    """Postgres could not be reached. The message never has a password."""
 
     def __init__(self, where: str, *, detail: str) -> None:
         super().__init__(f"Postgres at {where}: {detail}")

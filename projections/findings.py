@@ -57,7 +57,7 @@ _KINDS: Final[dict[type[FindingEvent], str]] = {
 }
 
 
-class Saved(Row, omit_defaults=True, kw_only=True):
+class Saved(Row, kw_only=True):
     """One row of `sql/save_findings.sql`."""
 
     finding_key: str
@@ -89,7 +89,7 @@ class Saved(Row, omit_defaults=True, kw_only=True):
     superseded_at: datetime | None = None
 
 
-class Superseded(Row, omit_defaults=True, kw_only=True):
+class Superseded(Row, kw_only=True):
     """One row of `sql/supersede_findings.sql`."""
 
     finding_key: str
@@ -98,7 +98,7 @@ class Superseded(Row, omit_defaults=True, kw_only=True):
     superseded_at: datetime
 
 
-class FindingHappened(Row, omit_defaults=True, kw_only=True):
+class FindingHappened(Row, kw_only=True):
     """One row of `sql/record_finding_events.sql`."""
 
     finding_key: str
@@ -129,11 +129,7 @@ class FindingFold:
         self._happened: list[FindingHappened] = []
 
     def add(self, record: Recorded) -> None:
-        """Take the next commit.
-
-        Raises:
-            UnreadableEvent: it is not one of a finding's. It is left out.
-        """
+        """Take the next commit; `UnreadableEvent`: it is no finding's, and left out."""
         for event_no, event in enumerate(events_of(record, _EVENTS, whose="a finding")):
             saved = _saved(event, finding_key=self._finding_key, seq=record.seq)
             if isinstance(event, FindingRaised) and saved.raise_no > 1:
@@ -143,7 +139,6 @@ class FindingFold:
             self._happened.append(_happened(record, event, saved, event_no=event_no))
 
     def _supersede(self, by: Saved) -> None:
-        """Mark the raise before `by` as superseded."""
         earlier = Superseded(
             finding_key=by.finding_key,
             raise_no=by.raise_no - 1,
@@ -158,7 +153,7 @@ class FindingFold:
             self._saved[earlier.raise_no] = replace(saved, status=SUPERSEDED, **said)
 
     def changes(self) -> Iterator[RowChange]:
-        """Yield what they ask for, each row once."""
+        """Yield each row once."""
         for superseded in self._superseded.values():
             yield RowChange(SUPERSEDE, superseded)
         for saved in self._saved.values():

@@ -28,27 +28,27 @@ REMOVE: Final = Statement(name="remove_lane_tickets", table="lane_tickets", keys
 _EVENTS: Final[frozenset[type[LaneEvent]]] = frozenset(get_args(LaneEvent))
 
 
-class Emptied(Row, omit_defaults=True, kw_only=True):
+class Emptied(Row, kw_only=True):
     """One row of `sql/empty_lanes.sql`: it takes what an older commit put in the lane."""
 
     actor_id: str
     journal_seq: int
 
 
-class Gone(Row, omit_defaults=True, kw_only=True):
+class Gone(Row, kw_only=True):
     """One row of `sql/remove_lane_tickets.sql`."""
 
     actor_id: str
     episode_id: str
 
 
-class Admitted(Gone, omit_defaults=True, kw_only=True):
+class Admitted(Gone, kw_only=True):
     """One row of `sql/admit_lane_tickets.sql`."""
 
     journal_seq: int
 
 
-class Placed(Admitted, omit_defaults=True, kw_only=True):
+class Placed(Admitted, kw_only=True):
     """One row of `sql/place_lane_tickets.sql`: a ticket, and whether its turn has come."""
 
     expectation_id: str
@@ -69,12 +69,7 @@ class LaneFold:
         """Of the newest commit that holds the whole lane; 0: none does."""
 
     def add(self, record: Recorded) -> None:
-        """Take the next commit.
-
-        Raises:
-            UnreadableEvent: it is not one of a lane's, or names an episode by what is not a UUID.
-                It is left out.
-        """
+        """Take the next commit; `UnreadableEvent`: it is no lane's, or a bad one, and left out."""
         events = events_of(record, _EVENTS, whose="a lane")
         for episode_id in (each for event in events for each in _episodes(event)):
             if uuid_or_none(episode_id) is None:
@@ -84,7 +79,7 @@ class LaneFold:
             self._add(event, seq=record.seq)
 
     def changes(self) -> Iterator[RowChange]:
-        """Yield what they ask for: the lane's emptying, and each row once."""
+        """Yield the lane's emptying, and each row once."""
         if self._kept_seq:
             yield RowChange(EMPTY, Emptied(actor_id=self._actor_id, journal_seq=self._kept_seq))
         for row in self._rows.values():
@@ -126,7 +121,6 @@ class LaneFold:
             )
 
     def _admit(self, episode_id: str, *, seq: int) -> None:
-        """Note an admission, where there can be a row for it."""
         match self._rows.get(episode_id):
             case Placed() as placed:
                 placed.state, placed.journal_seq = "admitted", seq

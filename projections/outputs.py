@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, assert_never, get_args
 
 import msgspec
 
-from projections.rows import Row, RowChange, Statement, events_of, key, uuid_or_none
+from projections.rows import Row, RowChange, Statement, events_of, key, kind_of, uuid_or_none
 from streams.model.events import (
     OutputApproved,
     OutputAttempted,
@@ -37,40 +37,13 @@ RECORD: Final = Statement(
     keys=("output_key", "journal_seq", "event_no"),
 )
 
-Told: TypeAlias = (
-    OutputProposed
-    | OutputApproved
-    | OutputRejected
-    | OutputAttempted
-    | OutputPostponed
-    | OutputDelivered
-    | OutputFailed
-    | OutputRetried
-    | OutputCanceled
-)
-"""The events with a row."""
-
-_KINDS: Final[Mapping[type[Told], str]] = {
-    OutputProposed: "output_proposed",
-    OutputApproved: "output_approved",
-    OutputRejected: "output_rejected",
-    OutputAttempted: "output_attempted",
-    OutputPostponed: "output_postponed",
-    OutputDelivered: "output_delivered",
-    OutputFailed: "output_failed",
-    OutputRetried: "output_retried",
-    OutputCanceled: "output_canceled",
-}
-
-
 PROPOSE: Final = Statement(name="propose_outputs", table="outputs", keys=("output_key",))
 
 ADVANCE: Final = Statement(name="advance_outputs", table="outputs", keys=("output_key",))
 
 APPROVAL_EXPIRED: Final = "approval_expired"
-"""Error class of an output that was not approved in time. Adapters may use it too, but only for an
-attempt.
-"""
+"""Error class of an output that was not approved in time. Adapters may use it, too, but only for an
+attempt."""
 
 _EVENTS: Final[frozenset[type[OutputEvent]]] = frozenset(get_args(OutputEvent))
 
@@ -86,6 +59,9 @@ _Later: TypeAlias = (
 )
 """The events that may follow a proposal."""
 
+_Shown: TypeAlias = OutputProposed | _Later
+"""The events with a row."""
+
 _STATUSES: Final[Mapping[type[_Later], OutputStatus]] = {
     OutputApproved: OutputStatus.PROPOSED,
     OutputRejected: OutputStatus.REJECTED,
@@ -96,10 +72,9 @@ _STATUSES: Final[Mapping[type[_Later], OutputStatus]] = {
     OutputRetried: OutputStatus.PROPOSED,
     OutputCanceled: OutputStatus.CANCELED,
 }
-"""Event → the output's status after it."""
 
 
-class OutputHappened(Row, omit_defaults=True, kw_only=True):
+class OutputHappened(Row, kw_only=True):
     """One row of `sql/record_output_events.sql`."""
 
     output_key: str
@@ -120,21 +95,21 @@ class OutputHappened(Row, omit_defaults=True, kw_only=True):
 
 
 def happened(
-    event: Told, *, output_key: str, seq: int, event_no: int, at: datetime
+    event: _Shown, *, output_key: str, seq: int, event_no: int, at: datetime
 ) -> OutputHappened:
     """Return the row of one event: the `event_no`-th, from 0, of the commit at `seq`."""
     row = OutputHappened(
         output_key=output_key,
         journal_seq=seq,
         event_no=event_no,
-        kind=_KINDS[type(event)],
+        kind=kind_of(type(event)),
         at=at,
     )
     _tell(row, event)
     return row
 
 
-def _tell(row: OutputHappened, event: Told) -> None:
+def _tell(row: OutputHappened, event: _Shown) -> None:
     """Set the columns of `row` that only this event has."""
     match event:
         case OutputProposed():
@@ -153,7 +128,7 @@ def _tell(row: OutputHappened, event: Told) -> None:
             assert_never(event)
 
 
-class Progress(Row, omit_defaults=True, kw_only=True):
+class Progress(Row, kw_only=True):
     """One row of `sql/advance_outputs.sql`; None leaves most columns as they are.
 
     A decision is removed when people are asked again.
@@ -183,7 +158,7 @@ class Progress(Row, omit_defaults=True, kw_only=True):
     canceled_at: datetime | None = None
 
 
-class Proposed(Progress, omit_defaults=True, kw_only=True):
+class Proposed(Progress, kw_only=True):
     """One row of `sql/propose_outputs.sql`: the proposal, and what is known to have followed."""
 
     proposal_no: int
@@ -210,11 +185,7 @@ class OutputFold:
         self._happened: list[OutputHappened] = []
 
     def add(self, record: Recorded) -> None:
-        """Take the next commit.
-
-        Raises:
-            UnreadableEvent: it is not one of an output's. It is left out.
-        """
+        """Take the next commit; `UnreadableEvent`: it is no output's, and left out."""
         for event_no, event in enumerate(events_of(record, _EVENTS, whose="an output")):
             if isinstance(event, OutputForgone):
                 continue
@@ -225,13 +196,13 @@ class OutputFold:
             )
 
     def changes(self) -> Iterator[RowChange]:
-        """Yield what they ask for, each row once."""
+        """Yield each row once."""
         if self._row is not None:
             yield RowChange(PROPOSE if isinstance(self._row, Proposed) else ADVANCE, self._row)
         for each in self._happened:
             yield RowChange(RECORD, each)
 
-    def _add(self, event: OutputProposed | _Later, *, seq: int, at: datetime) -> None:
+    def _add(self, event: _Shown, *, seq: int, at: datetime) -> None:
         if isinstance(event, OutputProposed):
             self._row = _proposed(event, output_key=self._output_key, seq=seq, at=at)
             return

@@ -24,17 +24,17 @@ from streams.subjects import Stack
 
 
 class AggregateFold(Protocol):
-    """What some commits of one aggregate come to."""
+    """The fold of some commits of one aggregate."""
 
     def add(self, record: Recorded) -> None:
         """Take the next commit, or raise `UnreadableEvent` and leave it out."""
 
     def changes(self) -> Iterator[RowChange]:
-        """Yield what they ask for, each row once."""
+        """Yield the changes that they ask for, each row once."""
 
 
 class AggregateFolds:
-    """What a stretch of the log comes to."""
+    """The fold of a stretch of the log."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
@@ -44,18 +44,14 @@ class AggregateFolds:
         """By what names its rows: two subjects may come to that, if one has a NUL."""
 
     def add(self, record: Recorded) -> None:
-        """Take the next commit.
-
-        Raises:
-            UnreadableEvent: it does not belong where it is. It is left out.
-        """
+        """Take the next commit; `UnreadableEvent`: it does not belong there, and is left out."""
         life = self._at.get(record.subject)
         if life is None:
             life = self._at[record.subject] = self._life_of(record)
         life.add(record)
 
     def changes(self) -> Iterator[RowChange]:
-        """Yield what it asks for, each row once."""
+        """Yield each row once."""
         for life in self._of.values():
             yield from life.changes()
 
@@ -71,7 +67,7 @@ class AggregateFolds:
 
 
 def project(records: Iterable[Recorded], *, stack: Stack) -> list[RowChange]:
-    """Return the row changes that `records` ask for, whatever their aggregates are."""
+    """Return the row changes of `records`, whatever their aggregates are."""
     lives = AggregateFolds(stack)
     for record in records:
         lives.add(record)

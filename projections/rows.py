@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Final, TypeVar, cast
 
 import msgspec
@@ -54,6 +55,12 @@ def events_of(record: Recorded, known: frozenset[type[T]], *, whose: str) -> tup
     return cast("tuple[T, ...]", events)
 
 
+@cache
+def kind_of(event: type[LogEvent]) -> str:
+    """Return the name of an event in rows: its tag as in `output_proposed`."""
+    return str(event.__struct_config__.tag).partition("@")[0].replace(".", "_")
+
+
 def document(rows: Sequence[msgspec.Struct]) -> str:
     """Return `rows` as JSON text without what Postgres refuses."""
     encoded = _encoder.encode(rows).decode(errors="replace")
@@ -68,8 +75,7 @@ def key(value: str) -> str:
 def uuid_or_none(value: str) -> str | None:
     """Return `value` if it is a UUID in its usual spelling, else None.
 
-    Text, because it is compared and hashed a lot on its way; other spellings are not taken,
-    so that one UUID is one text.
+    Text, because it is compared and hashed a lot; of one spelling, so that one UUID is one text.
     """
     return value if _UUID.fullmatch(value) else None
 
@@ -79,7 +85,7 @@ def _replace(escape: re.Match[str]) -> str:
 
 
 class Row(msgspec.Struct, omit_defaults=True):
-    """What a statement gets for one row: a field for each column. None says nothing."""
+    """A statement's input for one row: a field for each column. None leaves it out."""
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):

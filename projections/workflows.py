@@ -75,7 +75,6 @@ ItemEvent: TypeAlias = (
     | CompensationBegun
     | CompensationEnded
 )
-"""What happens to one item."""
 
 
 _TABLE: Final = "workflow_instances"
@@ -91,8 +90,8 @@ ADVANCE_INSTANCE: Final = Statement(
 _EVENTS: Final[frozenset[type[WorkflowEvent]]] = frozenset(get_args(WorkflowEvent))
 
 
-class ItemProgress(Row, omit_defaults=True, kw_only=True):
-    """One row of `sql/advance_workflow_steps.sql`; None leaves a column as it is, but for four."""
+class ItemProgress(Row, kw_only=True):
+    """A row of `sql/advance_workflow_steps.sql`; None leaves a column as it is, but for four."""
 
     instance_id: str
     step_id: str
@@ -124,14 +123,14 @@ class ItemProgress(Row, omit_defaults=True, kw_only=True):
     """As `error_class`: None says that it is not over."""
 
 
-class PlacedItem(ItemProgress, omit_defaults=True, kw_only=True):
+class PlacedItem(ItemProgress, kw_only=True):
     """One row of `sql/place_workflow_steps.sql`: an item, and what is known to have followed."""
 
     input: msgspec.Raw | None = None
 
 
-class ResumedItems(Row, omit_defaults=True, kw_only=True):
-    """One row of `sql/resume_workflow_steps.sql`: what was paused before is this from then on."""
+class ResumedItems(Row, kw_only=True):
+    """A row of `sql/resume_workflow_steps.sql`: what was paused before is this from then on."""
 
     instance_id: str
     step_id: str
@@ -139,15 +138,15 @@ class ResumedItems(Row, omit_defaults=True, kw_only=True):
     status: str
 
 
-class StoppedItems(Row, omit_defaults=True, kw_only=True):
-    """One row of `sql/stop_workflow_steps.sql`: what had not begun by then never will."""
+class StoppedItems(Row, kw_only=True):
+    """A row of `sql/stop_workflow_steps.sql`: what had not begun by then never will."""
 
     instance_id: str
     journal_seq: int
 
 
 def item_of(event: ItemEvent) -> int:
-    """Return which item of its step `event` is about: the first, if it is about the whole step."""
+    """Return the item that `event` is about: the first, if it is about the whole step."""
     return 0 if isinstance(event, StepApprovalAsked | StepApproved | StepDenied) else event.item
 
 
@@ -212,7 +211,7 @@ def _ask(
             row.finished_at = at
 
 
-class InstanceProgress(Row, omit_defaults=True, kw_only=True):
+class InstanceProgress(Row, kw_only=True):
     """One row of `sql/advance_workflow_instances.sql`; None leaves a column as it is."""
 
     instance_id: str
@@ -228,7 +227,7 @@ class InstanceProgress(Row, omit_defaults=True, kw_only=True):
     finished_at: datetime | None = None
 
 
-class BegunInstance(InstanceProgress, omit_defaults=True, kw_only=True):
+class BegunInstance(InstanceProgress, kw_only=True):
     """One row of `sql/begin_workflow_instances.sql`: how it began, and what followed."""
 
     workflow_id: str
@@ -247,7 +246,7 @@ class BegunInstance(InstanceProgress, omit_defaults=True, kw_only=True):
 
 
 class WorkflowFold:
-    """What some commits in the life of one instance, one after the other, come to."""
+    """The fold of some consecutive commits of one instance."""
 
     def __init__(self, instance_id: str) -> None:
         self._instance_id = key(instance_id)
@@ -257,11 +256,7 @@ class WorkflowFold:
         self._stopped: StoppedItems | None = None
 
     def add(self, record: Recorded) -> None:
-        """Take the next commit.
-
-        Raises:
-            UnreadableEvent: it is not one of an instance's, or its id is no UUID. It is left out.
-        """
+        """Take the next commit; `UnreadableEvent`: it is no instance's, and left out."""
         events = events_of(record, _EVENTS, whose="an instance")
         if uuid_or_none(self._instance_id) is None:
             detail = f"{self._instance_id!r} is not a UUID"
@@ -270,7 +265,7 @@ class WorkflowFold:
             self._add(event, seq=record.seq, at=record.commit.at)
 
     def changes(self) -> Iterator[RowChange]:
-        """Yield what they ask for, each row once."""
+        """Yield each row once."""
         if self._row is not None:
             is_begun = isinstance(self._row, BegunInstance)
             yield RowChange(BEGIN_INSTANCE if is_begun else ADVANCE_INSTANCE, self._row)
@@ -322,7 +317,6 @@ class WorkflowFold:
             self._place(step.id, 0, seq=seq).status = StepStatus.PENDING.value
 
     def _advance(self, event: WorkflowEvent, *, seq: int, at: datetime) -> None:
-        """Put into the instance's row what `event` makes of it."""
         row = self._row
         if row is None:
             row = InstanceProgress(instance_id=self._instance_id, journal_seq=seq, updated_at=at)
@@ -386,7 +380,7 @@ class WorkflowFold:
         move(row, event, at=at)
 
     def _place(self, step: str, number: int, *, seq: int) -> PlacedItem:
-        """Return the row of an item from its beginning, with what people have said about it."""
+        """Return the row of an item from its beginning, with people's decisions about it."""
         before = self._items.get((step, number))
         placed = PlacedItem(
             instance_id=self._instance_id, step_id=key(step), item=number, journal_seq=seq
@@ -401,7 +395,7 @@ class WorkflowFold:
 
 
 def _graph(spec: WorkflowSpec) -> msgspec.Raw:
-    """Return what the steps are, and which depends on which, as SQL shows it."""
+    """Return the steps and their dependencies, as SQL shows them."""
     return raw(
         [
             {

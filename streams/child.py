@@ -1,7 +1,6 @@
 """A server as a child process: start it, wait until it answers, end it.
 
-It has its own session, so Ctrl-C in the terminal does not reach it, and on Linux the kernel ends it
-with its parent. Its output goes to a file.
+Its session is its own, so Ctrl-C in the terminal does not reach it; its output goes to a file.
 """
 
 from __future__ import annotations
@@ -28,14 +27,13 @@ T = TypeVar("T")
 
 
 class NotReady(Exception):
-    """It did not come to answer, and is gone. The message says why, with the end of its log."""
+    """The process does not answer, and is gone. The message has the end of its log."""
 
 
 class Child:
-    """One such process, which runs until `stop` or `kill`."""
+    """A child process, which runs until `stop` or `kill`."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
-        """Take charge of `process`, which writes to `log`."""
         self._process, self._log = process, log
 
     @classmethod
@@ -48,17 +46,10 @@ class Child:
         user: str | None = None,
         cwd: Path | None = None,
     ) -> Self:
-        """Start a process.
+        """Start `command`, which writes to the end of `log`; it gets `dies_by` if its parent dies.
 
         Start it from a thread that lives as long as it should: on Linux the kernel counts the end
-        of that thread as the end of the parent.
-
-        Args:
-            command: the program and its arguments.
-            log: where it writes; what is there stays.
-            dies_by: the signal that it gets when its parent dies.
-            user: whom it runs as, and in whose group alone; None: as we do.
-            cwd: where it runs; None: where we do.
+        of that thread as the parent's. With `user` it runs as that user, in that group only.
         """
         with log.open("ab") as output:
             process = subprocess.Popen(  # noqa: S603 - our own program, our own arguments
@@ -81,15 +72,10 @@ class Child:
         return self._process.pid
 
     def wait_ready(self, found: Callable[[], T | None], *, within_s: float, stop_s: float) -> T:
-        """Wait until it answers, and return what shows that.
-
-        Args:
-            found: returns that once it is there.
-            within_s: longest wait, in seconds.
-            stop_s: longest wait for its end after that, in seconds.
+        """Return what `found` returns, as soon as that is not None.
 
         Raises:
-            NotReady: it has ended by itself, or was ended because it took longer.
+            NotReady: it has ended by itself, or was ended because it took longer than `within_s`.
         """
         for _ in range(round(within_s / POLL_S)):
             try:

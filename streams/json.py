@@ -11,7 +11,7 @@ JsonObject: TypeAlias = dict[str, Any]
 """A JSON object given by a user. `Any`, because its shape is theirs and they index into it."""
 
 NOTHING: Final = msgspec.Raw(b"null")
-"""The absent JSON value: what a `Raw` field holds when there is nothing to say."""
+"""The absent JSON value, of a `Raw` field."""
 
 UNDECODABLE: Final = (ValueError, RecursionError)
 """What decoding hostile bytes raises: msgspec's errors and `UnicodeDecodeError` are both
@@ -24,8 +24,8 @@ def raw(value: object) -> msgspec.Raw:
     """Return `value` as encoded JSON, keys sorted, so that equal values are equal bytes.
 
     Raises:
-        TypeError: `value` holds something JSON cannot say.
-        ValueError: `value` refers to itself, or holds an integer over 64 bits.
+        TypeError: `value` contains something JSON cannot express.
+        ValueError: `value` refers to itself, or contains an integer over 64 bits.
     """
     try:
         return msgspec.Raw(_encoder.encode(value))
@@ -34,13 +34,7 @@ def raw(value: object) -> msgspec.Raw:
 
 
 def exact(value: object) -> msgspec.Raw:
-    """Return `value` as `raw` does, and refuse numbers that would be said as `null`.
-
-    Raises:
-        TypeError: `value` holds something JSON cannot say.
-        ValueError: `value` refers to itself, or holds an integer over 64 bits or a float that is
-            not finite.
-    """
+    """Return `value` as `raw` does; raise `ValueError`, too, for a float that is not finite."""
     encoded = raw(value)
     # Only where there is a null may something have become one.
     if b"null" in bytes(encoded) and not _is_finite(_plain(value)):
@@ -58,11 +52,10 @@ def _plain(value: object) -> object:
 
 
 def _left_out(_: object) -> None:
-    """Stand for what is JSON already: it holds no float."""
+    """Replace what is JSON already: it has no float."""
 
 
 def _is_finite(value: object) -> bool:
-    """Return whether every float in dicts and lists, however deep, is a finite number."""
     left = [value]
     while left:
         one = left.pop()

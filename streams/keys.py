@@ -1,13 +1,13 @@
 """Every key of the three buckets. No other module spells one.
 
 claims     episode.<actor>.<episode>                   the lease on an episode
-           lane.<actor>                                whoever gives its episodes their turns
-           projector.<name>                            whoever fills the tables
-           layout                                      whoever changes the number of partitions
+           lane.<actor>                                the lease of an actor's scheduler
+           projector.<name>                            the lease of a projector
+           layout                                      the lease for changing the partitions
 
 registry   mode.<node>                                 whether a node takes triggers and episodes
            pause.<actor>                               the actor is to wait, on every node
-           wait.<ref>.<episode>.<step>                 the episode waits for word of that
+           wait.<ref>.<episode>.<step>                 the episode waits for that signal
            definition.<kind>.<id>                      what is defined as data now
 
 gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject, and rests
@@ -17,13 +17,14 @@ gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject
            node.<node>                                 the node is there
            workflow.<workflow>.<subject>               the instance that is busy with that subject
            result.<work>                               the episode that has done that work
-           word.<ref>                                  what was said last to have come about
-           brought.<word>                              somebody was found whom it is for
+           word.<ref>                                  the newest signal under that reference
+           brought.<signal id>                         an episode was found that waits for it
 
 Nodes, actors, expectations and ids of episodes are names. A subject, or what an episode waits for,
 is data, of any length: a short one is encoded, so that people can read it; of a longer one there is
 a hash. In an encoded text `=` is always followed by two of `0-9A-F`, so what stands for a hash, and
-for no subject, is nobody's encoding.
+for no subject, is nobody's encoding. Functions that take a subject or a reference raise `BadName`
+where it is not valid Unicode text; those that take a name, where it is none.
 """
 
 from __future__ import annotations
@@ -50,17 +51,17 @@ BROUGHT: Final = "brought"
 """The first tokens of keys: what `Bucket.entries` can be asked for."""
 
 SUBJECT_BYTES_MAX: Final = 128
-"""Longest encoded subject that a key says, in bytes. The server keeps every key in memory."""
+"""Longest encoded subject in a key, in bytes. The server keeps every key in memory."""
 
 HASH_BYTES: Final = 16
-"""Of a longer subject: so many that no two are ever met with the same hash."""
+"""Of a longer subject's hash."""
 
 _NONE: Final = "="
 _HASHED: Final = "=h"
 
 
 LAYOUT_CLAIM: Final = "layout"
-"""The lease of whoever spreads a stack over other partitions."""
+"""The lease for spreading a stack over other partitions."""
 
 _EPISODES: Final = "episode"
 
@@ -78,7 +79,7 @@ def episode_of_claim(key: str) -> tuple[str, str] | None:
 
 
 def lane_claim(actor: str) -> str:
-    """Return the key of the lease of whoever gives the episodes of `actor` their turns."""
+    """Return the key of the lease of the scheduler of `actor`."""
     return f"lane.{name(actor, of='actor')}"
 
 
@@ -88,30 +89,22 @@ def projector_claim(projection: str) -> str:
 
 
 def mode_key(node: str) -> str:
-    """Return the registry's key of what `node` does: everything, triggers only, or nothing."""
+    """Return the registry's key of the mode of `node`: everything, triggers only, or nothing."""
     return f"{MODES}.{name(node, of='node')}"
 
 
 def pause_key(actor: str) -> str:
-    """Return the registry's key that says that `actor` is paused."""
+    """Return the registry's key of the pause of `actor`."""
     return f"{PAUSES}.{name(actor, of='actor')}"
 
 
 def cooldown_key(actor: str, expectation: str, subject: str) -> str:
-    """Return the key of the cooldown of an expectation for `subject`, which may be empty.
-
-    Raises:
-        BadName: actor or expectation is no name, or the subject is not valid Unicode text.
-    """
+    """Return the key of the cooldown of an expectation for `subject`, which may be empty."""
     return _about(COOLDOWNS, actor, expectation, subject)
 
 
 def calmed_key(actor: str, expectation: str, subject: str) -> str:
-    """Return the key of what fired for `subject`, which may be empty, once it was calm.
-
-    Raises:
-        BadName: actor or expectation is no name, or the subject is not valid Unicode text.
-    """
+    """Return the key of what fired for `subject`, which may be empty, once it was calm."""
     return _about(CALMED, actor, expectation, subject)
 
 
@@ -131,16 +124,12 @@ def expectation_of(key: str) -> str:
 
 
 def cancel_key(episode_id: str) -> str:
-    """Return the key that says that somebody wants an episode canceled."""
+    """Return the key of a request to cancel an episode."""
     return f"{CANCELS}.{name(episode_id, of='episode')}"
 
 
 def workflow_lock_key(workflow: str, subject: str) -> str:
-    """Return the key of the instance that is busy with `subject`, which may be empty.
-
-    Raises:
-        BadName: the workflow is no name, or the subject is not valid Unicode text.
-    """
+    """Return the key of the instance that is busy with `subject`, which may be empty."""
     return f"{LOCKS}.{name(workflow, of='workflow')}.{subject_token(subject)}"
 
 
@@ -150,39 +139,27 @@ def result_key(work: str) -> str:
 
 
 def node_key(node: str) -> str:
-    """Return the key that says that `node` is there."""
+    """Return the key that exists while `node` is there."""
     return f"{NODES}.{name(node, of='node')}"
 
 
 def wait_key(ref: str, episode_id: str, step_no: int) -> str:
-    """Return the registry's key that says that an episode waits for `ref`, as its step `step_no`.
-
-    Raises:
-        BadName: the reference is not valid Unicode text.
-    """
+    """Return the registry's key of an episode that waits for `ref` as its step `step_no`."""
     return f"{waits_for(ref)}.{name(episode_id, of='episode')}.{step_no}"
 
 
 def waits_for(ref: str) -> str:
-    """Return what the keys of all that wait for `ref` begin with, up to the dot.
-
-    Raises:
-        BadName: the reference is not valid Unicode text.
-    """
+    """Return the prefix, up to the dot, of the keys of all that wait for `ref`."""
     return f"{WAITS}.{subject_token(ref)}"
 
 
 def signal_key(ref: str) -> str:
-    """Return the key of the word that was given last for those who wait for `ref`.
-
-    Raises:
-        BadName: the reference is not valid Unicode text.
-    """
+    """Return the key of the newest signal under `ref`."""
     return f"{WORDS}.{subject_token(ref)}"
 
 
 def brought_key(word_id: str) -> str:
-    """Return the key that stands once somebody was found whom the word of this id is for."""
+    """Return the key that exists once an episode was found that waits for the signal of this id."""
     return f"{BROUGHT}.{subject_token(word_id)}"
 
 

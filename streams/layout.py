@@ -40,7 +40,7 @@ _ROOTS: Final = {
     Stream.JOURNAL: ("definition", "episode", "finding", "lane", "output", "workflow"),
     Stream.DEAD: ("dead",),
 }
-"""The second tokens of the subjects that a stream holds."""
+"""The second tokens of a stream's subjects."""
 
 _HOLDER_OF: Final = {root: stream for stream, roots in _ROOTS.items() for root in roots}
 
@@ -62,11 +62,10 @@ class Layout(msgspec.Struct, frozen=True):
 
     name: str = "vigil"
     partitions: int = 1
-    """How many streams its journal, and its work, are spread over: 1 to `PARTITIONS_MAX`.
-    The servers know; the stack of `connect`'s ports says what they said."""
+    """How many streams its journal, and its work, are spread over: 1 to `PARTITIONS_MAX`. The ports
+    that `connect` yields have a stack with the servers' number."""
 
     def __post_init__(self) -> None:
-        """Refuse a name that cannot be a subject token and a stream name."""
         if not _STACK.fullmatch(self.name):
             raise BadName(f"stack: {self.name!r}; use 1 to 32 of A-Z a-z 0-9 _ -")
         if not 1 <= self.partitions <= PARTITIONS_MAX:
@@ -77,26 +76,22 @@ class Layout(msgspec.Struct, frozen=True):
         return f"{self.name}-{self.part(stream, partition)}"
 
     def part(self, stream: Stream, partition: int = 0) -> str:
-        """Return what a stream, or one partition of it, is called within the stack."""
+        """Return a stream's name, or that of one partition of it, within the stack."""
         token = self._token(stream, partition)
         return f"{stream.value}-{token}" if token else stream.value
 
     def stream_subjects(self, stream: Stream, partition: int = 0) -> list[str]:
-        """Return the subjects that `stream`, or one partition of it, holds."""
+        """Return the subjects of `stream`, or of one partition of it."""
         token = self._token(stream, partition)
         within = f"{token}." if token else ""
         return [f"{self.name}.{root}.{within}>" for root in _ROOTS[stream]]
 
     def partitions_of(self, stream: Stream) -> range:
-        """Return the numbers of the partitions of `stream`; those that are one have number 0."""
+        """Return the numbers of the partitions of `stream`: 0 alone where it is not partitioned."""
         return range(self.partitions if stream in PARTITIONED else 1)
 
     def stream_of(self, subject: str) -> str:
-        """Return the name of the stream that holds `subject`.
-
-        Raises:
-            BadName: no stream of a stack does.
-        """
+        """Return the name of the stream that keeps `subject`; raise `BadName` if none does."""
         _, _, rest = subject.partition(".")
         root, _, rest = rest.partition(".")
         holder = _HOLDER_OF.get(root)
@@ -107,9 +102,9 @@ class Layout(msgspec.Struct, frozen=True):
         return f"{self.name}-{holder.value}-{rest.partition('.')[0]}"
 
     def retired(self, stream: str) -> str:
-        """Return the subjects that the stream of this name holds once another layout is in use.
+        """Return the subjects that a stream is given once another layout is in use.
 
-        Nobody publishes there, so what it has kept stays as it is.
+        Nobody publishes there, so it keeps its messages as they are.
         """
         return f"{self.name}.retired.{stream}.>"
 
@@ -119,19 +114,11 @@ class Layout(msgspec.Struct, frozen=True):
         return name == whole or _TOKEN.fullmatch(name.removeprefix(f"{whole}-")) is not None
 
     def partition_of(self, kind: Kind, key: str) -> int:
-        """Return the partition that an aggregate lives in, the same for ever.
-
-        Raises:
-            BadName: `key` is not valid Unicode text.
-        """
+        """Return the partition that an aggregate lives in, the same for ever."""
         return self._home(f"{kind.value}/{key}")
 
     def timer_partition(self, actor: str, purpose: str, key: str) -> int:
-        """Return the partition that a timer is armed in and fires into, the same for ever.
-
-        Raises:
-            BadName: `key` is not valid Unicode text.
-        """
+        """Return the partition that a timer is armed in and fires into, the same for ever."""
         return self._home(f"timer/{actor}/{purpose}/{key}")
 
     def _home(self, name: str) -> int:
@@ -142,7 +129,6 @@ class Layout(msgspec.Struct, frozen=True):
         return int.from_bytes(blake2b(octets, digest_size=8).digest()) % self.partitions
 
     def _token(self, stream: Stream, partition: int) -> str:
-        """Return what says `partition` in names and subjects; nothing where there is only one."""
         if partition not in self.partitions_of(stream):
             raise BadName(f"{stream.value} of stack {self.name} has no partition {partition}")
         is_one = self.partitions == 1 or stream not in PARTITIONED
@@ -158,13 +144,13 @@ class Layout(msgspec.Struct, frozen=True):
         return f"{self.partition_of(kind, key)}of{self.partitions}."
 
     def claims_bucket(self) -> str:
-        """Return the bucket that holds the leases."""
+        """Return the name of the bucket with the leases."""
         return f"{self.name}-claims"
 
     def registry_bucket(self) -> str:
-        """Return the bucket that holds definitions and runtime control."""
+        """Return the name of the bucket with definitions and runtime control."""
         return f"{self.name}-registry"
 
     def gates_bucket(self) -> str:
-        """Return the bucket that holds cooldowns, circuit breakers and who is there."""
+        """Return the name of the bucket with cooldowns, circuit breakers and live nodes."""
         return f"{self.name}-gates"

@@ -1,10 +1,10 @@
 """Every subject and durable name. No other module spells one.
 
 <stack>.event.<name…>                    stream <stack>-events    what happened in the world
-<stack>.inbox.episode.<actor>.<id>       stream <stack>-work      what a node is asked to do
-<stack>.inbox.attend.<actor>.<id>        stream <stack>-work      what is said to an episode
-<stack>.inbox.workflow.<name>.<id>       stream <stack>-work      the same, of an instance
-<stack>.timer.<actor>.<purpose>.<key>    stream <stack>-work      what is to be said later
+<stack>.inbox.episode.<actor>.<id>       stream <stack>-work      calls to run an episode
+<stack>.inbox.attend.<actor>.<id>        stream <stack>-work      people's commands to an episode
+<stack>.inbox.workflow.<name>.<id>       stream <stack>-work      commands to an instance
+<stack>.timer.<actor>.<purpose>.<key>    stream <stack>-work      the timers that are pending
 <stack>.due.<actor>                      stream <stack>-work      the timers that have fired
 <stack>.episode.<id>                     stream <stack>-journal   an episode's life, in order
 <stack>.finding.<key>                    stream <stack>-journal   a finding's life, in order
@@ -14,15 +14,11 @@
 <stack>.definition.<kind and id>         stream <stack>-journal   a definition's life, in order
 <stack>.dead.<origin>.<cause>            stream <stack>-dead      what could not be done, and why
 
-bucket <stack>-claims      leases; what is in a bucket, `keys.py` says
-bucket <stack>-registry    small settings
-bucket <stack>-gates       what the gates have to remember
+Names of streams and buckets are spelled in `layout.py`, keys of buckets in `keys.py`.
 
-Names of streams and buckets are spelled in `layout.py`.
-
-A stack may spread its journal and its work over N streams, its partitions. Which one an
-aggregate lives in comes from its kind and key alone, and a token says so, here the third
-of four; streams of other layouts share no subject with these:
+A stack may spread its journal and its work over N streams, its partitions. The partition of an
+aggregate follows from its kind and key alone, and a token names it, here the third of four;
+streams of other layouts share no subject with these:
 
 <stack>.inbox.2of4.episode.<actor>.<id>  stream <stack>-work-2of4
 <stack>.due.2of4.<actor>                 stream <stack>-work-2of4
@@ -30,7 +26,7 @@ of four; streams of other layouts share no subject with these:
 <stack>.finding.0of4.<key>               stream <stack>-journal-0of4
 
 Names that people choose for code (actors, events) are tokens as they are; keys that data chooses
-(findings, timers) are encoded: see `tokens.py`.
+(findings, timers) are encoded: see `tokens.py`. What cannot be a name or a key is a `BadName`.
 """
 
 from __future__ import annotations
@@ -46,11 +42,7 @@ _KINDS: Final = frozenset(Kind)
 
 
 def stack_of(subject: str) -> Stack:
-    """Return the stack that `subject` belongs to.
-
-    Raises:
-        BadName: it cannot belong to any.
-    """
+    """Return the stack that `subject` belongs to."""
     return Stack(subject.partition(".")[0])
 
 
@@ -72,9 +64,9 @@ class Stack(Layout, frozen=True):
         return f"gate-{name(actor, of='actor')}"
 
     def feed_durable(self, actor: str, subject: str) -> str:
-        """Return the durable consumer that all gates of `actor` share in a stream not ours.
+        """Return the durable consumer of all gates of `actor` on `subject` of a foreign stream.
 
-        It is for what is on `subject` there. Neither stacks, actors nor subjects share one.
+        Neither stacks, actors nor subjects share one.
         """
         actor = name(actor, of="actor")
         mark = blake2b(f"{self.name}/{actor}/{subject}".encode(), digest_size=8).hexdigest()
@@ -101,17 +93,17 @@ class Stack(Layout, frozen=True):
         return f"inbox-{name(actor, of='actor')}"
 
     def attending_inbox(self, actor: str, episode_id: str) -> str:
-        """Return the subject of what is said to one episode."""
+        """Return the subject of people's commands to one episode."""
         within = self._within(Kind.EPISODE, episode_id)
         return f"{self.name}.inbox.{within}attend.{name(actor, of='actor')}.{episode_id}"
 
     def attending_inboxes(self, actor: str, partition: int = 0) -> str:
-        """Return the filter for what is said to every episode of `actor` in one partition."""
+        """Return the filter for people's commands to every episode of `actor` in one partition."""
         within = self._work_within(partition)
         return f"{self.name}.inbox.{within}attend.{name(actor, of='actor')}.*"
 
     def attending_durable(self, actor: str) -> str:
-        """Return the durable consumer of these that all listeners of `actor` share."""
+        """Return the durable consumer that all nodes share for these."""
         return f"attend-{name(actor, of='actor')}"
 
     def workflow_inbox(self, workflow: str, instance_id: str) -> str:
@@ -125,7 +117,7 @@ class Stack(Layout, frozen=True):
         return f"{self.name}.inbox.{within}workflow.{name(workflow, of='workflow')}.*"
 
     def workflow_durable(self, workflow: str) -> str:
-        """Return the durable consumer of these that all nodes of `workflow` share."""
+        """Return the durable consumer that all nodes of `workflow` share."""
         return f"workflow-{name(workflow, of='workflow')}"
 
     def timer(self, actor: str, purpose: str, key: str) -> str:
@@ -162,11 +154,7 @@ class Stack(Layout, frozen=True):
         return f"{self.name}.due.{self._work_within(partition)}>"
 
     def timer_of(self, subject: str) -> tuple[str, str, str] | None:
-        """Return actor, purpose and key of the timer at `subject`; None if that is no timer's.
-
-        Raises:
-            BadName: no timer can be there.
-        """
+        """Return actor, purpose and key of the timer at `subject`; None if that is no timer's."""
         if not subject.startswith(f"{self.name}.timer."):
             return None
         actor, purpose, token = subject.split(".")[-3:]
@@ -176,11 +164,7 @@ class Stack(Layout, frozen=True):
         return timer
 
     def actor_of_due(self, subject: str) -> str:
-        """Return the actor whose timers fire into `subject`.
-
-        Raises:
-            BadName: nobody's do.
-        """
+        """Return the actor whose timers fire into `subject`."""
         actor = subject.rpartition(".")[2]
         if subject not in {self.due(actor, each) for each in self.partitions_of(Stream.WORK)}:
             raise BadName(f"no timer fires into {subject!r}")
@@ -223,16 +207,12 @@ class Stack(Layout, frozen=True):
         return f"{self.name}.dead.{encode_token(origin)}.{encode_token(cause)}"
 
     def dead_letter(self, key: str) -> str:
-        """Return the subject of the dead letter with this `key`, as `aggregate_of` gives it.
-
-        Raises:
-            BadName: no dead letter has such a key.
-        """
+        """Return the subject of the dead letter with this `key`, as `aggregate_of` gives it."""
         origin, _, cause = key.partition(".")
         return self.dead(decode_token(origin), decode_token(cause))
 
     def aggregate(self, kind: Kind, key: str) -> str:
-        """Return the subject of the life of an aggregate: what `aggregate_of` makes of it again."""
+        """Return the subject of an aggregate's life: the reverse of `aggregate_of`."""
         match kind:
             case Kind.EPISODE:
                 return self.episode(key)
@@ -250,11 +230,7 @@ class Stack(Layout, frozen=True):
                 return self.dead_letter(key)
 
     def aggregate_of(self, subject: str) -> tuple[Kind, str]:
-        """Return what the aggregate at `subject` is, and its id or key.
-
-        Raises:
-            BadName: no aggregate lives at `subject`.
-        """
+        """Return the kind of the aggregate at `subject`, and its id or key."""
         kind, _, token = subject.removeprefix(f"{self.name}.").partition(".")
         if kind == Kind.DEAD:
             return Kind.DEAD, token
@@ -268,11 +244,7 @@ class Stack(Layout, frozen=True):
         return found, key
 
     def moved(self, subject: str, *, to: Stack) -> str:
-        """Return where what is at `subject`, of the journal or the work, is in the layout of `to`.
-
-        Raises:
-            BadName: neither holds `subject`.
-        """
+        """Return where what is at `subject`, of journal or work, is in the layout of `to`."""
         if not subject.startswith(f"{self.name}.inbox."):
             kind, key = self.aggregate_of(subject)
             return to.aggregate(kind, key)

@@ -1,8 +1,8 @@
-"""The words that subjects are made of: names that people choose, and keys that data chooses.
+"""The tokens that subjects are made of: names that people choose, and keys that data chooses.
 
-A token stands between two dots. A name is a token as it is. A key may hold anything and is
-encoded: every byte outside `[A-Za-z0-9_-]` becomes `=` and two hex digits. That alphabet is legal
-in subjects and in KV keys, and the encoding is reversible.
+A token stands between two dots. A name is a token as it is. A key may be any text and is encoded:
+every byte outside `[A-Za-z0-9_-]` becomes `=` and two hex digits. That alphabet is legal in
+subjects and in KV keys, and the encoding is reversible.
 """
 
 from __future__ import annotations
@@ -38,11 +38,7 @@ def encode_token(value: str) -> str:
 
 
 def decode_token(token: str) -> str:
-    """Return the value that `encode_token` made `token` from.
-
-    Raises:
-        BadName: no value encodes to `token`.
-    """
+    """Return the value that `encode_token` made `token` from; raise `BadName` if there is none."""
     if not _ESCAPED.fullmatch(token):
         raise BadName(f"not an encoded token: {token!r}")
     if "=" not in token:

@@ -115,8 +115,8 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a lost answer is told from a lost race",
-        "streams/jetstream/ports/log.py",
-        "if found is not None and found.headers.get(headers.COMMIT) == commit.id:",
+        "streams/jetstream/messages/grouping.py",
+        "if found is not None and found.headers.get(mark) == write.headers[mark]:",
         "if found is not None:",
         "tests/streams/jetstream/test_lost_answers.py",
     ),
@@ -192,9 +192,9 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a commit that failed fails no others with it",
-        "streams/jetstream/ports/log.py",
-        "alone=patience.has_failed",
-        "alone=False",
+        "streams/jetstream/messages/grouping.py",
+        "return (await group.store(write, alone=patience.has_failed)).seq",
+        "return (await group.store(write, alone=False)).seq",
         "tests/streams/jetstream/test_batches.py",
     ),
     Mutant(
@@ -1199,9 +1199,9 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "timers: our own arming is told from a rival's",
-        "streams/jetstream/ports/timers.py",
-        "if found.headers.get(TIMER_ID_HEADER) == id_:",
-        "if True:",
+        "streams/jetstream/messages/grouping.py",
+        "if found is not None and found.headers.get(mark) == write.headers[mark]:",
+        "if found is not None:",
         "tests/streams/jetstream/test_timers.py",
     ),
     Mutant(

@@ -29,8 +29,7 @@ from streams.subjects import Stack
 
 MESSAGES_MAX: Final = 2_000
 """Most messages in one transaction: several changes of one row are written once. A rebuild in
-transactions of 500 takes half again as much of Postgres (measured).
-"""
+transactions of 500 takes half again as much of Postgres (measured)."""
 
 MESSAGES_AT_ONCE: Final = 100
 """Messages folded before other tasks of the loop may run: under 1 ms."""
@@ -40,8 +39,7 @@ GATHER_S: Final = 0.05
 
 GLEAN_S_MAX: Final = 0.1
 """Longest time to gather one batch, in seconds: ten times what a full one of ordinary messages
-takes. It bounds the memory for very large ones.
-"""
+takes. It bounds the memory for very large ones."""
 
 COMING_S: Final = 0.01
 """Longest wait for messages that the server has announced, in seconds."""
@@ -84,8 +82,7 @@ class BatchSource(Protocol):
         """Return a reader of what comes after a position.
 
         Raises:
-            OtherJournal: the journal is not the one that was followed up to `after`: there is no
-                such position, or another commit than `mark` is there.
+            OtherJournal: the journal is another one: it has no such position, or not `mark` there.
         """
 
 
@@ -100,7 +97,7 @@ class LogSource:
 
     @property
     def projection(self) -> str:
-        """Return what the stream or the partition is called within the stack."""
+        """Return the name of the stream or the partition within the stack."""
         return self._ports.stack.part(self._stream, self._partition)
 
     @asynccontextmanager
@@ -126,8 +123,6 @@ class LogSource:
 
 
 class _Pace:
-    """Gathers messages for one transaction, and no more."""
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ready_s = clock.monotonic_s()
@@ -167,7 +162,7 @@ class _CommitReader:
         return await self._glean(records)
 
     async def _glean(self, records: Sequence[Recorded]) -> SourceBatch:
-        """Return what `records` and those behind them ask for, as far as they can be understood."""
+        """Return the changes of `records` and those behind them, as far as they can be decoded."""
         stretch = _Stretch(self._stack)
         try:
             stretch.take(records)
@@ -186,8 +181,6 @@ class _CommitReader:
 
 
 class _Stretch:
-    """Commits of one transaction."""
-
     def __init__(self, stack: Stack) -> None:
         self._lives = AggregateFolds(stack)
         self._last: Recorded | None = None
@@ -195,7 +188,6 @@ class _Stretch:
         self.messages = 0
 
     def take(self, records: Sequence[Recorded]) -> None:
-        """Take the next commits, up to the first that cannot be decoded."""
         for record in records:
             self._lives.add(record)
             self._last = record
@@ -203,7 +195,6 @@ class _Stretch:
             self.messages += 1
 
     def gleaning(self, *, pending: int) -> SourceBatch:
-        """Return what they ask for."""
         return SourceBatch(
             batches=arrange(self._lives.changes()),
             position=self._last.seq if self._last else 0,

@@ -16,11 +16,10 @@ from projections.postgres.queries import Migration, migrations, query
 async def migrate(pool: Pool, *, wanted: Sequence[Migration] | None = None) -> list[str]:
     """Apply what is missing to the pool's schema, made when missing; return its names.
 
-    A schema that a newer version has migrated further is left as it is.
+    A schema that a newer version has migrated further is left as it is. Postgres's own errors pass.
 
     Raises:
         MigrationChanged: a migration that was applied is not the file we have.
-        OSError, asyncpg.PostgresError, asyncpg.InterfaceError: Postgres is away or refuses.
     """
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute(query("begin_migration"))

@@ -30,7 +30,7 @@ AWAY: Final = (
     # asyncpg 0.32, when a server dies while a transaction ends.
     asyncpg.InternalClientError,
 )
-"""What asyncpg raises when there is no server, or none that does what we ask for now."""
+"""Asyncpg's errors when there is no server, or none that does what we ask for now."""
 
 REFUSED: Final = (
     asyncpg.DataError,  # SQLSTATE class 22
@@ -38,8 +38,8 @@ REFUSED: Final = (
     asyncpg.SyntaxOrAccessError,  # 42
     asyncpg.ProgramLimitExceededError,  # 54
 )
-"""What asyncpg raises when Postgres would say the same however often it is asked. Some are
-`AWAY`, too: look for these first."""
+"""Asyncpg's errors when Postgres would answer the same however often it is asked. Some are `AWAY`,
+too: look for these first."""
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -98,16 +98,12 @@ async def connect(dsn: str, *, schema: str = SCHEMA) -> Pool:
 
 
 def reason(error: asyncpg.PostgresError) -> str:
-    """Return why Postgres refuses, without the row that it quotes: that may hold secrets."""
+    """Return why Postgres refuses, without the row that it quotes: that may have secrets."""
     return str(error.args[0])
 
 
 def address(dsn: str) -> str:
-    """Return what of `dsn` may be shown: host, port and database, never the password.
-
-    Raises:
-        PostgresUnavailable: `dsn` is not one.
-    """
+    """Return host, port and database of `dsn`, no password; it may be `PostgresUnavailable`."""
     try:
         parts = urlsplit(dsn)
         host, port = parts.hostname, parts.port

@@ -16,7 +16,7 @@ from streams.ports.all import Ports
 from streams.subjects import Stack
 
 CHANNEL: Final = "vigil_projected"
-"""On which Postgres tells of every moved checkpoint; `sql/move_checkpoint.sql` sends."""
+"""Postgres notifies it of every moved checkpoint; `sql/move_checkpoint.sql` sends."""
 
 LOOK_S_MAX: Final = 1.0
 """Longest wait between two looks, in seconds, should a notification get lost."""
@@ -72,7 +72,6 @@ async def caught_up(
 
 
 def _wanted(stack: Stack, stream: Stream, seq: int | Mapping[int, int]) -> Mapping[str, int]:
-    """Return the position that each projection must reach, by its name."""
     partitions = stack.partitions_of(stream)
     if isinstance(seq, int):
         if len(partitions) > 1:
@@ -89,8 +88,6 @@ def _past(reached: Mapping[str, int], wanted: Mapping[str, int]) -> Mapping[str,
 
 
 class _Listening:
-    """Sets an event whenever a checkpoint moves, and when the connection is lost."""
-
     def __init__(self, connection: Connection, moved: asyncio.Event) -> None:
         self._connection = connection
         self._moved = moved

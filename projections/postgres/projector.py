@@ -58,8 +58,8 @@ async def project(
 ) -> None:
     """Keep the rows of a stack up to date, taking turns with other nodes, until `stop`.
 
-    Brings the schema up to date first. Never raises what can pass: whatever is away is
-    tried again, and whatever cannot be read is stood before, with one line in the log.
+    Brings the schema up to date first. What is away is tried again; before what cannot be read it
+    stands still, with one line in the log.
     """
     await _until_one_ends(stop.wait(), _take_turns(ports, pool, node=node, clock=clock))
 
@@ -94,7 +94,6 @@ async def _serve(ports: Ports, pool: Pool, *, lease: Lease, clock: Clock) -> Non
 
 
 def _feeds(ports: Ports, clock: Clock) -> Iterator[BatchSource]:
-    """Yield everything that a projector follows: of a journal, each partition by itself."""
     for stream in (Stream.JOURNAL, Stream.DEAD):
         for partition in ports.stack.partitions_of(stream):
             yield LogSource(ports, stream, partition, clock=clock)
@@ -119,8 +118,6 @@ async def _until_one_ends(*works: Coroutine[None, None, object]) -> None:
 
 
 class _HeldPosition:
-    """A lease that is renewed for as long as we work."""
-
     def __init__(self, leases: Leases, lease: Lease, clock: Clock) -> None:
         self._leases = leases
         self._lease = lease
@@ -136,13 +133,11 @@ class _HeldPosition:
                 self._lease = await self._leases.renew(self._lease)
 
     async def release(self) -> None:
-        """Give it up; if nobody hears, it lapses by itself."""
         with suppress(Unavailable):
             await self._leases.complete(self._lease)
 
 
 async def _follow(feed: BatchSource, ports: Ports, pool: Pool, *, clock: Clock) -> None:
-    """Keep one projection up to date."""
     trouble = _Trouble(feed.projection)
     while True:
         try:
@@ -154,7 +149,7 @@ async def _follow(feed: BatchSource, ports: Ports, pool: Pool, *, clock: Clock) 
 
 
 async def _note(pool: Pool, ports: Ports, feed: BatchSource, text: str) -> None:
-    """Say in the table, too, why the projection stands still; `vigil doctor` reads it there."""
+    """Write into the table, too, why the projection stands still; `vigil doctor` reads it there."""
     # What keeps us from writing it down is in the log.
     with suppress(*AWAY):
         await store.note_trouble(
@@ -241,7 +236,7 @@ def _text(error: Exception) -> str:
 
 
 class _Trouble:
-    """Says once what is wrong, once that it is over, and how long to wait meanwhile."""
+    """Logs once what is wrong, and once that it is over."""
 
     def __init__(self, what: str) -> None:
         self._what = what

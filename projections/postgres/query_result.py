@@ -25,7 +25,7 @@ QUERY_S_MAX: Final = 30.0
 
 SEVERAL_RAISED_BY: Final = "exec_parse_message"
 """The function of Postgres that refuses several statements in one, with the SQLSTATE of any syntax
-error. Source: `src/backend/tcop/postgres.c`. It says so in every language of its messages."""
+error. Source: `src/backend/tcop/postgres.c`. Messages have it in every language."""
 
 Row: TypeAlias = dict[str, object]
 
@@ -48,20 +48,16 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def require_statement(text: str) -> None:
-    """Refuse what holds no statement: Postgres takes it, and answers with nothing.
-
-    Raises:
-        QueryRefused: there are only blanks, semicolons or comments.
-    """
+    """Raise `QueryRefused` where there is no statement: Postgres answers that with nothing."""
     if _NOTHING.fullmatch(text):
         raise QueryRefused("an empty statement")
 
 
 async def answer(pool: Pool, text: str, *args: object, query_s_max: float = QUERY_S_MAX) -> Table:
-    """Return what one SQL statement answers; `$1` in it is the first of `args`.
+    """Return the answer to one SQL statement; `$1` in it is the first of `args`.
 
     Raises:
-        QueryRefused: it is wrong, writes, holds several statements, or takes too long.
+        QueryRefused: it is wrong, writes, has several statements, or takes too long.
     """
     try:
         async with pool.acquire(timeout=CONNECT_S_MAX) as connection:
@@ -99,7 +95,7 @@ async def _table(connection: Connection, text: str, *args: object) -> Table:
 
 
 def _in_words(error: asyncpg.PostgresError | asyncpg.InterfaceError) -> str:
-    """Return what is wrong, and what Postgres says to do about it: its hints are sentences."""
+    """Return what is wrong, and Postgres's hints, which are sentences."""
     if not isinstance(error, asyncpg.PostgresError):
         return str(error)
     if error.server_source_function == SEVERAL_RAISED_BY:
@@ -109,7 +105,6 @@ def _in_words(error: asyncpg.PostgresError | asyncpg.InterfaceError) -> str:
 
 
 def _told_apart(names: Sequence[str]) -> tuple[str, ...]:
-    """Return `names` with a number behind each that came before, and none of them twice."""
     unique: list[str] = []
     for name in names:
         numbered = (f"{name}_{number}" for number in count(2))

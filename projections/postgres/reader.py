@@ -65,7 +65,7 @@ async def list_findings(
     """Return findings: the worst first, then the latest changed.
 
     Raises:
-        QueryRefused: `severity` is none.
+        QueryRefused: there is no such `severity`.
     """
     return await _rows(pool, "list_findings", stack.name, status, severity, actor, limit)
 
@@ -93,10 +93,10 @@ async def active_for(
     limit: int = 50,
     offset: int = 0,
 ) -> list[Row]:
-    """Return the active findings that fit every condition which is said.
+    """Return the active findings that fit every condition that is given.
 
-    The rows follow the journal some milliseconds behind: whoever must see what was just written
-    waits for `caught_up` first.
+    The rows follow the journal some milliseconds behind: to see what was just written, wait for
+    `caught_up` first.
 
     Args:
         key: the one of this key.
@@ -157,10 +157,7 @@ async def list_outputs(
     past: Row | None = None,
     limit: int = 50,
 ) -> list[Row]:
-    """Return outputs: the latest proposed first.
-
-    With `past`, a row of an earlier answer, those that come after it.
-    """
+    """Return outputs: the latest proposed first; with `past`, a row, those that come after it."""
     place = (None, None) if past is None else (past["created_at"], past["output_key"])
     said = (status, actor, adapter, episode_id)
     return await _rows(pool, "list_outputs", stack.name, *said, *place, limit)
@@ -215,10 +212,7 @@ async def list_silent_instances(
     but: Sequence[str] = (),
     limit: int = ROWS_MAX,
 ) -> list[Row]:
-    """Return instances that go on and have shown nothing since `before`, longest first.
-
-    Those of the workflows `but` are left out.
-    """
+    """Return instances, not of `but`, that go on and show nothing since `before`, longest first."""
     return await _rows(pool, "list_silent_instances", stack.name, before, limit, but)
 
 
@@ -232,10 +226,7 @@ async def list_unended_episodes(
     past: Row | None = None,
     limit: int = ROWS_MAX,
 ) -> list[Row]:
-    """Return episodes of an actor that have not ended, oldest first.
-
-    With `past`, a row of an earlier answer, those that come after it.
-    """
+    """Return an actor's episodes that have not ended, oldest first; `past` as in `list_outputs`."""
     place = (None, None) if past is None else (past["queued_at"], past["episode_id"])
     return await _rows(
         pool, "list_unended_episodes", stack.name, actor, expectation, status, *place, limit
@@ -258,10 +249,10 @@ async def has_stack(pool: Pool, stack: Stack) -> bool:
 
 
 async def run_sql(pool: Pool, text: str, *args: object, query_s_max: float = QUERY_S_MAX) -> Table:
-    """Return what one SQL statement of somebody's own answers; `$1` in it is the first of `args`.
+    """Return the answer to somebody's own SQL statement; `$1` in it is the first of `args`.
 
     Raises:
-        QueryRefused: it is wrong, writes, holds no statement or several, or takes too long.
+        QueryRefused: it is wrong, writes, has no statement or several, or takes too long.
     """
     require_statement(text)
     return await answer(pool, text, *args, query_s_max=query_s_max)

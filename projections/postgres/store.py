@@ -22,7 +22,7 @@ class ProjectorPosition(msgspec.Struct, frozen=True, kw_only=True):
     position: int
     """Everything up to this sequence is in the rows."""
     mark: str = ""
-    """Which commit stands there; empty when nobody can say."""
+    """The commit there; empty when unknown."""
     trouble: str | None = None
     """Why the projection stands still, if it does."""
 

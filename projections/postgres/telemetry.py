@@ -1,4 +1,4 @@
-"""What the projector tells of itself, through OpenTelemetry's API: silent without an SDK."""
+"""The projector's metrics, through OpenTelemetry's API: silent without an SDK."""
 
 from __future__ import annotations
 

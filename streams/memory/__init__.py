@@ -28,7 +28,7 @@ from streams.subjects import Stack
 __all__ = ["LEASE_TTL_S", "MemoryPorts", "memory_ports"]
 
 LEASE_TTL_S: Final = 30.0
-"""How long a lease lasts after its last renewal, in seconds, unless the caller says otherwise."""
+"""How long a lease lasts after its last renewal, in seconds, by default."""
 
 _DEFAULT_STACK: Final = Stack()
 
@@ -64,7 +64,7 @@ def memory_ports(
 
 
 def _partitions(stack: Stack, stream: Stream, clock: Clock) -> Iterator[MemoryStream]:
-    """Yield every partition of `stream`. They share a bell: a source may wait for all of them."""
+    """Yield every partition of `stream`; they share a bell, since a source may wait for all."""
     bell = Bell(clock)
     for partition in stack.partitions_of(stream):
         yield MemoryStream(stack.stream(stream, partition), clock=clock, bell=bell)

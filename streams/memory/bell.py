@@ -18,7 +18,7 @@ def never_s() -> float:
 
 
 def never() -> bool:
-    """Return that it is not over."""
+    """Return False."""
     return False
 
 
@@ -46,8 +46,7 @@ class Bell:
     ) -> Sequence[T]:
         """Return what `take` finds, or nothing once `wait_s` has passed or it `is_over`.
 
-        It is asked at once, after every ring, and at the monotonic time `next_due_s()`,
-        when something comes by itself.
+        It is asked at once, after every ring, and at the monotonic time `next_due_s()`.
         """
         end_s = self._clock.monotonic_s() + wait_s
         while True:

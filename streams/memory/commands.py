@@ -8,13 +8,14 @@ from typing import TypeVar
 
 from streams.layout import Kind, Stream
 from streams.memory.durable import Durable, MemorySource
-from streams.memory.stream import MemoryStream, StreamMessage
+from streams.memory.stream import MemoryStream
 from streams.model.commands import Command, WorkflowCommand
 from streams.ports.delivery import Unreadable
 from streams.subjects import Stack
 from streams.wire import codec
 from streams.wire.messages import (
     Parse,
+    StreamMessage,
     inbox_of,
     message_headers,
     parse_command,
@@ -22,14 +23,12 @@ from streams.wire.messages import (
 )
 
 C = TypeVar("C")
-"""What is in a queue."""
 
 
 class MemoryCommandQueue:
-    """See `streams.inbox.Inbox`."""
+    """See `streams.ports.commands.CommandQueue`. Its `streams` are known by their names."""
 
     def __init__(self, streams: Mapping[str, MemoryStream], *, stack: Stack) -> None:
-        """Queue in `streams`, which are known by their names."""
         self._streams = streams
         self._stack = stack
         self._durables: dict[tuple[str, int], Durable] = {}
@@ -56,11 +55,7 @@ class MemoryCommandQueue:
         return sum(self._durables[queue].backlog for queue in queues & self._durables.keys())
 
     def publish_raw(self, subject: str, data: bytes, headers: Mapping[str, str]) -> int:
-        """Put any bytes on an inbox's `subject`, as only a foreign client would.
-
-        Returns:
-            Its stream sequence: the first one's if its `Nats-Msg-Id` is known.
-        """
+        """Put any bytes on an inbox's `subject`, as a foreign client would; return the sequence."""
         return self._streams[self._stack.stream_of(subject)].publish(subject, data, headers)
 
     async def open(self, actor: str) -> MemorySource[Command | Unreadable]:
@@ -103,8 +98,6 @@ class MemoryCommandQueue:
 
     def _parser(self, parse: Parse[C]) -> Callable[[StreamMessage], C | Unreadable]:
         def parsed(message: StreamMessage) -> C | Unreadable:
-            stream = self._stack.stream_of(message.subject)
-            said, about = (message.data, message.headers), message.subject
-            return parse(*said, stream=stream, subject=about, seq=message.seq)
+            return parse(message, stream=self._stack.stream_of(message.subject))
 
         return parsed

@@ -12,8 +12,8 @@ from functools import partial
 from streams.errors import NoSuchStream, Uncaptured
 from streams.json import JsonObject
 from streams.memory.durable import Durable, MemorySource
-from streams.memory.following import MemoryEventFollower
-from streams.memory.stream import MemoryStream, StreamMessage
+from streams.memory.following import MemoryFollower
+from streams.memory.stream import MemoryStream
 from streams.model.foreign_streams import ForeignStream
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import NO_HEADERS, DomainEvent, EventFollower, Sent
@@ -23,6 +23,7 @@ from streams.wire.messages import (
     copy_headers,
     event_body,
     event_headers,
+    followed,
     parse_event,
     parse_foreign,
 )
@@ -30,11 +31,12 @@ from streams.wire.outgoing import checked_subject, is_event, sent_headers
 
 
 class MemoryDomainEvents:
-    """See `streams.world.World`."""
+    """See `streams.ports.domain_events.DomainEvents`."""
 
     def __init__(self, stream: MemoryStream, *, stack: Stack) -> None:
         self._stream = stream
         self._stack = stack
+        self._parse = partial(parse_event, stack=stack, stream=stream.name)
         self._foreign: dict[str, MemoryStream] = {}
         self._captured: dict[str, MemoryStream] = {}
         """By the patterns of the subjects that `send` may send there."""
@@ -46,9 +48,6 @@ class MemoryDomainEvents:
         """Return a new stream that is not ours, for feeds; `publish` to it as its owner would.
 
         It takes any subject; what is sent to a subject that one of `captures` covers goes there.
-
-        Raises:
-            ValueError: there is one of that name.
         """
         if name in self._foreign:
             raise ValueError(f"there is a stream {name!r} already")
@@ -70,15 +69,7 @@ class MemoryDomainEvents:
         return self.publish_raw(name, event_body(name, payload), headers)
 
     def publish_raw(self, name: str, data: bytes, headers: Mapping[str, str]) -> int:
-        """Publish any bytes as the event `name`, as a foreign NATS client could.
-
-        Returns:
-            Its stream sequence: the first one's if its `Nats-Msg-Id` is known.
-
-        Raises:
-            BadName: `name` is not a dotted event name.
-            TooLarge: over the server's limit for any message.
-        """
+        """Publish any bytes as the event `name`, as a foreign client could; return the sequence."""
         return self._stream.publish(self._stack.event(name), data, headers)
 
     async def republish(self, seq: int, *, id: str) -> int | None:
@@ -128,7 +119,9 @@ class MemoryDomainEvents:
             self._durables[name] = Durable(
                 stream, after=start, matches=partial(matches, feed.subject)
             )
-        return MemorySource([self._durables[name]], parse=partial(_parse_foreign, feed.stream))
+        return MemorySource(
+            [self._durables[name]], parse=partial(parse_foreign, stream=feed.stream)
+        )
 
     async def watched(self, actor: str) -> frozenset[str]:
         """See `DomainEvents.watched`."""
@@ -183,20 +176,15 @@ class MemoryDomainEvents:
         self, names: Collection[str], *, after: int
     ) -> AbstractAsyncContextManager[EventFollower]:
         """See `DomainEvents.follow`."""
-        matches = self._subjects(names).__contains__
-        return nullcontext(
-            MemoryEventFollower(self._stream, after=after, matches=matches, parse=self._parse)
-        )
+        decode, matches = partial(followed, self._parse), self._subjects(names).__contains__
+        return nullcontext(MemoryFollower(self._stream, decode, after=after, matches=matches))
 
     @asynccontextmanager
     async def follow_feed(self, feed: ForeignStream, *, after: int) -> AsyncIterator[EventFollower]:
         """See `DomainEvents.follow_feed`."""
-        yield MemoryEventFollower(
-            self._held(feed),
-            after=after,
-            matches=partial(matches, feed.subject),
-            parse=partial(_parse_foreign, feed.stream),
-        )
+        decode = partial(followed, partial(parse_foreign, stream=feed.stream))
+        here = partial(matches, feed.subject)
+        yield MemoryFollower(self._held(feed), decode, after=after, matches=here)
 
     def _capturing(self, subject: str) -> MemoryStream:
         if is_event(subject, stack=self._stack):
@@ -224,20 +212,8 @@ class MemoryDomainEvents:
     def _durable(self, subjects: AbstractSet[str], after: int) -> Durable:
         return Durable(self._stream, after=after, matches=subjects.__contains__)
 
-    def _parse(self, message: StreamMessage) -> DomainEvent | Unreadable:
-        return parse_event(
-            message.data,
-            message.headers,
-            stack=self._stack,
-            stream=self._stream.name,
-            subject=message.subject,
-            seq=message.seq,
-            at=message.at,
-        )
-
 
 def _seq_before(feed: ForeignStream, stream: MemoryStream) -> int:
-    """Return the sequence just past which the first reading of `feed` begins."""
     match feed.start:
         case "new":
             return stream.last_seq
@@ -247,14 +223,3 @@ def _seq_before(feed: ForeignStream, stream: MemoryStream) -> int:
             return stream.seq_before(since)
         case int() as seq:
             return seq - 1
-
-
-def _parse_foreign(stream: str, message: StreamMessage) -> DomainEvent | Unreadable:
-    return parse_foreign(
-        message.data,
-        message.headers,
-        stream=stream,
-        subject=message.subject,
-        seq=message.seq,
-        at=message.at,
-    )

@@ -1,7 +1,6 @@
 """A durable consumer in memory: its unacknowledged deliveries, and redelivery.
 
-It plays the server's part; a `MemorySource` is one node's handle on it, and every source of one
-durable shares its position and its unacknowledged deliveries.
+It plays the server's part; a `MemorySource` is one node's handle on it.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
 
-from streams.memory.stream import MemoryStream, StreamMessage
+from streams.memory.stream import MemoryStream
 from streams.ports.delivery import ACK_WAIT_S
-from streams.wire.messages import TRACE_HEADER
+from streams.wire.messages import TRACE_HEADER, StreamMessage
 
 T = TypeVar("T")
 
@@ -62,7 +61,7 @@ class Durable:
         return min((each.due_s for each in self._unanswered.values()), default=math.inf)
 
     def is_waiting(self, seq: int) -> bool:
-        """Return whether the message at `seq`, which must be ours, is still to be settled."""
+        """Return whether the message at `seq`, which must be ours, is unsettled."""
         return seq > self._position or seq in self._unanswered
 
     def settle(self, seq: int) -> None:
@@ -124,10 +123,9 @@ class MemoryDelivery(Generic[T]):
 
 
 class MemorySource(Generic[T]):
-    """See `streams.ports.delivery.Source`. Its durables' streams share one bell."""
+    """See `streams.ports.delivery.Source`. Its durables, at least one, share one bell."""
 
     def __init__(self, durables: Sequence[Durable], *, parse: Callable[[StreamMessage], T]) -> None:
-        """Pull from all `durables`, of which there is at least one."""
         self._durables = durables
         self._parse = parse
         self._turn = 0
@@ -139,11 +137,7 @@ class MemorySource(Generic[T]):
         return sum(durable.pending for durable in self._durables)
 
     async def receive(self, *, room: int, wait_s: float) -> Sequence[MemoryDelivery[T]]:
-        """See `Source.receive`.
-
-        Raises:
-            ValueError: `room` is less than 1.
-        """
+        """See `Source.receive`; `ValueError` if `room` is less than 1."""
         if room < 1:
             raise ValueError(f"room for {room} deliveries: a source returns at least 1")
         return await self._durables[0].stream.bell.wait_some(

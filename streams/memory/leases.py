@@ -22,8 +22,6 @@ MARKER_KEPT_S: Final = 24 * 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class _Stored:
-    """What the bucket says about one key, and until when."""
-
     change: ClaimChange
     ends_s: float
     """On the monotonic clock: a claim lapses then, a marker is forgotten then."""
@@ -107,7 +105,6 @@ class MemoryLeases:
         return sorted((c for c in changes if c.revision > after), key=lambda c: c.revision)
 
     def _hold(self, lease: Lease) -> Lease:
-        """Return `lease` with a full life, once the bucket has it."""
         now, ends_s = self._clock.now(), self._clock.monotonic_s() + self._ttl_s
         claim = Claim(
             owner_node=lease.holder,

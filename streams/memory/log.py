@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 
-from streams.errors import UnreadableEvent
 from streams.layout import Stream
-from streams.memory.stream import MemoryStream, StreamMessage
+from streams.memory.following import MemoryFollower
+from streams.memory.stream import MemoryStream
 from streams.ports.log import START, Commit, Recorded
 from streams.subjects import Stack
 from streams.wire import codec
-from streams.wire.messages import COMMIT_HEADER, TRACE_HEADER
+from streams.wire.messages import COMMIT_HEADER, TRACE_HEADER, parse_commit
 
 
 class MemoryLog:
     """An `EventLog` that keeps encoded bytes, so that every read goes through the codec."""
 
     def __init__(self, streams: Mapping[str, MemoryStream], *, stack: Stack) -> None:
-        """Keep what is appended in `streams`, which are known by their names."""
         self._streams = streams
         self._stack = stack
 
@@ -32,19 +31,19 @@ class MemoryLog:
 
     async def read(self, subject: str, *, after: int = START) -> Sequence[Recorded]:
         """See `EventLog.read`."""
-        return [_decoded(each) for each in self._stream_of(subject).of(subject, after=after)]
+        return [parse_commit(each) for each in self._stream_of(subject).of(subject, after=after)]
 
     async def last(self, subject: str) -> Recorded | None:
         """See `EventLog.last`."""
         message = self._stream_of(subject).last_of(subject)
-        return None if message is None else _decoded(message)
+        return None if message is None else parse_commit(message)
 
     async def at(
         self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0
     ) -> Recorded | None:
         """See `EventLog.at`."""
         held = self._partition(stream, partition)
-        return _decoded(held.at(seq)) if 1 <= seq <= held.last_seq else None
+        return parse_commit(held.at(seq)) if 1 <= seq <= held.last_seq else None
 
     async def head(self, stream: Stream = Stream.JOURNAL, *, partition: int = 0) -> int:
         """See `EventLog.head`."""
@@ -52,16 +51,13 @@ class MemoryLog:
 
     def follow(
         self, stream: Stream = Stream.JOURNAL, *, after: int = START, partition: int = 0
-    ) -> AbstractAsyncContextManager[MemoryFollower]:
+    ) -> AbstractAsyncContextManager[MemoryFollower[Recorded]]:
         """See `EventLog.follow`."""
-        return nullcontext(MemoryFollower(self._partition(stream, partition), after=after))
+        held = self._partition(stream, partition)
+        return nullcontext(MemoryFollower(held, parse_commit, after=after))
 
     def publish_raw(self, subject: str, data: bytes, headers: Mapping[str, str]) -> int:
-        """Put a message on `subject` without a version check, as only a foreign client would.
-
-        Returns:
-            Its stream sequence.
-        """
+        """Put a message on `subject` without a version check, as a foreign client would."""
         return self._stream_of(subject).publish(subject, data, headers)
 
     def _stream_of(self, subject: str) -> MemoryStream:
@@ -69,45 +65,3 @@ class MemoryLog:
 
     def _partition(self, stream: Stream, partition: int) -> MemoryStream:
         return self._streams[self._stack.stream(stream, partition)]
-
-
-class MemoryFollower:
-    """See `streams.ports.log.Follower`."""
-
-    def __init__(self, stream: MemoryStream, *, after: int) -> None:
-        self._stream = stream
-        self._position = after
-        self._pending = max(0, stream.last_seq - after)
-
-    @property
-    def pending(self) -> int:
-        """See `Follower.pending`."""
-        return self._pending
-
-    async def receive(self, *, most: int, wait_s: float) -> Sequence[Recorded]:
-        """See `Follower.receive`."""
-        return await self._stream.bell.wait_some(lambda: self._take(most), wait_s=wait_s)
-
-    def _take(self, most: int) -> Sequence[Recorded]:
-        """Return the next commits; an unreadable one only once it is the next."""
-        taken: list[Recorded] = []
-        for message in self._stream.past(self._position, most=most):
-            try:
-                taken.append(_decoded(message))
-            except UnreadableEvent:
-                if taken:
-                    break
-                raise
-        self._position += len(taken)
-        self._pending = max(0, self._stream.last_seq - self._position)
-        return taken
-
-
-def _decoded(message: StreamMessage) -> Recorded:
-    return codec.decode_commit(
-        message.data,
-        subject=message.subject,
-        seq=message.seq,
-        commit_id=message.headers.get(COMMIT_HEADER, ""),
-        trace=message.headers.get(TRACE_HEADER, ""),
-    )

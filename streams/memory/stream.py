@@ -7,28 +7,16 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-import msgspec
-
 from streams.clock import Clock
 from streams.errors import TooLarge, VersionConflict
 from streams.memory.bell import Bell
-from streams.wire.messages import MESSAGE_ID_HEADER
+from streams.wire.messages import MESSAGE_ID_HEADER, StreamMessage
 
 DEDUPE_WINDOW_S: Final = 120.0
 """How long a message id is remembered, as on the server."""
 
 MESSAGE_BYTES_MAX: Final = 1024 * 1024
 """Largest body and headers of one message: the server's default `max_payload`."""
-
-
-class StreamMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the stream holds at one sequence."""
-
-    seq: int
-    subject: str
-    headers: Mapping[str, str]
-    data: bytes
-    at: datetime
 
 
 class MemoryStream:
@@ -59,8 +47,7 @@ class MemoryStream:
     ) -> int:
         """Store a message and return its sequence: the first one's, if its id is known.
 
-        It says that it was stored `at`, for what should have happened before anyone looked;
-        None is now.
+        `at` is when it was stored, for what should have happened before anyone looked; None is now.
 
         Raises:
             VersionConflict: `after` is given and is not the subject's last sequence.
@@ -116,7 +103,7 @@ class MemoryStream:
         return message.seq
 
     def _forget_old_ids(self) -> None:
-        """Drop the ids whose window is over; the dict holds them in the order they came."""
+        """Drop the ids whose window is over; the dict has them in the order they came."""
         now_s = self.clock.monotonic_s()
         while self._known_ids:
             oldest = next(iter(self._known_ids))

@@ -17,12 +17,12 @@ import msgspec
 from streams.errors import TimerConflict
 from streams.layout import Stream
 from streams.memory.durable import Durable, MemorySource
-from streams.memory.stream import MemoryStream, StreamMessage
+from streams.memory.stream import MemoryStream
 from streams.ports.delivery import Unreadable
 from streams.ports.timers import KEYS_MAX, Due, PendingTimer, Timer
 from streams.subjects import Stack
 from streams.tokens import matches
-from streams.wire.messages import MESSAGE_ID_HEADER
+from streams.wire.messages import MESSAGE_ID_HEADER, StreamMessage
 from streams.wire.timers import (
     due_time,
     parse_due,
@@ -46,7 +46,6 @@ class MemoryTimers:
     """See `streams.ports.timers.Timers`."""
 
     def __init__(self, streams: Mapping[str, MemoryStream], *, stack: Stack) -> None:
-        """Fire into `streams`, which are known by their names."""
         self._streams = streams
         self._stack = stack
         self._first = streams[stack.stream(Stream.WORK)]
@@ -163,7 +162,6 @@ class MemoryTimers:
         return 0 if armed is None else armed.revision
 
     def _waiting(self, actor: str, partition: int) -> int:
-        """Return how many timers in one partition are due and not answered for."""
         subject = self._stack.due(actor, partition)
         due = self._streams[self._stack.stream_of(subject)].of(subject)
         queue = self._durables.get((self._stack.due_durable(actor), partition))
@@ -177,14 +175,7 @@ class MemoryTimers:
         return self._durables[name]
 
     def _parse(self, message: StreamMessage) -> Due | Unreadable:
-        return parse_due(
-            message.data,
-            message.headers,
-            stream=self._stack.stream_of(message.subject),
-            subject=message.subject,
-            seq=message.seq,
-            at=message.at,
-        )
+        return parse_due(message, stream=self._stack.stream_of(message.subject))
 
 
 class _DueTimers(Durable):

@@ -80,9 +80,7 @@ class Watchers(Generic[K]):
         settle: Callable[[], None] = lambda: None,
         next_due_s: Callable[[], float] = never_s,
     ) -> Iterator[MemoryWatch[K]]:
-        """Watch while the context lasts, from the changes in `standing`.
-
-        Keys that begin otherwise than with `start` are not watched.
+        """Watch, while the context lasts, keys that begin with `start`: first those `standing`.
 
         `settle` makes the changes that are due by now, `next_due_s` says when the next is.
         """

@@ -11,29 +11,23 @@ from streams.json import NOTHING
 from streams.model.workflows import ResumeHow
 
 
-class Start(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="start@1"
-):
+class _Tagged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    pass
+
+
+class Start(_Tagged, frozen=True, kw_only=True, tag="start@1"):
     """Begin an episode that has been opened."""
 
     actor_id: str
     episode_id: str
     admitted: bool = False
-    """Whether its turn has come, where episodes of the actor take turns. Only who gives turns says
-    so: any other start is a wish for a place."""
+    """Whether its turn has come, where episodes of the actor take turns. Only the scheduler sets
+    it: any other start is a wish for a place."""
     answered_step: int = 0
-    """With which step to go on, if it waited for one and has the answer: whoever says so has told
-    the world."""
+    """The step to go on with, if it waited for one and has the published answer."""
 
 
-class Recover(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="recover@1",
-):
+class Recover(_Tagged, frozen=True, kw_only=True, tag="recover@1"):
     """Go on with an episode whose node is gone."""
 
     actor_id: str
@@ -42,32 +36,18 @@ class Recover(
     """`lapsed`, `handover` or `swept`."""
 
 
-class Cancel(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="cancel@1",
-):
+class Cancel(_Tagged, frozen=True, kw_only=True, tag="cancel@1"):
     """End an episode that is not wanted any more, whether or not a node has begun it."""
 
     actor_id: str
     episode_id: str
     by: str
-    """Who wants that, for people."""
+    """For people."""
     reason: str = ""
-    """Why, for people."""
+    """For people."""
 
 
-class Attend(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="attend@1",
-):
+class Attend(_Tagged, frozen=True, kw_only=True, tag="attend@1"):
     """Look after an episode that waits: something about it may be due by now."""
 
     actor_id: str
@@ -81,23 +61,16 @@ class Verdict(StrEnum):
     DENY = "deny"
 
 
-class Decide(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="decide@1",
-):
+class Decide(_Tagged, frozen=True, kw_only=True, tag="decide@1"):
     """Decide what an episode, or one of its outputs, asks people."""
 
     actor_id: str
     episode_id: str
     id: str
-    """Of the decision: told again, it is the same one."""
+    """Of the decision: sent again, it is the same one."""
     verdict: Verdict
     plan_hash: str
-    """Of what is decided; of nothing else."""
+    """Of the approved plan; the decision is about no other."""
     by: str
     reason: str = ""
     step_no: int = 0
@@ -106,74 +79,41 @@ class Decide(
     """Which output; empty: the episode itself asks."""
 
 
-class Resolve(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="resolve@1",
-):
+class Resolve(_Tagged, frozen=True, kw_only=True, tag="resolve@1"):
     """Say that what an episode waits for has come about."""
 
     actor_id: str
     episode_id: str
     id: str
-    """As in `Decide`."""
     ref: str
     by: str
     result: msgspec.Raw = NOTHING
     """Any JSON value, for the strategy."""
 
 
-class RetryOutput(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="retry_output@1",
-):
+class RetryOutput(_Tagged, frozen=True, kw_only=True, tag="retry_output@1"):
     """Try again to deliver an output that has failed."""
 
     actor_id: str
     episode_id: str
-    """Whose output it is."""
     id: str
-    """As in `Decide`."""
     output_key: str
     by: str
     reason: str = ""
 
 
-class CancelOutput(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="cancel_output@1",
-):
+class CancelOutput(_Tagged, frozen=True, kw_only=True, tag="cancel_output@1"):
     """Have an output not be delivered any more, by itself: its episode goes on."""
 
     actor_id: str
     episode_id: str
-    """Whose output it is."""
     id: str
-    """As in `Decide`."""
     output_key: str
     by: str
     reason: str = ""
 
 
-class Carry(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="carry@1",
-):
+class Carry(_Tagged, frozen=True, kw_only=True, tag="carry@1"):
     """Carry outputs of an episode: something about them has been decided, or is due."""
 
     actor_id: str
@@ -181,35 +121,21 @@ class Carry(
 
 
 Attending: TypeAlias = Attend | Cancel | CancelOutput | Decide | Resolve | RetryOutput
-"""What is said to an episode, by people or by time. It is ruled on and written down, and nobody
-need have room to run the episode for that."""
+"""People's and time's commands to an episode. They are ruled on and written down, and nobody need
+have room to run the episode for that."""
 
 Command: TypeAlias = Attending | Carry | Recover | Start
-"""Those that are not said to an episode call a node to run it."""
+"""The others call a node to run the episode."""
 
 
-class Advance(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="advance@1",
-):
+class Advance(_Tagged, frozen=True, kw_only=True, tag="advance@1"):
     """Go on with an instance: it has begun, or something about it may be due by now."""
 
     workflow: str
     instance_id: str
 
 
-class StepDone(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="step_done@1",
-):
+class StepDone(_Tagged, frozen=True, kw_only=True, tag="step_done@1"):
     """Look at an attempt at a step: its episode, or its instance, has ended."""
 
     workflow: str
@@ -223,61 +149,36 @@ class StepDone(
     """Whether it was to undo the item."""
 
 
-class ResumeWorkflow(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="resume_workflow@1",
-):
+class ResumeWorkflow(_Tagged, frozen=True, kw_only=True, tag="resume_workflow@1"):
     """Have the items of a step that are paused tried again, or skipped."""
 
     workflow: str
     instance_id: str
     id: str
-    """As in `Decide`."""
     step: str
     how: ResumeHow
     by: str
     reason: str = ""
 
 
-class CancelWorkflow(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="cancel_workflow@1",
-):
+class CancelWorkflow(_Tagged, frozen=True, kw_only=True, tag="cancel_workflow@1"):
     """End an instance that is not wanted any more."""
 
     workflow: str
     instance_id: str
     by: str
-    """As in `Cancel`."""
     reason: str = ""
 
 
-class DecideStep(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    tag_field="type",
-    tag="decide_step@1",
-):
+class DecideStep(_Tagged, frozen=True, kw_only=True, tag="decide_step@1"):
     """Decide whether a step may run."""
 
     workflow: str
     instance_id: str
     id: str
-    """As in `Decide`."""
     step: str
     verdict: Verdict
     plan_hash: str
-    """Of what is decided; of nothing else."""
     by: str
     reason: str = ""
 

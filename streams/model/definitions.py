@@ -19,7 +19,6 @@ ID_KINDS: Final = {
     DefinitionKind.AGENT: "actor",
     DefinitionKind.WORKFLOW: "workflow",
 }
-"""What the id of each kind names."""
 
 
 class RegisteredDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,20 +47,12 @@ class RegisteredDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_defau
 
 
 def definition_id(kind: DefinitionKind, id_: str) -> str:
-    """Return what names the aggregate of a definition.
-
-    Raises:
-        BadName: `id_` can name none of this kind.
-    """
+    """Return the key of a definition's aggregate; raise `BadName` if `id_` is no name."""
     return f"{kind.value}.{name(id_, of=ID_KINDS[kind])}"
 
 
 def definition_key(kind: DefinitionKind, id_: str) -> str:
-    """Return the registry's key of a definition.
-
-    Raises:
-        BadName: `id_` can name none of this kind.
-    """
+    """Return the registry's key of a definition; raise `BadName` if `id_` is no name."""
     return f"{DEFINITIONS}.{definition_id(kind, id_)}"
 
 
@@ -71,7 +62,7 @@ def encode_registered(edition: RegisteredDefinition) -> bytes:
 
 
 def decode_registered(data: bytes) -> RegisteredDefinition | None:
-    """Return the edition that the registry keeps as `data`; None if this version cannot read it."""
+    """Return what the registry keeps as `data`; None if this version cannot read it."""
     try:
         return _decoder.decode(data)
     except UNDECODABLE:

@@ -31,18 +31,15 @@ _RANKS: Final[Mapping[Severity, int]] = {each: rank for rank, each in enumerate(
 
 
 class FindingStatus(StrEnum):
-    """Whether a finding holds."""
+    """Whether a finding is in force."""
 
     ACTIVE = "active"
     CLEARED = "cleared"
-    """Somebody has said that it holds no longer."""
     EXPIRED = "expired"
-    """Nobody has said for its whole time to live that it still holds."""
+    """Nobody raised or updated it for its whole time to live."""
 
 
-class RaiseFinding(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="do", tag="raise"
-):
+class RaiseFinding(Struct, frozen=True, kw_only=True, tag_field="do", tag="raise"):
     """Make a finding active, or refresh the active one. `None` keeps what an active one says."""
 
     finding_key: str
@@ -61,9 +58,7 @@ class RaiseFinding(
     """When it ends, whatever is raised or updated meanwhile."""
 
 
-class UpdateFinding(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="do", tag="update"
-):
+class UpdateFinding(Struct, frozen=True, kw_only=True, tag_field="do", tag="update"):
     """Change an active finding; without one, nothing happens and the outcome says so."""
 
     finding_key: str
@@ -73,9 +68,7 @@ class UpdateFinding(
     evidence: msgspec.Raw = NOTHING
 
 
-class ClearFinding(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="do", tag="clear"
-):
+class ClearFinding(Struct, frozen=True, kw_only=True, tag_field="do", tag="clear"):
     """End an active finding; without one, nothing happens."""
 
     finding_key: str
@@ -85,28 +78,27 @@ class ClearFinding(
 FindingIntent: TypeAlias = RaiseFinding | UpdateFinding | ClearFinding
 
 
-class Cause(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Cause(Struct, frozen=True, kw_only=True):
     """The intent that a finding's event carries out: the `index`-th of an episode's convergence."""
 
     episode_id: str
     index: int
 
 
-class DueTimer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DueTimer(Struct, frozen=True, kw_only=True):
     """A timer of the finding that came due."""
 
     timer_id: str
 
 
-class Person(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Person(Struct, frozen=True, kw_only=True):
     """Somebody who decided."""
 
     by: str
     reason: str = ""
-    """Why, in words."""
 
 
-class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Finding(Struct, frozen=True, kw_only=True):
     """A lasting observation about a subject. One per key is active at a time."""
 
     finding_key: str
@@ -140,17 +132,17 @@ class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True):
     escalated_to: Severity | None = None
     """What its age has made of its severity, which is never less from then on."""
     acknowledged_by: str = ""
-    """Who has said that they know of it; empty: nobody."""
+    """Who acknowledged it; empty: nobody."""
     acknowledged_at: datetime | None = None
     cleared_by: str = ""
     """The person who cleared it; empty: an episode or nobody has."""
 
 
-class FindingOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FindingOutcome(Struct, frozen=True, kw_only=True):
     """What became of one finding intent."""
 
     finding_key: str
     outcome: str
-    """`raised`, `updated`, `cleared`; `unchanged` when there was nothing to change; `dry_run` when
-    it was left out because the episode was not meant."""
+    """`raised`, `updated`, `cleared`; `unchanged` when there was nothing to change; `dry_run`
+    when it was left out in a dry run."""
     raise_no: int = 0

@@ -21,8 +21,8 @@ _STREAM_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _WILDCARDS: Final = frozenset("*>")
 
 FeedStart: TypeAlias = Literal["new", "all"] | datetime | int
-"""Where the first reading begins: at what is stored from then on, at the first message that is
-left, at the first that was stored at that time or later, or at that sequence."""
+"""Where the first reading begins: what is stored from then on, the first message that is left, the
+first stored at that time or later, or that sequence."""
 
 
 class ForeignStream(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class ForeignStream(msgspec.Struct, frozen=True, kw_only=True):
     stream: str
     """Its name on the server. It must exist, and is only ever read."""
     subject: str = ">"
-    """A filter: words joined by dots, of which `*` is any one, and `>`, at the end, any more."""
+    """A filter: tokens joined by dots, of which `*` is any one, and `>`, at the end, any more."""
     start: FeedStart = "new"
     """Where the actor begins. Once it has begun it goes on where it was, whatever this says."""
 
@@ -41,7 +41,7 @@ class ForeignStream(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def problem_of_feed(feed: ForeignStream) -> str | None:
-    """Return why nobody could read `feed`, in words for whoever declared it, or None."""
+    """Return why nobody could read `feed`, in words for people, or None."""
     if not _STREAM_NAME.fullmatch(feed.stream):
         return f"stream: {feed.stream!r} is not a stream; use 1 to 64 of A-Z a-z 0-9 _ -"
     return _problem_of_subject(feed.subject) or _problem_of_start(feed.start)

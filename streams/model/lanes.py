@@ -7,7 +7,7 @@ from datetime import datetime
 from streams.model.struct import Struct
 
 
-class Ticket(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Ticket(Struct, frozen=True, kw_only=True):
     """One episode's place in its actor's lane."""
 
     episode_id: str
@@ -16,8 +16,8 @@ class Ticket(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """In the order of the causes, from 1, with gaps. Of equal priorities the lowest goes first."""
     priority: int = 0
     key: str = ""
-    """Of those of its expectation with the same key only so many run at a time; empty: it has none.
-    A long one is a hash."""
+    """Of those of its expectation with the same key only so many run at a time; empty: it has
+    none. A long one is a hash."""
     key_limit: int = 0
     """How many; 0: any number."""
     start_by: datetime | None = None

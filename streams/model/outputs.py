@@ -12,7 +12,7 @@ from streams.model.struct import Struct
 from streams.model.waits import OnExpiry
 
 SUCCESSES: Final = frozenset({"delivered", "duplicate", "dry_run"})
-"""Outcomes that an episode has wanted."""
+"""Outcomes that an episode wants."""
 
 FAILURES: Final = frozenset({"failed"})
 """Outcomes that count against it. What people reject or cancel counts neither way."""
@@ -23,10 +23,9 @@ DRY_RUN: Final = "dry_run"
 
 
 class OutputStatus(StrEnum):
-    """Where an output is in its life."""
+    """An output's state."""
 
     AWAITING_APPROVAL = "awaiting_approval"
-    """Nothing is delivered before somebody approves it."""
     PROPOSED = "proposed"
     """To be delivered: for the first time, or again after an attempt that failed for now."""
     DELIVERED = "delivered"
@@ -38,7 +37,7 @@ class OutputStatus(StrEnum):
     """Somebody canceled it, or its episode was canceled, before it was delivered."""
 
 
-class OutputIntent(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OutputIntent(Struct, frozen=True, kw_only=True):
     """Deliver something to the outside, once."""
 
     adapter: str
@@ -52,7 +51,7 @@ class OutputIntent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     either, each output of the episode is one of its own."""
     requires_approval: bool = False
     summary: str = ""
-    """For whoever is to approve it, in one sentence."""
+    """For those who are to approve it, in one sentence."""
     approvers: tuple[str, ...] = ()
     """Names of those who may approve it; none: anybody."""
     expires_s: float = 0.0
@@ -62,18 +61,17 @@ class OutputIntent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds between two public reminders that it waits for approval; 0: none."""
 
 
-class OutputOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OutputOutcome(Struct, frozen=True, kw_only=True):
     """What became of one output of an episode, when the episode ended or could wait no longer."""
 
     output_key: str
     outcome: str
     """`delivered`, `failed`, `canceled`; `rejected` when people did, whoever proposed it;
-    `duplicate` when another episode has seen to it, or sees to it: it may be decided or delivered
-    later; `dry_run` when the episode was not meant."""
+    `duplicate` when another episode sees to it: it may be decided or delivered later; `dry_run`."""
     error_class: str = ""
 
 
-class OutputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OutputResult(Struct, frozen=True, kw_only=True):
     """What the strategy gets as the result of a step that had something delivered."""
 
     output_key: str
@@ -91,4 +89,3 @@ OUTCOMES: Final[Mapping[OutputStatus, str]] = {
 """Status → outcome, of those in which an output is settled."""
 
 SETTLED: Final = frozenset({*OUTCOMES.values(), DUPLICATE, DRY_RUN})
-"""Every outcome."""

@@ -16,8 +16,8 @@ from streams.json import NOTHING, JsonObject
 from streams.model.struct import Struct
 
 
-class CloudEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a CloudEvent says of itself in its headers. Empty where it says nothing."""
+class CloudEvent(Struct, frozen=True, kw_only=True):
+    """What a CloudEvent has in its headers; empty where it has nothing."""
 
     type: str = ""
     source: str = ""
@@ -25,9 +25,7 @@ class CloudEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     time: str = ""
 
 
-class EventTrigger(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="event"
-):
+class EventTrigger(Struct, frozen=True, kw_only=True, tag_field="kind", tag="event"):
     """A domain event fired it."""
 
     event_id: str
@@ -45,9 +43,7 @@ class EventTrigger(
     """How many earlier events this one stands for, where the expectation waits for calm."""
 
 
-class ScheduleTrigger(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="schedule"
-):
+class ScheduleTrigger(Struct, frozen=True, kw_only=True, tag_field="kind", tag="schedule"):
     """Its time had come."""
 
     scheduled_at: datetime
@@ -59,13 +55,11 @@ class ScheduleTrigger(
 
     @property
     def payload(self) -> JsonObject:
-        """Nothing: a tick says only when."""
+        """Nothing: a tick has only a time."""
         return {}
 
 
-class ManualTrigger(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="manual"
-):
+class ManualTrigger(Struct, frozen=True, kw_only=True, tag_field="kind", tag="manual"):
     """A person or a program asked for it."""
 
     requested_by: str
@@ -75,9 +69,7 @@ class ManualTrigger(
     hops: int = 0
 
 
-class WorkflowTrigger(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="workflow"
-):
+class WorkflowTrigger(Struct, frozen=True, kw_only=True, tag_field="kind", tag="workflow"):
     """A step of a workflow is due."""
 
     workflow_instance_id: str
@@ -105,7 +97,7 @@ class WorkflowTrigger(
 Trigger: TypeAlias = EventTrigger | ScheduleTrigger | ManualTrigger | WorkflowTrigger
 
 
-class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Budget(Struct, frozen=True, kw_only=True):
     """What one episode may use. A limit of 0 or less is no limit."""
 
     turns: int = 12
@@ -118,14 +110,14 @@ class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Mode(StrEnum):
-    """Whether an episode is meant."""
+    """Whether an episode is a dry run."""
 
     LIVE = "live"
     DRY_RUN = "dry_run"
     """All is run and journaled. Findings are kept apart or not at all, and nothing is delivered."""
 
 
-class Overrides(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Overrides(Struct, frozen=True, kw_only=True):
     """What a dry run puts in the place of the outside."""
 
     tools: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)

@@ -25,7 +25,7 @@ class OnExpiry(StrEnum):
     failed, as if it could not be delivered."""
 
 
-class Approval(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Approval(Struct, frozen=True, kw_only=True):
     """A request to people, who are to say whether something may be done."""
 
     plan_hash: str
@@ -43,8 +43,8 @@ class Approval(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds between two public reminders; 0: none."""
 
 
-class Wait(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something outside is under way; whoever knows of its end says so by a reference."""
+class Wait(Struct, frozen=True, kw_only=True):
+    """Something outside is under way; who knows of its end resolves it by a reference."""
 
     ref: str
     """What they call it, such as `payment:42`. Several episodes may wait for the same."""

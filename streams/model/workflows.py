@@ -23,7 +23,7 @@ class Remedy(StrEnum):
     """The step waits until a person has it tried again, or skipped."""
 
 
-class OnFailure(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OnFailure(Struct, frozen=True, kw_only=True):
     """What is done about a step whose attempt has failed."""
 
     attempts_max: int = 1
@@ -36,7 +36,7 @@ class OnFailure(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """After the last attempt."""
 
 
-class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Task(Struct, frozen=True, kw_only=True):
     """What an actor is to find out or do: one of its expectations."""
 
     actor_id: str
@@ -52,7 +52,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the expectation puts in the place of the outside in dry runs."""
 
 
-class StepSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StepSpec(Struct, frozen=True, kw_only=True):
     """A step of a workflow."""
 
     id: str
@@ -83,7 +83,7 @@ class StepSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return "for_each" in self.functions
 
 
-class WorkflowSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WorkflowSpec(Struct, frozen=True, kw_only=True):
     """A workflow, with what its actors say of their expectations."""
 
     name: str
@@ -98,7 +98,7 @@ class WorkflowSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of the definition that it was made of; 0: it is declared in code."""
 
 
-class ParentStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ParentStep(Struct, frozen=True, kw_only=True):
     """The step of another instance that an instance is run for."""
 
     workflow: str
@@ -109,7 +109,7 @@ class ParentStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StepStatus(StrEnum):
-    """Where one item of a step is in its life. A step that does not fan out has one item."""
+    """The state of one item of a step. A step that does not fan out has one item."""
 
     PENDING = "pending"
     """What it depends on is not settled, or it is about to begin."""
@@ -129,7 +129,7 @@ class StepStatus(StrEnum):
 
 
 class WorkflowStatus(StrEnum):
-    """Where an instance is in its life."""
+    """The state of an instance."""
 
     UNSTARTED = "unstarted"
     RUNNING = "running"
@@ -148,7 +148,6 @@ class SkipReason(StrEnum):
     """Why an item was left out."""
 
     CONDITION = "condition"
-    """Its `when` said so."""
     FAILED = "failed"
     """It failed, and its policy says to go on."""
 

@@ -18,7 +18,7 @@ class Ports:
     """What an engine node or a projector needs of the log."""
 
     stack: Stack
-    """With the partitions that the servers say it has."""
+    """With the servers' number of partitions."""
     log: EventLog
     commands: CommandQueue
     leases: Leases
@@ -26,5 +26,5 @@ class Ports:
     registry: Bucket
     """Small settings that every node watches."""
     gates: Bucket
-    """What the gates have to remember: cooldowns, circuit breakers, who is there."""
+    """The gates' memory: cooldowns, circuit breakers, live nodes."""
     timers: Timers

@@ -25,18 +25,18 @@ TTL_S_MIN: Final = 1
 """Shortest time to live, in seconds: the server's own minimum (ADR-43 of the server)."""
 
 TTL_S_MAX: Final = 10 * 365 * 24 * 3600
-"""Longest, ten years: what is to last longer is put without one. The server counts nanoseconds
-in 64 bits, which end after 292 years."""
+"""Longest, ten years: what is to last longer is put without one. The server counts nanoseconds in
+64 bits, which end after 292 years."""
 
 
 class BucketEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One key's value, or the fact that it is gone."""
+    """A key's value, or the fact that it is gone."""
 
     key: str
     value: bytes | None
     """None: the key was deleted, or has lapsed."""
     revision: int
-    """Of its last change. Whoever puts again what is gone names 0."""
+    """Of its last change. To put again what is gone, name 0."""
 
 
 class BucketWatch(Protocol):
@@ -56,10 +56,9 @@ class Bucket(Protocol):
 
         Args:
             after: The revision at which the key must still be, or 0 for none; None is any.
-            ttl_s: After how many seconds it goes by itself, `TTL_S_MIN` to `TTL_S_MAX`; None is
-                never, also if an earlier put said otherwise. Whole seconds, for that is the
-                server's unit. It counts from when it has stored this, and a key goes up to
-                0.25 s later than it says (measured with 2.15), never earlier.
+            ttl_s: After how many whole seconds it goes by itself, `TTL_S_MIN` to `TTL_S_MAX`;
+                None is never, also if an earlier put had one. It counts from when the server has
+                stored this, and a key goes up to 0.25 s late (measured with 2.15), never early.
 
         Raises:
             RevisionConflict: the key is at another revision. If the answer to an earlier try
@@ -73,13 +72,10 @@ class Bucket(Protocol):
         """Return the key's entry, as the leader knows it, or None if it does not exist."""
 
     async def delete(self, key: str, *, after: int | None = None) -> None:
-        """Remove `key`. Removing one that does not exist does nothing.
-
-        Args:
-            after: The revision at which the key must still be, if it exists; None is any.
+        """Remove `key`, if it exists.
 
         Raises:
-            RevisionConflict: the key is at another revision. It stands.
+            RevisionConflict: it is at another revision than `after`, and stands. None is any.
         """
 
     async def entries(
@@ -88,17 +84,16 @@ class Bucket(Protocol):
         """Return the entry of every key, or of those that begin with `under` and a dot.
 
         Any replica may answer, so what has just been put may be missing for moments. `from_leader`
-        asks the leader for each key: whatever stands all the while is there. It takes as many
-        requests as there are keys, and lists 100,000 at most.
+        asks the leader for each key, of which it lists 100,000 at most, so nothing that stands is
+        missing.
         """
 
     def watch(self, *, under: str = "") -> AbstractAsyncContextManager[BucketWatch]:
         """Return a watch: first every entry that stands now, then each change as it happens.
 
         Of every key, or of those that begin with `under` and a dot: nobody else's changes are sent.
-
-        A lapse is a change as a delete is. Only the newest change of each key is sure to be
-        seen, and one that is gone only by those who look again within an hour.
+        A lapse is a change as a delete is. Only the newest change of each key is sure to be seen,
+        and one that is gone only by those who look again within an hour.
         """
 
 

@@ -13,7 +13,7 @@ from streams.ports.delivery import Source, Unreadable
 
 
 class CommandQueue(Protocol):
-    """Commands on their way to whichever node has room."""
+    """Commands on their way to any node that has room."""
 
     async def send(self, command: Command | WorkflowCommand, *, id: str, trace: str = "") -> None:
         """Queue `command` for its episode's actor, or its instance's workflow.
@@ -26,19 +26,16 @@ class CommandQueue(Protocol):
         """
 
     async def is_waiting(self, actor: str, episode_id: str) -> bool:
-        """Return whether a command to the episode was sent and is not answered for yet."""
+        """Return whether a command to the episode is unacknowledged."""
 
     async def backlog(self, actor: str) -> int:
-        """Return how many commands to the actor's episodes are unacknowledged, in both queues.
-
-        0 for queues that nobody has opened yet.
-        """
+        """Return how many commands to the actor's episodes are unacknowledged, in both queues."""
 
     async def open(self, actor: str) -> Source[Command | Unreadable]:
         """Return the queue of calls to run episodes of `actor`, shared by all nodes."""
 
     async def open_attending(self, actor: str) -> Source[Command | Unreadable]:
-        """Return the queue of what is said to episodes of `actor`, shared by all nodes."""
+        """Return the queue of people's commands to episodes of `actor`, shared by all nodes."""
 
     async def open_workflow(self, workflow: str) -> Source[WorkflowCommand | Unreadable]:
         """Return the queue of commands to instances of `workflow`, shared by all nodes."""

@@ -15,19 +15,17 @@ import msgspec
 T_co = TypeVar("T_co", covariant=True)
 
 ACK_WAIT_S: Final = 10
-"""How long a delivery may stay unanswered before it comes again, in seconds.
+"""How long a delivery may stay unacknowledged before it comes again, in seconds.
 
-What a node had been handed when it froze waits this long for another one. Commands are
-answered in milliseconds, and doing one twice is harmless, so short is right. Measured: with
-30 s a chaos run ended 19 to 26 s after its last fault, waiting for nothing else.
-"""
+A frozen node's deliveries wait this long for another one. Commands are acknowledged in
+milliseconds, and doing one twice is harmless, so short is right. Measured: with 30 s a chaos run
+ended 19 to 26 s after its last fault, waiting for nothing else."""
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
     """A message that does not parse, as it came."""
 
     reason: str
-    """A stable class: `unreadable`, `not_an_object`, `too_large`."""
     detail: str
     stream: str
     seq: int
@@ -37,11 +35,11 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delivery(Protocol[T_co]):
-    """One message, delivered to this consumer and to no other until it is answered."""
+    """One message, delivered to this consumer and to no other until it is acknowledged."""
 
     @property
     def content(self) -> T_co:
-        """What the message says."""
+        """The message, parsed."""
 
     @property
     def seq(self) -> int:
@@ -60,7 +58,7 @@ class Delivery(Protocol[T_co]):
         """W3C `traceparent` of the sender; empty when it did not trace."""
 
     async def ack(self) -> None:
-        """Say that the work is durable. Best effort: if this is lost, the message comes again."""
+        """Acknowledge: the work is durable. Best effort: if it is lost, the message comes again."""
 
     async def nak(self, *, delay_s: float = 0.0) -> None:
         """Hand the message back, to come again to any node after `delay_s`. Best effort."""
@@ -70,19 +68,18 @@ class Delivery(Protocol[T_co]):
 
 
 class Source(Protocol[T_co]):
-    """A shared, durable queue of deliveries, pulled by whoever has room."""
+    """A shared, durable queue of deliveries, pulled by any node that has room."""
 
     @property
     def pending(self) -> int:
-        """How many messages waited for the consumer, when it last said."""
+        """How many messages waited for the consumer, when the server last reported it."""
 
     async def receive(self, *, room: int, wait_s: float) -> Sequence[Delivery[T_co]]:
         """Return 1 to `room` deliveries as soon as there are any, or none after `wait_s`.
 
-        What `room` leaves stays for other nodes. What it did not use up may still fill while
-        the caller works, for at most `wait_s`, and is returned by the next `receive`; whoever
-        has no room any more says so with `pause`. Survives server restarts and reconnects; while
-        there is no server it returns nothing.
+        What `room` leaves stays for other nodes. What it did not use up may still fill while the
+        caller works, for at most `wait_s`, and is returned by the next `receive`, unless the caller
+        calls `pause`. Survives restarts and reconnects; without a server it returns nothing.
         """
 
     async def pause(self) -> None:
@@ -93,7 +90,4 @@ class Source(Protocol[T_co]):
         """
 
     async def close(self) -> None:
-        """Stop pulling, and let a `receive` that waits return at once with what it has.
-
-        What was pulled and never returned comes again to others.
-        """
+        """Stop pulling; a waiting `receive` returns at once. What it never returned comes again."""

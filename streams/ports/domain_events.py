@@ -50,7 +50,7 @@ class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
     """When the server stored it."""
     hops: int = 0
     cloud: CloudEvent | None = None
-    """What a CloudEvent says of itself; None for any other event."""
+    """Of a CloudEvent: its headers."""
     stream: str = ""
     """The feed's stream; empty for the stack's own events."""
 
@@ -89,7 +89,7 @@ class EventFollower(Protocol):
 
         Raises:
             Unavailable: the stream was made anew meanwhile, or ends before our position. Look
-                at what it holds before following it again.
+                at its contents before following it again.
         """
 
 
@@ -105,32 +105,23 @@ class DomainEvents(Protocol):
         hops: int = 0,
         trace: str = "",
     ) -> int:
-        """Publish one domain event. The same `id` within two minutes is kept once.
+        """Publish one domain event; return its sequence, the first one's if it was a duplicate.
 
-        Returns:
-            Its stream sequence: the first one's if it was a duplicate.
+        The same `id` within two minutes is kept once.
 
         Raises:
             BadName: `name` is not a dotted event name.
             TooLarge: over `EVENT_BYTES_MAX` bytes.
-            TypeError, ValueError: `payload` holds something JSON cannot say, such as `nan`.
+            TypeError, ValueError: `payload` has something JSON cannot express, such as `nan`.
             UnknownOutcome: no answer. Publishing again with the same `id` is safe.
             Unavailable: the server refused. It is not published.
         """
 
     async def republish(self, seq: int, *, id: str) -> int | None:
-        """Publish again, as it came, what the stream of events holds at `seq`.
+        """Publish the event at `seq` again, as it came, and return its new sequence.
 
-        It stays the same event: what it opened before is not opened again. The same `id` within
-        two minutes is kept once.
-
-        Returns:
-            Its new stream sequence; None if the stream holds no message at `seq` any more.
-
-        Raises:
-            TooLarge: it came at the server's limit, and an id of its own makes it too large.
-            UnknownOutcome: no answer. Publishing again with the same `id` is safe.
-            Unavailable: the server refused. It is not published.
+        None: it is gone. It stays the same event: what it opened is not opened again. Raises as
+        `publish`; it is `TooLarge` if an id of its own puts it over the server's limit.
         """
 
     async def send(
@@ -145,7 +136,7 @@ class DomainEvents(Protocol):
         """Send `data` to `subject`, which is not the engine's own, once it is kept there.
 
         A stream keeps one message of the same `id` within its duplicate window, two minutes unless
-        its owner says otherwise. `hops` counts as an event's, should an actor be woken by it.
+        its owner chose another. `hops` counts as an event's, should an actor be woken by it.
 
         Raises:
             BadName: `subject` is no subject, the server's, or the stack's own and no event's; or
@@ -163,12 +154,11 @@ class DomainEvents(Protocol):
         """Return the events called one of `names`, shared by all gates of `actor`.
 
         Nodes may run different versions of an actor, so opening only ever widens what the gates
-        share: each gets the names of all, those too that only a past version asked for, and
-        hands back what it knows nothing of. Only `unwatch` narrows it.
+        share: each gets the names of all, and hands back what it does not know. Only `unwatch`
+        narrows it.
 
         The first time an actor is opened it starts just past sequence `after`, or without one with
-        what is published from then on; after that it continues where its nodes left off, however
-        long they were down.
+        what is published from then on; after that it continues where its nodes left off.
         """
 
     async def open_feed(
@@ -176,9 +166,9 @@ class DomainEvents(Protocol):
     ) -> Source[DomainEvent | Unreadable]:
         """Return the events of `feed`, shared by all gates of `actor`.
 
-        The first time it starts just past sequence `after`, or without one where the feed says;
-        after that it continues where it was, whatever either says. A work queue is always read from
-        its beginning: it holds only what nobody has done yet, and drops what we answer for.
+        The first time it starts just past sequence `after`, or without one at the feed's `start`;
+        after that it continues where it was. A work queue is always read from its beginning: it
+        keeps only what nobody has done yet, and drops what we acknowledge.
 
         Raises:
             NoSuchStream: there is none of that name.
@@ -186,17 +176,14 @@ class DomainEvents(Protocol):
         """
 
     async def watched(self, actor: str) -> frozenset[str]:
-        """Return the names of the events that the gates of `actor` share.
-
-        Those that any version has opened; none if none was ever opened.
-        """
+        """Return the names of the events that all gates of `actor` share, of any version."""
 
     async def unwatch(self, actor: str, names: Collection[str]) -> None:
         """Have the gates of `actor` share no events called one of `names` from now on.
 
-        For names that no version watches any more: what is published until somebody opens them
-        again may be missed. Whoever opens others in the same moment may lose those, for the server
-        takes whole lists only. What the gates were handed before comes again until it is answered.
+        For names that no version watches any more: what is published until they are opened again
+        may be missed. Others that are opened in the same moment may be lost, for the server takes
+        whole lists only. What the gates were delivered before comes again until it is acknowledged.
 
         Raises:
             Incompatible: the server refuses it.
@@ -205,22 +192,18 @@ class DomainEvents(Protocol):
     async def forget(self, actor: str, feeds: Collection[ForeignStream] = ()) -> None:
         """Drop how far the gates of `actor` have come, in our events and in `feeds`.
 
-        For an actor that is followed from now on. Nothing of what it drops may be open: a source
-        that is makes its queue again.
+        For an actor that is followed from now on. Nothing of what it drops may be open: an open
+        source makes its queue again.
         """
 
     async def backlog(self, actor: str, feeds: Collection[ForeignStream] = ()) -> int:
-        """Return how many messages the gates of `actor` have not answered for yet.
+        """Return how many messages the gates of `actor` have not acknowledged.
 
         Those of our events and of `feeds`; of what nobody has opened, none.
         """
 
     async def count(self, names: Collection[str], *, after: int) -> int:
-        """Return how many events called one of `names` there are past sequence `after`.
-
-        Raises:
-            BadName: one of `names` is not a dotted event name.
-        """
+        """Return how many events called one of `names` there are past `after`, or `BadName`."""
 
     async def count_feed(self, feed: ForeignStream, *, after: int) -> int:
         """Return how many events of `feed` there are past sequence `after`; of no stream, none."""
@@ -228,35 +211,25 @@ class DomainEvents(Protocol):
     async def position(self, actor: str) -> int:
         """Return the sequence past which a follower has to begin to miss nothing.
 
-        Up to there the gates of `actor` have answered for everything; if they were never opened,
-        it is the newest message.
+        Up to there the gates of `actor` have acknowledged everything; if they were never opened, it
+        is the newest message.
         """
 
     async def feed_position(self, actor: str, feed: ForeignStream) -> int:
-        """Return the same for `feed`; if it was never opened, where its `start` says.
-
-        Raises:
-            NoSuchStream: there is none of that name.
-        """
+        """Return the same for `feed`, or `NoSuchStream`; if never opened, where it would start."""
 
     async def newest(self, feed: ForeignStream | None = None) -> int:
-        """Return the sequence of the newest of our events, or of what the stream of `feed` holds.
+        """Return the newest sequence of our events, or of the stream of `feed` (or `NoSuchStream`).
 
-        0 if it never held any. What was removed since counts.
-
-        Raises:
-            NoSuchStream: there is no such stream.
+        0 if it never had any. What was removed since counts.
         """
 
     def follow(
         self, names: Collection[str], *, after: int
     ) -> AbstractAsyncContextManager[EventFollower]:
-        """Return a follower of the events called one of `names`, from just past sequence `after`.
+        """Return a follower of the events called one of `names` (or `BadName`), just past `after`.
 
-        It begins with the first that is left if the stream holds older ones no more.
-
-        Raises:
-            BadName: one of `names` is not a dotted event name.
+        It begins with the first that is left if older ones are gone.
         """
 
     def follow_feed(

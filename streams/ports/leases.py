@@ -1,14 +1,14 @@
 """The port to leases: who may work on what, and until when.
 
-**Who is authoritative.** The server, by the revision and the time-to-live of one key.
-No node's wall clock takes part: a lease ends when the server's timer says so. `owns` asks
-the server; `Lease.check` asks only the holder's own clock, and may say no too early.
+**Who is authoritative.** The server, by the revision and the time-to-live of one key. No node's
+wall clock takes part: a lease ends when the server's timer does. `owns` asks the server;
+`Lease.check` asks only the holder's own clock, and may deny too early.
 
     (absent) ──acquire──▶ claimed ──complete──▶ done ────▶ (absent)
                            │ ▲ └──────fail───▶ failed ──▶ (absent)
                      lapse │ └─renew
                            ▼
-                         expired ──acquire──▶ claimed   (the lease says `stolen`)
+                         expired ──acquire──▶ claimed   (the lease is `stolen`)
 
 A key that lapses leaves a marker, which every watcher sees, also one that was away, and which
 `reclaim_expired` lists until someone takes the key over. A key that was completed or failed
@@ -18,17 +18,16 @@ is free at once and leaves none: only those who watch at that moment see how it 
 clock, counted from the moment *before* the acquire or renewal was sent. The server counts
 from when it stored the request, which is later, so the holder always stops first.
 
-**What a lease is for.** Thrift, not safety: two nodes that both believe they hold a key
+**What a lease is for.** Thrift, not safety: two nodes that both believe they have a key
 waste work but cannot corrupt anything, because every append to the journal carries the
-version it was decided on, and only one of them can be right. What a former owner still
-asks for is refused or does nothing: each request names the revision that it is about.
+version it was decided on, and only one of them can be right. A former owner's requests are
+refused or do nothing: each names the revision that it is about.
 
 | failure | consequence |
 | --- | --- |
 | renewal refused (someone else's revision) | `LeaseLost`: the task stops at once |
 | renewal unanswered | tried again until the trust window closes, then the lease counts as lost |
 | completing or failing unanswered | the key is free already, or lapses |
-| completing or failing what is someone else's by now | nothing happens |
 | holder dies | the key lapses after its time-to-live; the marker calls for recovery |
 | holder is paused past its lease, then wakes | its next append is refused by version |
 | everyone who watches is away when a key lapses | the marker waits for a day |
@@ -47,19 +46,19 @@ import msgspec
 from streams.errors import LeaseLost
 
 RECLAIM_MAX: Final = 100
-"""How many lapsed claims `reclaim_expired` returns unless the caller says otherwise."""
+"""How many lapsed claims `reclaim_expired` returns by default."""
 
 ERROR_CHARS_MAX: Final = 1000
-"""Most that a failed claim says about its error, in characters; it travels in a header."""
+"""Longest error of a failed claim, in characters; it travels in a header."""
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """A claim, trusted only until a local deadline that ends before the stored one does.
 
-    The fencing token is `(attempt, revision)`. The revision grows with every acquire and
-    renewal of the key; the attempt, which the journal counts, orders owners for whoever
-    knows nothing of the bucket. A claim made on a stale read of the journal has too low an
-    attempt, and a version check refuses its first append.
+    The fencing token is `(attempt, revision)`. The revision grows with every acquire and renewal of
+    the key; the attempt, which the journal counts, orders owners for those who know nothing of the
+    bucket. A claim made on a stale read of the journal has too low an attempt, and a version check
+    refuses its first append.
     """
 
     key: str
@@ -81,7 +80,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What the bucket says about one key: the value of a held lease."""
+    """The value of a held key in the bucket."""
 
     owner_node: str
     claimed_at: datetime
@@ -89,7 +88,6 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     lease_until: datetime
     """By the holder's clock; for people. The server's own timer decides."""
     attempt: int = 1
-    """Which go at the work this is, from 1."""
 
 
 class ClaimChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +100,7 @@ class ClaimChange(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     """When the server stored it."""
     claim: Claim | None = None
-    """What the key says, while it is held."""
+    """The key's value, while it is held."""
     error: str = ""
     """Why the work failed, if it did."""
 
@@ -113,8 +111,8 @@ class ClaimWatch(Protocol):
     async def receive(self, *, most: int, wait_s: float) -> Sequence[ClaimChange]:
         """Return the next changes in order: up to `most`, none after `wait_s` of silence.
 
-        Survives server restarts and reconnects; a change that a newer one of its key
-        replaced in the meantime is left out.
+        Survives server restarts and reconnects; a change that a newer one of its key replaced in
+        the meantime is left out.
         """
 
 
@@ -150,16 +148,13 @@ class Leases(Protocol):
         """
 
     async def fail(self, lease: Lease, *, error: str) -> None:
-        """Give the key up as `complete` does, with the work failed for good.
+        """Give the key up, and raise, as `complete` does, with the work failed for good.
 
         Watchers see `error`, cut to `ERROR_CHARS_MAX` characters.
-
-        Raises:
-            Unavailable: no answer; the key lapses by itself.
         """
 
     async def owns(self, lease: Lease) -> bool:
-        """Return whether the server says, now, that the key is held at the lease's revision.
+        """Return whether the server has the key, now, at the lease's revision.
 
         False after a renewal that was stored and never answered, until `renew` settles it.
         """
@@ -167,8 +162,8 @@ class Leases(Protocol):
     async def reclaim_expired(self, *, limit: int = RECLAIM_MAX) -> Sequence[ClaimChange]:
         """Return the lapses that nobody has taken over yet, oldest first, up to `limit`.
 
-        For whoever looks now and then instead of watching. A replica may answer, so what was
-        taken over a moment ago may still be listed; `acquire` settles whose it is.
+        For looking now and then instead of watching. A replica may answer, so what was taken over a
+        moment ago may still be listed; `acquire` settles whose it is.
         """
 
     def watch(self, *, after: int = 0) -> AbstractAsyncContextManager[ClaimWatch]:

@@ -1,12 +1,12 @@
 """The port to the log: append a commit at a version, read it back, follow everyone's.
 
-An aggregate is one exact subject. Its *version* is the stream sequence of its last
-commit, and every append names the version it was decided on: that check, not any
-lease, is what makes a second writer impossible.
+An aggregate is one exact subject. Its *version* is the stream sequence of its last commit, and
+every append names the version it was decided on: that check, not any lease, is what makes a second
+writer impossible.
 
-A stack may spread its journal over several streams (`Stack.partitions`). An aggregate lives in
-one of them, which its subject says; only what goes by sequence has to name a partition, and
-whoever wants everything asks each of `Stack.partitions_of(stream)`.
+A stack may spread its journal over several streams (`Stack.partitions`). An aggregate lives in one
+of them, which its subject names; only what goes by sequence has to name a partition, and to get
+everything is to ask each of `Stack.partitions_of(stream)`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Follower(Protocol):
         Raises:
             UnreadableEvent: the next commit cannot be decoded. The position stays before it.
             Unavailable: the stream was made anew meanwhile, or ends before our position. Look
-                at what it holds before following it again.
+                at its contents before following it again.
         """
 
 
@@ -69,12 +69,9 @@ class EventLog(Protocol):
     """An append-only log of commits, ordered per aggregate."""
 
     async def append(self, subject: str, commit: Commit, *, after: int) -> int:
-        """Append `commit` if the aggregate at `subject` is still at version `after`.
+        """Append `commit` if the aggregate is still at version `after`; return its new version.
 
-        A lost acknowledgement is resolved inside: the result is one of the four below.
-
-        Returns:
-            The aggregate's new version.
+        A lost acknowledgement is resolved inside: the result is that, or one of these four.
 
         Raises:
             VersionConflict: someone else appended first. Nothing of `commit` is on the log.
@@ -86,31 +83,21 @@ class EventLog(Protocol):
     async def read(self, subject: str, *, after: int = START) -> Sequence[Recorded]:
         """Return the aggregate's commits past version `after`, oldest first.
 
-        May lag an acknowledged append for moments on a replicated stream; a decision made on
-        such a read is refused by the version check of its append.
-
-        Raises:
+        May lag an acknowledged append for moments on a replicated stream; a decision made on such a
+        read is refused by the version check of its append. Raises, as `last` and `at`:
             UnreadableEvent: a commit cannot be decoded.
         """
 
     async def last(self, subject: str) -> Recorded | None:
-        """Return the aggregate's last commit as the stream's leader knows it, or None.
-
-        Raises:
-            UnreadableEvent: the commit cannot be decoded.
-        """
+        """Return the aggregate's last commit as the stream's leader knows it, or None."""
 
     async def at(
         self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0
     ) -> Recorded | None:
-        """Return the commit at `seq` as the stream's leader knows it; None if it holds none there.
-
-        Raises:
-            UnreadableEvent: the commit cannot be decoded.
-        """
+        """Return the commit at `seq` as the stream's leader knows it, or None."""
 
     async def head(self, stream: Stream = Stream.JOURNAL, *, partition: int = 0) -> int:
-        """Return the sequence of the newest message in a partition; 0 when it never held one."""
+        """Return the sequence of the newest message in a partition; 0 when it never had one."""
 
     def follow(
         self, stream: Stream = Stream.JOURNAL, *, after: int = START, partition: int = 0

@@ -29,15 +29,15 @@ DUE_MAX: Final = datetime(2200, 1, 1, tzinfo=UTC)
 after April 2262 would fire at once (measured with 2.15)."""
 
 KEYS_MAX: Final = 100_000
-"""Most keys that one question about pending timers answers for each partition of the work: as many
-subjects as the server lists at a time (2.15)."""
+"""Most keys in one answer about pending timers, for each partition of the work: as many subjects as
+the server lists at a time (2.15)."""
 
 TIMER_ID_CHARS_MAX: Final = 512
-"""Longest id that a sender may give, in characters. It travels in two headers."""
+"""Longest id of a sender, in characters. It travels in two headers."""
 
 
 class Timer(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be said, to whom."""
+    """A message, and the actor that gets it."""
 
     actor: str
     purpose: str
@@ -61,8 +61,7 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
     """A timer that has fired, or was sent."""
 
     id: str
-    """Of the arming, or the sender's: the same however often this is delivered, and never that of
-    another one."""
+    """Of the arming, or the sender's: the same for each delivery of this one, and for no other."""
     purpose: str
     key: str
     payload: JsonObject
@@ -73,66 +72,50 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timers(Protocol):
-    """Timers of one stack, armed and answered for by any node."""
+    """Timers of one stack, armed and received by any node. What is no name is a `BadName`."""
 
     async def arm(
         self, timer: Timer, *, at: datetime, expecting: int | None = None, trace: str = ""
     ) -> int:
-        """Have `timer` fire at `at`, in the place of the one of its name that is pending.
+        """Have `timer` fire at `at`, in place of a pending one of its name; return its revision.
 
         Args:
             at: When. A time in the past is now.
             expecting: The revision that must be pending, or 0 for none; None replaces any.
-            trace: W3C `traceparent` of the sender, for whoever answers for it.
-
-        Returns:
-            Its revision.
+            trace: W3C `traceparent` of the sender.
 
         Raises:
             TimerConflict: another revision is pending, or none is. It is not armed.
             BadName: actor or purpose is no name, or the key is too long.
             TooLarge: over `TIMER_BYTES_MAX` bytes.
-            ValueError: `at` has no time zone or is past `DUE_MAX`, or the payload holds itself.
-            TypeError: the payload holds something JSON cannot say.
+            ValueError: `at` has no time zone or is past `DUE_MAX`, or the payload contains itself.
+            TypeError: the payload contains something JSON cannot express.
             UnknownOutcome: no answer. It may be armed, and may have fired. Arming it again is
                 safe: one of two stays, unless the first has fired by then.
             Unavailable: the server refused. It is not armed.
         """
 
     async def send(self, timer: Timer, *, id: str, trace: str = "") -> None:
-        """Have `timer` said at once: it goes straight into its actor's queue of due timers.
+        """Put `timer` straight into its actor's queue of due timers; a pending one stays.
 
-        The one of its name that may be pending stays as it is.
+        `id` becomes `Due.id`: 1 to `TIMER_ID_CHARS_MAX` printable characters, or it is a `BadName`.
+        Two of one id are one, whatever their contents; within two minutes only the first is kept.
 
-        Args:
-            id: Of what is said, for `Due.id`: 1 to `TIMER_ID_CHARS_MAX` printable characters. Two
-                of one id are one, whatever they say; within two minutes only the first is kept.
-            trace: W3C `traceparent` of the sender, for whoever answers for it.
-
-        Raises:
-            BadName: actor or purpose is no name, the key is too long, or the id is none.
-            TooLarge: over `TIMER_BYTES_MAX` bytes.
-            ValueError: the payload holds itself.
-            TypeError: the payload holds something JSON cannot say.
-            UnknownOutcome: no answer. It may be said; sending it again with the same `id` is safe.
-            Unavailable: the server refused. It is not said.
+        Raises as `arm` does, but:
+            UnknownOutcome: no answer. It may be sent; sending it again with the same `id` is safe.
         """
 
     async def pending(self, actor: str, purpose: str, key: str) -> PendingTimer | None:
         """Return the timer of this name that has not fired, as the leader knows it, or None.
 
         Raises:
-            BadName: actor or purpose is no name, or the key is too long.
             UnreadableEvent: what is pending was written by something newer, or by no engine.
         """
 
     async def keys(self, actor: str, purpose: str) -> Sequence[str]:
         """Return the keys of the timers of one purpose that have not fired, in no order.
 
-        At most `KEYS_MAX` for each partition of the work; whichever the server finds first.
-
-        Raises:
-            BadName: actor or purpose is no name.
+        At most `KEYS_MAX` for each partition of the work.
         """
 
     async def cancel(
@@ -140,23 +123,15 @@ class Timers(Protocol):
     ) -> None:
         """Have the timer of this name not fire, if one is pending. It may have fired already.
 
-        Args:
-            expecting: The revision that is to be canceled: one that was armed after it stays. None
-                is any.
+        With `expecting`, one that was armed after that revision stays.
 
         Raises:
-            BadName: actor or purpose is no name, or the key is too long.
-            Unavailable: no answer. Canceling again is safe: one that others armed after the
-                call began may be canceled if none was named, one that they armed after it ended
-                is not.
+            Unavailable: no answer. Canceling again is safe: one that others armed after the call
+                began may be canceled if none was named, one that they armed after it ended is not.
         """
 
     async def backlog(self, actor: str) -> int:
-        """Return how many due timers of `actor` are not answered for yet, opened or not.
-
-        Raises:
-            BadName: actor is no name.
-        """
+        """Return how many due timers of `actor` are unacknowledged, opened or not."""
 
     async def open(self, actor: str) -> Source[Due | Unreadable]:
         """Return the queue of due timers of `actor`, shared by all nodes."""

@@ -31,7 +31,7 @@ TOGETHER_MAX: Final = 64
 """Timers that are written at a time: at most 48 MiB of them (`TIMER_BYTES_MAX`)."""
 
 _SERVERS: Final = "Nats-"
-"""What a header begins with that was meant for a server, or set by one."""
+"""Prefix of headers for or from a server."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +45,7 @@ class TimerCopy:
     """Raises if somebody else may be changing the layout."""
 
     async def carry(self, tell: Callable[[int], None]) -> None:
-        """Move every timer and check that all are there; `tell` gets the count.
-
-        Raises:
-            Incompatible: other timers are there than were moved.
-            BadName: something is where no timer can be.
-        """
+        """Move every timer and check that all are there; `tell` gets the count."""
         ids: set[str] = set()
         groups, waiting = Groups(self.link), list[Write]()
         async with aclosing(self._timers(self.old)) as timers:
@@ -83,9 +78,9 @@ class TimerCopy:
         waiting.clear()
 
     async def _timers(self, stack: Stack) -> AsyncGenerator[tuple[str, Stored], None]:
-        """Yield all pending, then all due timers, each with its id.
+        """Yield all pending, then all due timers, each with its id; one that fires comes twice.
 
-        One that fires meanwhile comes twice. Only the leader is asked: replicas may lag.
+        Only the leader is asked: replicas may lag.
         """
         for every in (stack.every_timer, stack.every_due):
             for partition in stack.partitions_of(Stream.WORK):

@@ -47,7 +47,6 @@ TOLD_EVERY: Final = 1_000
 """Messages between two reports of progress."""
 
 Tell: TypeAlias = Callable[[int], None]
-"""Told how many messages are done."""
 
 _Mark: TypeAlias = tuple[int, int, int]
 """Round, partition and sequence of the original, which come in this order."""
@@ -80,7 +79,7 @@ because of versions, and a copy is stored once because it names its original.
 
 @dataclass(frozen=True, kw_only=True)
 class CommitCopy:
-    """One stream of a stack, from one layout to another."""
+    """The copying of one stream of a stack, from one layout to another."""
 
     link: Link
     stream: Stream
@@ -93,11 +92,7 @@ class CommitCopy:
         return sum([await _held(self.link, name) for name in names])
 
     async def copy(self, tell: Tell) -> None:
-        """Copy what is not copied yet.
-
-        Raises:
-            Incompatible: a message that does not belong where it is, or somebody writes there.
-        """
+        """Copy what is not copied yet; `Incompatible`: a strange message, or another writer."""
         targets = {name: await self._target(name) for name in self._new_names()}
         done = 0
         async with aclosing(self._originals()) as originals:
@@ -112,11 +107,7 @@ class CommitCopy:
         tell(done)
 
     async def verify(self, tell: Tell) -> None:
-        """Read both sides and compare them, message by message.
-
-        Raises:
-            Incompatible: a copy is missing, or not as it must be, or there is one too many.
-        """
+        """Compare both sides, message by message; raise `Incompatible` where they differ."""
         done = 0
         async with AsyncExitStack() as opened, aclosing(self._originals()) as originals:
             copies = {
@@ -146,7 +137,6 @@ class CommitCopy:
                             yield (round_, partition, message.seq), message
 
     def _round_of(self, stack: Stack, subject: str) -> int:
-        """Return in which round what is at `subject` is copied: findings come last."""
         return _LAST if stack.is_finding(subject) else _FIRST
 
     def _messages(self, stack: Stack, partition: int) -> AsyncGenerator[Stored | Arrival, None]:
@@ -200,7 +190,6 @@ class _Target:
         self.waiting_bytes += size
 
     async def flush(self) -> None:
-        """Store what waits."""
         patience = Patience(self.link, self.name)
         while self.waiting:
             try:
@@ -238,29 +227,21 @@ class _Target:
 
 
 async def _held(link: Link, name: str) -> int:
-    """Return how many messages a stream holds."""
-    try:
-        info = await api.call(link, f"STREAM.INFO.{name}")
-    except api.RequestRefused as error:
-        raise Unavailable(name, detail=str(error)) from error
+    info = await api.ask(link, f"STREAM.INFO.{name}", about=name)
     messages: int = info["state"]["messages"]
     return messages
 
 
 async def _all(link: Link, name: str) -> AsyncGenerator[Stored | Arrival, None]:
-    """Yield every message of a stream that is at rest."""
     left = await _held(link, name)
-    reader = OrderedReader(link, name, after=0)
-    try:
+    async with OrderedReader(link, name, lambda arrived: arrived, after=0) as reader:
         while left:
-            found = await reader.receive(lambda arrived: arrived, most=READ_MAX, wait_s=READ_S)
+            found = await reader.receive(most=READ_MAX, wait_s=READ_S)
             if not found:
                 raise Unavailable(name, detail=f"{left} messages of it did not come")
             left -= len(found)
             for each in found:
                 yield each
-    finally:
-        await reader.close()
 
 
 def _require_same(expected: Write, found: Stored | Arrival | None) -> None:
@@ -281,11 +262,7 @@ def _require_same(expected: Write, found: Stored | Arrival | None) -> None:
 
 
 def _origin_of(message: Stored) -> tuple[int, int]:
-    """Return the partition and the sequence that a copy is from.
-
-    Raises:
-        Incompatible: it is no copy.
-    """
+    """Return the partition and the sequence that a copy is from."""
     partition, _, seq = message.headers.get(headers.COPIED_FROM, "").partition(" ")
     if not partition.isdecimal() or not seq.isdecimal():
         raise _differs(message.subject, f"holds at {message.seq} what was not copied there")

@@ -109,7 +109,7 @@ async def _drop_retired(link: Link, stack: Stack) -> Sequence[str]:
         raise setup.on_its_way(stack, layout)
     names = await _retired_names(link, stack)
     for name in names:
-        await _ask(link, f"STREAM.DELETE.{name}")
+        await api.ask(link, f"STREAM.DELETE.{name}", about=name)
     return names
 
 
@@ -163,7 +163,7 @@ async def _go_back(link: Link, old: Stack, *, moving_to: int) -> None:
 async def _drop(link: Link, names: Sequence[str]) -> None:
     for name in names:
         if await setup.config_of(link, name) is not None:
-            await _ask(link, f"STREAM.DELETE.{name}")
+            await api.ask(link, f"STREAM.DELETE.{name}", about=name)
 
 
 @dataclass
@@ -175,7 +175,7 @@ class _TakenLease:
     lease: Lease
 
     async def during(self, work: Coroutine[object, object, T]) -> T:
-        """Return what `work` returns, which is stopped as soon as the right is lost."""
+        """Return the result of `work`, which is stopped as soon as the right is lost."""
         working, keeping = asyncio.create_task(work), asyncio.create_task(self._keep())
         try:
             await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
@@ -198,7 +198,6 @@ class _TakenLease:
 
 @asynccontextmanager
 async def _alone(link: Link, stack: Stack) -> AsyncIterator[_TakenLease]:
-    """Be the only one who changes the layout of `stack`."""
     await setup.check_server(link)
     await _layout(link, stack)
     leases = JetStreamLeases(link, stack)
@@ -218,7 +217,6 @@ async def _alone(link: Link, stack: Stack) -> AsyncIterator[_TakenLease]:
 
 
 def _streams(link: Link, stack: Stack) -> list[tuple[str, JsonObject]]:
-    """Return the streams that differ between layouts: their names, and how they must be."""
     return [(str(ours["name"]), ours) for ours in partitioned(stack, link.settings)]
 
 
@@ -227,7 +225,7 @@ async def _layout(link: Link, stack: Stack) -> StackLayout:
 
 
 async def _mark(link: Link, stack: Stack, *, moving_to: int | None) -> None:
-    """Say which layout is in use from now on, and which one is being made."""
+    """Write down which layout is in use from now on, and which one is being made."""
     name = bucket_stream(stack.registry_bucket())
     config = await _config(link, name)
     others = {
@@ -236,14 +234,14 @@ async def _mark(link: Link, stack: Stack, *, moving_to: int | None) -> None:
         if key not in {PARTITIONS, MOVING_TO}
     }
     said = {**others, **StackLayout(stack.partitions, moving_to).as_metadata()}
-    await _ask(link, f"STREAM.UPDATE.{name}", {**config, "metadata": said})
+    await api.ask(link, f"STREAM.UPDATE.{name}", {**config, "metadata": said}, about=name)
 
 
 async def _hold(link: Link, name: str, subjects: Sequence[str]) -> None:
-    """Have the stream called `name` hold `subjects` from now on; what is in it stays."""
     config = await _config(link, name)
     if config["subjects"] != subjects:
-        await _ask(link, f"STREAM.UPDATE.{name}", {**config, "subjects": list(subjects)})
+        wanted = {**config, "subjects": list(subjects)}
+        await api.ask(link, f"STREAM.UPDATE.{name}", wanted, about=name)
 
 
 async def _require_room(link: Link, stack: Stack) -> None:
@@ -258,8 +256,9 @@ async def _require_room(link: Link, stack: Stack) -> None:
 
 async def _retired_names(link: Link, stack: Stack) -> list[str]:
     # All of them are on the first page: it has 1,024.
-    names = (await _ask(link, "STREAM.NAMES", {"subject": stack.retired("*")}))["streams"]
-    return sorted(names or [])
+    which = {"subject": stack.retired("*")}
+    found = await api.ask(link, "STREAM.NAMES", which, about=stack.name)
+    return sorted(found["streams"] or [])
 
 
 async def _config(link: Link, name: str) -> JsonObject:
@@ -269,10 +268,3 @@ async def _config(link: Link, name: str) -> JsonObject:
             f"there is no stream {name}", remedy="Is that the stack? Any node makes its streams."
         )
     return config
-
-
-async def _ask(link: Link, operation: str, request: JsonObject | None = None) -> JsonObject:
-    try:
-        return await api.call(link, operation, request)
-    except api.RequestRefused as error:
-        raise Unavailable(operation, detail=str(error)) from error

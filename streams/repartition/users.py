@@ -1,7 +1,6 @@
 """Finds out who uses a stack now: holders of claims, and nodes that wait at a queue.
 
-An idle node holds no claim, but waits for events and commands, and the server counts those that
-wait. A projector holds a claim.
+An idle node has no claim, but waits for events and commands, and the server counts those that wait.
 """
 
 from __future__ import annotations
@@ -22,18 +21,14 @@ from streams.ports.leases import Claim
 from streams.subjects import Stack
 
 NAMED_MAX: Final = 5
-"""Occupants that a refusal names; it counts the others."""
+"""Users that a refusal names; it counts the others."""
 
 PAGES_MAX: Final = 1_000
 """Pages of consumers, 256 each, that one stream may have."""
 
 
 async def require_unused(link: Link, stack: Stack) -> None:
-    """Return if nobody but the caller, who holds the claim on the layout, uses `stack`.
-
-    Raises:
-        Incompatible: somebody does; names them.
-    """
+    """Raise `Incompatible` if others than the holder of the layout's lease use `stack`."""
     users = [*await _holders(link, stack), *await _waiting(link, stack)]
     if users:
         more = f" and {len(users) - NAMED_MAX} more" if len(users) > NAMED_MAX else ""
@@ -70,13 +65,9 @@ async def _waiting(link: Link, stack: Stack) -> list[str]:
 
 
 async def _consumers(link: Link, name: str) -> AsyncGenerator[JsonObject, None]:
-    """Yield what the server knows of each consumer of a stream."""
     seen = 0
     for _ in range(PAGES_MAX):
-        try:
-            page = await api.call(link, f"CONSUMER.LIST.{name}", {"offset": seen})
-        except api.RequestRefused as error:
-            raise Unavailable(name, detail=str(error)) from error
+        page = await api.ask(link, f"CONSUMER.LIST.{name}", {"offset": seen}, about=name)
         for consumer in page["consumers"] or []:
             seen += 1
             yield consumer

@@ -25,7 +25,7 @@ _workflow_command_decoder: msgspec.json.Decoder[WorkflowCommand] = msgspec.json.
 
 
 class _Body(msgspec.Struct, frozen=True):
-    """What a commit's message holds; its id and trace travel in headers."""
+    """The body of a commit's message; its id and trace travel in headers."""
 
     at: datetime
     events: tuple[LogEvent, ...]
@@ -49,7 +49,7 @@ def encode_commit(commit: Commit) -> bytes:
     (measured, msgspec 0.22).
 
     Raises:
-        Unwritable: an event holds what JSON cannot say, or what its type does not allow.
+        Unwritable: an event has a value that JSON cannot express, or that its type does not allow.
     """
     try:
         data = _encoder.encode(_Body(at=commit.at, events=commit.events))
@@ -97,20 +97,10 @@ def encode_command(command: Command | WorkflowCommand) -> bytes:
 
 
 def decode_command(data: bytes) -> Command:
-    """Return the command that `data` holds.
-
-    Raises:
-        ValueError: the bytes are not a command this version knows.
-        RecursionError: they are JSON nested too deep to read.
-    """
+    """Return the command that `data` encodes; raise one of `UNDECODABLE` if it is none we know."""
     return _command_decoder.decode(data)
 
 
 def decode_workflow_command(data: bytes) -> WorkflowCommand:
-    """Return the command to an instance of a workflow that `data` holds.
-
-    Raises:
-        ValueError: the bytes are not such a command that this version knows.
-        RecursionError: they are JSON nested too deep to read.
-    """
+    """Return the command to an instance that `data` encodes; raise as `decode_command` does."""
     return _workflow_command_decoder.decode(data)

@@ -1,7 +1,7 @@
 """Domain events and commands as messages: encoding ours, and parsing those of others.
 
-Anyone may publish a domain event, so nothing here trusts what it reads: a message is either an
-event, or an `Unreadable` with the reason and the message as it came.
+Anyone may publish a domain event, so no message is trusted: it is either an event, or an
+`Unreadable` with the reason and the message as it came.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from streams.json import UNDECODABLE, JsonObject, exact
 from streams.model.commands import Attending, Command, WorkflowCommand
 from streams.model.triggers import CloudEvent
 from streams.ports.delivery import Unreadable
-from streams.ports.domain_events import EVENT_BYTES_MAX, DomainEvent
+from streams.ports.domain_events import EVENT_BYTES_MAX, DomainEvent, Followed
+from streams.ports.log import Recorded
 from streams.subjects import Stack
 from streams.wire import codec
 
 MESSAGE_ID_HEADER: Final = "Nats-Msg-Id"
-"""What the server removes duplicates by; also the event's id, whoever published it."""
+"""The server's key for dropping duplicates; also the event's id, whoever published it."""
 
 CLOUD_EVENT_ID_HEADER: Final = "ce-id"
 """The event's id in CloudEvents' binary mode (CloudEvents NATS binding 1.0, section 3.1)."""
@@ -34,7 +35,7 @@ CLOUD_HEADERS: Final = {
     "subject": "ce-subject",
     "time": "ce-time",
 }
-"""What else a CloudEvent says of itself, by the fields of `CloudEvent`."""
+"""A CloudEvent's other headers, by the fields of `CloudEvent`."""
 
 CLOUD_CHARS_MAX: Final = 512
 """Most characters of each of these that an episode keeps; the rest is cut."""
@@ -43,12 +44,13 @@ EVENT_ID_HEADER: Final = "Vigil-Event-Id"
 """The event's id on a later copy of its message, which has a message id of its own."""
 
 _SERVER_HEADERS: Final = "Nats-"
-"""What begins so is meant for the server, and for one message only."""
+"""Prefix of headers that are for the server, and for one message only."""
 
 HOPS_HEADER: Final = "Vigil-Hops"
 TRACE_HEADER: Final = "traceparent"
 COMMIT_HEADER: Final = "Vigil-Commit"
-"""A commit's id. Never the message id: a repeated commit must meet its version check."""
+"""The commit's id. Not `Nats-Msg-Id`: with that, a repeated append would be answered with
+`duplicate` on three replicas and with a conflict on one; without it both conflict."""
 
 ID_CHARS_MAX: Final = 512
 """Longest id of an event. It becomes part of episode ids, dead letters and rows."""
@@ -60,18 +62,52 @@ recurses: CPython gives up at about 1,000 levels, the caller's own frames includ
 _HOPS = re.compile(r"[0-9]{1,6}")
 
 T = TypeVar("T")
-"""What a command may be."""
-
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Parse(Protocol[T_co]):
-    """Makes something of a message, or says why it says nothing."""
+class Message(Protocol):
+    """A message of a stream, as an adapter has it."""
 
-    def __call__(
-        self, data: bytes, headers: Mapping[str, str], *, stream: str, subject: str, seq: int
-    ) -> T_co | Unreadable:
-        """Return what the message on `subject` says."""
+    @property
+    def subject(self) -> str:
+        """Where it was published."""
+
+    @property
+    def seq(self) -> int:
+        """Stream sequence, from 1."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Its headers."""
+
+    @property
+    def data(self) -> bytes:
+        """Its body."""
+
+
+class TimedMessage(Message, Protocol):
+    """A message that knows its time."""
+
+    @property
+    def at(self) -> datetime:
+        """When it was stored."""
+
+
+class StreamMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as plain values."""
+
+    seq: int
+    subject: str
+    headers: Mapping[str, str]
+    data: bytes
+    at: datetime
+
+
+class Parse(Protocol[T_co]):
+    """Makes something of a message, or explains why it is unreadable."""
+
+    def __call__(self, message: Message, *, stream: str) -> T_co | Unreadable:
+        """Return the content of a message of `stream`."""
 
 
 class _Refused(Exception):
@@ -79,13 +115,10 @@ class _Refused(Exception):
 
 
 def event_body(name: str, payload: JsonObject) -> bytes:
-    """Return the message body of a domain event.
+    """Return the message body of a domain event; raises as `exact` does.
 
     Raises:
         TooLarge: over `EVENT_BYTES_MAX` bytes.
-        TypeError: `payload` holds something JSON cannot say.
-        ValueError: `payload` refers to itself, or holds an integer over 64 bits or a float that
-            is not finite.
     """
     body = bytes(exact(payload))
     if len(body) > EVENT_BYTES_MAX:
@@ -94,7 +127,7 @@ def event_body(name: str, payload: JsonObject) -> bytes:
 
 
 def event_headers(*, id: str, hops: int = 0, trace: str = "") -> dict[str, str]:
-    """Return the message headers of a domain event; what says nothing is left out."""
+    """Return the message headers of a domain event; empty ones are left out."""
     headers = message_headers(id=id, trace=trace)
     return {**headers, HOPS_HEADER: str(hops)} if hops else headers
 
@@ -106,7 +139,7 @@ def copy_headers(
     stream: str,
     seq: int,
 ) -> dict[str, str]:
-    """Return the headers of a message that says again what the one at `seq` of `stream` said.
+    """Return the headers of a copy of the message at `seq` of `stream`.
 
     It stays the same event, so it opens nothing that the first copy has opened.
     """
@@ -123,64 +156,62 @@ def message_headers(*, id: str, trace: str = "") -> dict[str, str]:
     return {**headers, TRACE_HEADER: trace} if trace else headers
 
 
-def parse_event(
-    data: bytes,
-    headers: Mapping[str, str],
-    *,
-    stack: Stack,
-    stream: str,
-    subject: str,
-    seq: int,
-    at: datetime,
-) -> DomainEvent | Unreadable:
-    """Return the domain event that a message on `subject` says, or why it says none."""
-    try:
-        return DomainEvent(
-            id=_event_id(headers, stream=stream, seq=seq),
-            name=stack.event_name_of(subject),
-            payload=_payload(data),
-            seq=seq,
-            at=at,
-            hops=_hops(headers),
-            cloud=_cloud(headers),
-        )
-    except _Refused as refused:
-        return _refusal(refused, data, headers, stream=stream, subject=subject, seq=seq)
+def parse_event(message: TimedMessage, *, stack: Stack, stream: str) -> DomainEvent | Unreadable:
+    """Return the domain event of a message, or why it is none."""
+    name = stack.event_name_of(message.subject)
+    return _parse_event(message, _event_id, name=name, stream=stream)
 
 
-def parse_foreign(
-    data: bytes,
-    headers: Mapping[str, str],
-    *,
-    stream: str,
-    subject: str,
-    seq: int,
-    at: datetime,
-) -> DomainEvent | Unreadable:
-    """Return the event that a message of a stream that is not ours says, or why it says none.
+def parse_foreign(message: TimedMessage, *, stream: str) -> DomainEvent | Unreadable:
+    """Return the event of a message of a stream that is not ours, or why it is none.
 
     Its subject is its name. Its id names its stream, too: the ids of others are theirs alone.
     """
-    try:
-        return DomainEvent(
-            id=_foreign_id(headers, stream=stream, seq=seq),
-            name=subject,
-            payload=_payload(data),
-            seq=seq,
-            at=at,
-            hops=_hops(headers),
-            cloud=_cloud(headers),
-            stream=stream,
-        )
-    except _Refused as refused:
-        return _refusal(refused, data, headers, stream=stream, subject=subject, seq=seq)
+    return _parse_event(message, _foreign_id, name=message.subject, stream=stream, feed=stream)
 
 
-def parse_command(
-    data: bytes, headers: Mapping[str, str], *, stream: str, subject: str, seq: int
-) -> Command | Unreadable:
-    """Return the command that a message on `subject` says, or why it says none."""
-    return _parsed(codec.decode_command, data, headers, stream=stream, subject=subject, seq=seq)
+def parse_command(message: Message, *, stream: str) -> Command | Unreadable:
+    """Return the command of a message, or why it is none."""
+    return _parse(codec.decode_command, message, stream=stream)
+
+
+def parse_workflow_command(message: Message, *, stream: str) -> WorkflowCommand | Unreadable:
+    """Return the command to an instance of a message, or why it is none."""
+    return _parse(codec.decode_workflow_command, message, stream=stream)
+
+
+def parse_commit(message: Message) -> Recorded:
+    """Return the commit of a message; raises as `decode_commit` does."""
+    return codec.decode_commit(
+        message.data,
+        subject=message.subject,
+        seq=message.seq,
+        commit_id=message.headers.get(COMMIT_HEADER, ""),
+        trace=message.headers.get(TRACE_HEADER, ""),
+    )
+
+
+def followed(
+    parse: Callable[[TimedMessage], DomainEvent | Unreadable], message: TimedMessage
+) -> Followed:
+    """Return a message as an event in the order of its stream."""
+    trace = message.headers.get(TRACE_HEADER, "")
+    return Followed(content=parse(message), seq=message.seq, at=message.at, trace=trace)
+
+
+def unreadable(
+    message: Message, *, stream: str, detail: str, reason: str = "unreadable"
+) -> Unreadable:
+    """Return a message of `stream` that does not parse, as it came."""
+    return Unreadable(
+        reason=reason,
+        detail=detail,
+        stream=stream,
+        seq=message.seq,
+        subject=message.subject,
+        headers=dict(message.headers),
+        data=message.data,
+    )
 
 
 def inbox_of(stack: Stack, command: Command | WorkflowCommand) -> str:
@@ -192,42 +223,43 @@ def inbox_of(stack: Stack, command: Command | WorkflowCommand) -> str:
     return commands(command.actor_id, command.episode_id)
 
 
-def parse_workflow_command(
-    data: bytes, headers: Mapping[str, str], *, stream: str, subject: str, seq: int
-) -> WorkflowCommand | Unreadable:
-    """Return the command to an instance that a message on `subject` says, or why it says none."""
-    decode = codec.decode_workflow_command
-    return _parsed(decode, data, headers, stream=stream, subject=subject, seq=seq)
-
-
-def _parsed(
-    decode: Callable[[bytes], T],
-    data: bytes,
-    headers: Mapping[str, str],
+def _parse_event(
+    message: TimedMessage,
+    id_of: Callable[[Mapping[str, str], str, int], str],
     *,
+    name: str,
     stream: str,
-    subject: str,
-    seq: int,
-) -> T | Unreadable:
+    feed: str = "",
+) -> DomainEvent | Unreadable:
+    headers = message.headers
     try:
-        return decode(data)
-    except UNDECODABLE as error:
-        return _unreadable(
-            data,
-            headers,
-            reason="unreadable",
-            detail=str(error),
-            stream=stream,
-            subject=subject,
-            seq=seq,
+        return DomainEvent(
+            id=id_of(headers, stream, message.seq),
+            name=name,
+            payload=_payload(message.data),
+            seq=message.seq,
+            at=message.at,
+            hops=_hops(headers),
+            cloud=_cloud(headers),
+            stream=feed,
         )
+    except _Refused as refused:
+        reason, detail = refused.args
+        return unreadable(message, stream=stream, reason=reason, detail=detail)
 
 
-def _event_id(headers: Mapping[str, str], *, stream: str, seq: int) -> str:
+def _parse(decode: Callable[[bytes], T], message: Message, *, stream: str) -> T | Unreadable:
+    try:
+        return decode(message.data)
+    except UNDECODABLE as error:
+        return unreadable(message, stream=stream, detail=str(error))
+
+
+def _event_id(headers: Mapping[str, str], stream: str, seq: int) -> str:
     return _checked_id(_claimed_id(headers) or f"{stream}:{seq}")
 
 
-def _foreign_id(headers: Mapping[str, str], *, stream: str, seq: int) -> str:
+def _foreign_id(headers: Mapping[str, str], stream: str, seq: int) -> str:
     given = _claimed_id(headers)
     return _checked_id(f"{stream}/{given}" if given else f"{stream}:{seq}")
 
@@ -272,7 +304,6 @@ def _payload(data: bytes) -> JsonObject:
 
 
 def _is_deeper(value: JsonObject, *, levels: int) -> bool:
-    """Return whether `value` nests containers deeper than `levels`, itself counted as one."""
     level: list[JsonObject | list[object]] = [value]
     for _ in range(levels):
         level = [
@@ -284,39 +315,3 @@ def _is_deeper(value: JsonObject, *, levels: int) -> bool:
         if not level:
             return False
     return True
-
-
-def _refusal(
-    refused: _Refused,
-    data: bytes,
-    headers: Mapping[str, str],
-    *,
-    stream: str,
-    subject: str,
-    seq: int,
-) -> Unreadable:
-    reason, detail = refused.args
-    return _unreadable(
-        data, headers, reason=reason, detail=detail, stream=stream, subject=subject, seq=seq
-    )
-
-
-def _unreadable(
-    data: bytes,
-    headers: Mapping[str, str],
-    *,
-    reason: str,
-    detail: str,
-    stream: str,
-    subject: str,
-    seq: int,
-) -> Unreadable:
-    return Unreadable(
-        reason=reason,
-        detail=detail,
-        stream=stream,
-        seq=seq,
-        subject=subject,
-        headers=dict(headers),
-        data=data,
-    )

@@ -24,11 +24,11 @@ _SERVERS_OWN: Final = ("$", "_")
 _HEADER_NAME: Final = re.compile(r"[!-9;-~]+")
 
 _RESERVED: Final = ("nats-", "vigil-")
-"""What the names of headers begin with that tell the server, or the engine, what to do."""
+"""Prefixes of headers that tell the server, or the engine, what to do."""
 
 
 def problem_of_subject(subject: str) -> str | None:
-    """Return why no message of ours could ever go to `subject`, in words, or None."""
+    """Return why no message of ours could ever go to `subject`, in words for people, or None."""
     words = subject.split(".")
     if not all(words) or not subject.isprintable() or " " in subject:
         return f"{subject[:40]!r} is not words joined by dots"
@@ -42,11 +42,7 @@ def problem_of_subject(subject: str) -> str | None:
 
 
 def checked_subject(subject: str, *, stack: Stack) -> str:
-    """Return `subject` if a message from `stack` may go there.
-
-    Raises:
-        BadName: it is no subject, the server's, or the stack's own and no event's.
-    """
+    """Return `subject` if a message from `stack` may go there, else raise `BadName`."""
     if problem := problem_of_subject(subject):
         raise BadName(f"subject: {problem}")
     if is_event(subject, stack=stack):
@@ -62,7 +58,7 @@ def is_event(subject: str, *, stack: Stack) -> bool:
 
 
 def sent_headers(given: Mapping[str, str], *, id: str, hops: int) -> dict[str, str]:
-    """Return the headers of a message that has the sender's own, `given`, beside ours.
+    """Return the headers of a message: the sender's own, `given`, beside ours.
 
     Raises:
         BadName: one of `given` has no name that a header may have, or a reserved one.

@@ -1,12 +1,10 @@
 """A timer as a message: while it is armed, and once it has fired.
 
 The body and our own headers stay the same when a timer fires; the server adds and removes its own.
-As for domain events, anyone may have written a due timer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -23,7 +21,7 @@ from streams.ports.timers import (
     PendingTimer,
     Timer,
 )
-from streams.wire.messages import message_headers
+from streams.wire.messages import TimedMessage, message_headers, unreadable
 
 TIMER_ID_HEADER: Final = "Vigil-Timer-Id"
 """Names one arming. Not the message id: the server takes that off when a timer fires."""
@@ -49,12 +47,10 @@ def due_time(at: datetime) -> datetime:
 
 
 def timer_body(timer: Timer, *, due_at: datetime) -> bytes:
-    """Return the message body of `timer`.
+    """Return the message body of `timer`; raises as `raw` does.
 
     Raises:
         TooLarge: over `TIMER_BYTES_MAX` bytes.
-        TypeError: the payload holds something JSON cannot say.
-        ValueError: the payload refers to itself.
     """
     said = _TimerBody(purpose=timer.purpose, key=timer.key, payload=timer.payload, due_at=due_at)
     body = bytes(raw(said))
@@ -88,11 +84,7 @@ def sent_headers(*, id: str, trace: str) -> dict[str, str]:
 
 
 def parse_pending(data: bytes, *, subject: str, revision: int) -> PendingTimer:
-    """Return the timer that is armed on `subject`.
-
-    Raises:
-        UnreadableEvent: the bytes are not a timer that this version knows.
-    """
+    """Return the timer that is armed on `subject`."""
     try:
         body = _decoder.decode(data)
     except UNDECODABLE as error:
@@ -100,33 +92,17 @@ def parse_pending(data: bytes, *, subject: str, revision: int) -> PendingTimer:
     return PendingTimer(payload=body.payload, due_at=body.due_at, revision=revision)
 
 
-def parse_due(
-    data: bytes,
-    headers: Mapping[str, str],
-    *,
-    stream: str,
-    subject: str,
-    seq: int,
-    at: datetime,
-) -> Due | Unreadable:
-    """Return the timer that fired `at` into `subject`, or why the message is none."""
+def parse_due(message: TimedMessage, *, stream: str) -> Due | Unreadable:
+    """Return the timer that has fired into a subject, or why the message is none."""
     try:
-        body = _decoder.decode(data)
+        body = _decoder.decode(message.data)
     except UNDECODABLE as error:
-        return Unreadable(
-            reason="unreadable",
-            detail=str(error),
-            stream=stream,
-            seq=seq,
-            subject=subject,
-            headers=dict(headers),
-            data=data,
-        )
+        return unreadable(message, stream=stream, detail=str(error))
     return Due(
-        id=headers.get(TIMER_ID_HEADER) or f"{stream}:{seq}",
+        id=message.headers.get(TIMER_ID_HEADER) or f"{stream}:{message.seq}",
         purpose=body.purpose,
         key=body.key,
         payload=body.payload,
         due_at=body.due_at,
-        fired_at=at,
+        fired_at=message.at,
     )

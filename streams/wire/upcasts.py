@@ -1,8 +1,7 @@
 """Old events, made new: one function per retired tag.
 
-A retired tag stays here for as long as any journal may hold it. An upcast takes the
-event as a JSON object under its old tag and returns it under a newer one, which may
-itself be retired: the codec goes on until it meets a tag that `streams.model.events` knows.
+A retired tag stays here for as long as any journal may have it. An upcast takes the event as a JSON
+object under its old tag and returns it under a newer one, which may itself be retired.
 """
 
 from __future__ import annotations
@@ -22,11 +21,7 @@ UPCASTS: Final[Mapping[str, Upcast]] = {}
 
 
 def upcast(event: JsonObject, table: Mapping[str, Upcast] = UPCASTS) -> JsonObject:
-    """Return `event` under the newest tag that `table` leads to.
-
-    Raises:
-        ValueError: the table leads in a circle.
-    """
+    """Return `event` under the newest tag that `table` leads to; a circle is a `ValueError`."""
     for _ in range(CHAIN_MAX):
         step = table.get(str(event.get("type")))
         if step is None:

@@ -20,7 +20,6 @@ from engine.operations.dead_letters import DeadLetterRequests
 from engine.outputs.dead_letters import OUTPUT_FAILED
 from engine.waits.signal import RESOLVED
 from streams.layout import Stream
-from streams.memory.stream import StreamMessage
 from streams.model.commands import Attend
 from streams.model.events import (
     DeadLettered,
@@ -36,6 +35,7 @@ from streams.model.events import (
 from streams.model.waits import Approval, Wait
 from streams.ports.all import Ports
 from streams.ports.log import Recorded
+from streams.wire.messages import StreamMessage
 from tests.simulation import deciders
 from tests.simulation.life import Life
 from tests.simulation.people import Request, decide, surely

@@ -14,7 +14,6 @@ import msgspec
 from engine.app import dedupe
 from streams.json import unraw
 from streams.layout import Kind
-from streams.memory.stream import StreamMessage
 from streams.model.events import (
     CompensationBegun,
     DeadLettered,
@@ -35,7 +34,7 @@ from streams.model.events import (
 from streams.model.findings import Cause
 from streams.model.triggers import EventTrigger, Mode
 from streams.ports.log import Recorded
-from streams.wire.messages import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER
+from streams.wire.messages import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER, StreamMessage
 from tests.simulation.world import NAME, History
 
 Breaches = Iterator[str]

@@ -12,13 +12,12 @@ from engine.triggers import schedule
 from engine.waits.signals import QUEUE
 from streams.keys import WAITS
 from streams.layout import Stream
-from streams.memory.stream import StreamMessage
 from streams.model.commands import Command
 from streams.ports.log import Recorded
 from streams.ports.timers import Due
 from streams.wire import codec
 from streams.wire.codec import decode_command
-from streams.wire.messages import COMMIT_HEADER
+from streams.wire.messages import COMMIT_HEADER, StreamMessage
 from tests.simulation.time import EPOCH
 from tests.simulation.wakeful import ORDERS
 from tests.simulation.wire import Servers, done

@@ -14,9 +14,8 @@ from typing import Final
 
 from engine.triggers import schedule
 from streams.json import JsonObject
-from streams.memory.stream import StreamMessage
 from streams.model.triggers import ManualTrigger, ScheduleTrigger, WorkflowTrigger
-from streams.wire.messages import MESSAGE_ID_HEADER
+from streams.wire.messages import MESSAGE_ID_HEADER, StreamMessage
 from tests.simulation.evidence import (
     Breaches,
     Evidence,

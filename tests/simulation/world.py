@@ -25,11 +25,10 @@ from streams.errors import Unavailable
 from streams.json import JsonObject
 from streams.layout import Stream
 from streams.memory import memory_ports
-from streams.memory.stream import StreamMessage
 from streams.ports.log import START, Recorded
 from streams.ports.timers import Due
 from streams.subjects import Stack
-from streams.wire.messages import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER
+from streams.wire.messages import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER, StreamMessage
 from tests.simulation import defining, rest
 from tests.simulation.actors import simulated_app
 from tests.simulation.answers import Answers

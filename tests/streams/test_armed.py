@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from streams.ports.timers import DUE_MAX, Due, Timer
+from streams.wire.messages import StreamMessage
 from streams.wire.timers import due_time, parse_due, timer_body, timer_headers
 
 DUE_AT = datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
@@ -18,7 +19,8 @@ BODY = (
 
 
 def parsed(data, headers):
-    return parse_due(data, headers, stream="s-work", subject="s.due.monitor", seq=7, at=DUE_AT)
+    message = StreamMessage(seq=7, subject="s.due.monitor", headers=headers, data=data, at=DUE_AT)
+    return parse_due(message, stream="s-work")
 
 
 def test_the_body_of_a_timer_is_the_same_for_ever():

@@ -17,7 +17,7 @@ from streams.ports.all import Ports
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import EVENT_BYTES_MAX
 from streams.subjects import Stack
-from streams.wire.messages import MESSAGE_ID_HEADER, parse_event
+from streams.wire.messages import MESSAGE_ID_HEADER, StreamMessage, parse_event
 from vigil import options
 from vigil.asking.connect import with_ports
 from vigil.errors import Mistake
@@ -67,15 +67,9 @@ def publish(
 
 def checked(data: bytes, *, name: str, id: str, stack: Stack) -> JsonObject:
     """Return the payload in `data`; raise `Mistake` if no engine would accept it."""
-    event = parse_event(
-        data,
-        {MESSAGE_ID_HEADER: id},
-        stack=stack,
-        stream=stack.stream(Stream.EVENTS),
-        subject=stack.event(name),
-        seq=0,
-        at=_CLOCK.now(),
-    )
+    headers, subject = {MESSAGE_ID_HEADER: id}, stack.event(name)
+    sent = StreamMessage(seq=0, subject=subject, headers=headers, data=data, at=_CLOCK.now())
+    event = parse_event(sent, stack=stack, stream=stack.stream(Stream.EVENTS))
     if isinstance(event, Unreadable):
         raise Mistake(f"{name}: {event.reason}: {event.detail}")
     return event.payload

@@ -45,7 +45,6 @@ class BriefClient(Client):
     """A client for one connection: it never reconnects, and closing it never waits."""
 
     def __init__(self) -> None:
-        """Prepare a client; `connect` connects it."""
         super().__init__()
         self._loop = asyncio.get_running_loop()
         self._listeners: dict[int, Listener] = {}

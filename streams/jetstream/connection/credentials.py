@@ -26,7 +26,7 @@ def read_credentials(path: str) -> RawCredentials:
     """Return the credentials in the file at `path`.
 
     Raises:
-        BadName: there are none; the message says nothing of what is in it.
+        BadName: there are none; the message shows nothing of the file.
         Incompatible: the package is missing that signs with them.
     """
     try:

@@ -1,6 +1,6 @@
 """Every message header that the engine or the server sets. No other module spells one.
 
-Those of domain events are in `streams/wire/messages.py`. The server's own: ADR-4, ADR-31 (direct
+Those of commits and events: `streams/wire/messages.py`. The server's own: ADR-4, ADR-31 (direct
 get), ADR-43 (time to live), https://github.com/nats-io/nats-architecture-and-design.
 """
 
@@ -15,33 +15,28 @@ from streams.errors import BadName
 Headers: TypeAlias = dict[str, str]
 
 VERSION: Final = b"NATS/1.0"
-"""What each block of headers begins with."""
+"""The first bytes of a block of headers."""
 
 NAMES_MAX: Final = 256
-"""Names of headers that were found to be some, or none, and are remembered."""
+"""Names of headers whose check is remembered."""
 
 _NAME: Final = re.compile(r"[!-9;-~]+")
 _SPACED: Final = str.maketrans("\r\n", "  ")
 
 # Ours.
 
-COMMIT: Final = "Vigil-Commit"
-"""The commit's id. Not `Nats-Msg-Id`: with that, a repeated append would be answered with
-`duplicate` on three replicas and with a conflict on one; without it both conflict."""
-
 NONCE: Final = "Vigil-Nonce"
 """Tells our put of a key from anyone else's, after its answer was lost."""
 
 OUTCOME: Final = "Vigil-Outcome"
-"""How the work ended whose claim is given up: `failed`. Without it, it is done."""
+"""`failed`, where the work of a claim that is given up has failed."""
 
 ERROR: Final = "Vigil-Error"
 """Why it failed, as a JSON string in ASCII: line ends and spaces stay what they are."""
 
 COPIED_FROM: Final = "Vigil-Copied-From"
-"""Where a message was before its stack was spread over another number of streams: partition
-and sequence. It says how far a copy has come, so that it can go on after a crash. Only
-`streams/repartition/` reads it."""
+"""Where a message was before its stack was spread over another number of streams: partition and
+sequence. A copy that was cut off goes on behind it. Only `streams/repartition/` reads it."""
 
 # The server's, on what we publish.
 
@@ -75,11 +70,7 @@ LAST_CONSUMER: Final = "Nats-Last-Consumer"
 
 
 def block(given: Headers) -> bytes:
-    """Return `given` as they travel.
-
-    Raises:
-        BadName: one of them has no name that a header may have, or is not valid Unicode text.
-    """
+    """Return `given` as they travel; a name or a value that cannot is a `BadName`."""
     text = "".join([f"{_line_start(name)}{value}\r\n" for name, value in given.items()])
     if text.count("\n") != len(given) or text.count("\r") != len(given):
         cleaned = {name: value.translate(_SPACED) for name, value in given.items()}

@@ -30,19 +30,15 @@ RECONNECT_S: Final = 0.2
 """Between two attempts to connect."""
 
 ASKS_MAX: Final = 3
-"""How often a question is put before the asker hears `Unavailable`. A restart of the server
-takes 0.1 to 2 s, so the second one usually gets its answer."""
+"""How often a question is put before it is `Unavailable`. A restart of the server takes 0.1 to 2 s,
+so the second one usually gets its answer."""
 
 
 class Link:
     """A connection that comes back by itself. Enter to connect, leave to close."""
 
     def __init__(self, url: str, settings: LinkSettings, clock: Clock | None = None) -> None:
-        """Describe a link to `url`, which may list several servers, separated by commas.
-
-        Raises:
-            BadName: there is no address in `url` that anybody could connect to.
-        """
+        """Describe a link to the servers in `url`, separated by commas; may raise `BadName`."""
         self.settings = settings
         self.clock = clock or SystemClock()
         self._servers = parse_servers(url)
@@ -55,8 +51,8 @@ class Link:
         """Connect for the first time.
 
         Raises:
-            BadName: there are no credentials where the settings say.
-            Incompatible: there are, and nobody here can sign with them.
+            BadName: there are no credentials at the settings' path.
+            Incompatible: there are, and nothing here can sign with them.
             Unavailable: nobody could be reached in `connect_timeout_s`, or we were refused.
         """
         if self.settings.creds:
@@ -71,7 +67,6 @@ class Link:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close in order."""
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
@@ -127,7 +122,7 @@ class Link:
         return await once(await self._next_session())
 
     def post(self, subject: str, data: bytes) -> None:
-        """Send one message if a session is open; otherwise, or if it is lost, nobody hears."""
+        """Send one message if a session is open; otherwise, or if it is lost, nothing happens."""
         try:
             self.session.post(subject, data)
         except Unavailable:
@@ -156,7 +151,6 @@ class Link:
             session = self._take(await self._open_next([*self._servers, *others]))
 
     async def _open_next(self, servers: list[str]) -> Session:
-        """Return a new session, however long that takes: the process lives on."""
         while True:
             try:
                 return await open_session(servers, self.settings)
@@ -177,7 +171,7 @@ def _is_refusal(error: Unavailable) -> bool:
 
 
 async def wait_set(event: asyncio.Event, *, timeout_s: float) -> None:
-    """Wait until `event` is set, for at most `timeout_s`. Says nothing either way."""
+    """Wait until `event` is set, for at most `timeout_s`."""
     try:
         async with asyncio.timeout(timeout_s):
             await event.wait()

@@ -10,14 +10,13 @@ from nats import errors as nats_errors
 from streams.jetstream.connection.client import BriefClient
 
 DRAIN_S_MAX: Final = 1
-"""Longest that `drain` waits for the server to say that nothing more comes."""
+"""Longest wait of `drain` for the server's last messages."""
 
 
 class ReplyInbox:
-    """A subject of our own, for as long as its session lasts."""
+    """A subject of our own, for as long as its session lasts; `client` knows it by `number`."""
 
     def __init__(self, client: BriefClient, subject: str, number: int) -> None:
-        """Wrap the subscription that `client` knows by `number`."""
         self.subject = subject
         self._client = client
         self._number = number

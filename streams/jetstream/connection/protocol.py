@@ -20,7 +20,7 @@ from streams.jetstream.connection import headers
 from streams.jetstream.connection.headers import Headers
 
 LINE_BYTES_MAX: Final = 1024 * 1024
-"""Longest line that a server may send. The longest we know, `INFO`, names all its neighbours."""
+"""Longest line of a server. The longest we know, `INFO`, names all its neighbours."""
 
 _END: Final = b"\r\n"
 _STATUS: Final = slice(len(headers.VERSION) + 1, len(headers.VERSION) + 4)
@@ -32,7 +32,6 @@ class Received:
     __slots__ = ("_block", "data", "reply", "subject")
 
     def __init__(self, subject: str, reply: str, block: bytes, data: bytes) -> None:
-        """Keep what came; `block` is the headers as they stood."""
         self.subject = subject
         self.reply = reply
         """Where the sender wants an answer, or empty."""
@@ -52,11 +51,7 @@ class Received:
 
 
 def publication(subject: str, data: bytes, *, reply: str = "", block: bytes = b"") -> bytes:
-    """Return the bytes that publish `data` with the headers in `block`.
-
-    Raises:
-        BadSubjectError: `subject` would end the line, or is empty.
-    """
+    """Return the bytes that publish `data` with the headers in `block`."""
     _check(subject)
     size = len(block) + len(data)
     sizes = f"{len(block)} {size}" if block else f"{size}"
@@ -65,26 +60,21 @@ def publication(subject: str, data: bytes, *, reply: str = "", block: bytes = b"
 
 
 def subscription(subject: str, number: int) -> bytes:
-    """Return the bytes that subscribe to `subject`.
-
-    Raises:
-        BadSubjectError: `subject` would end the line, or is empty.
-    """
+    """Return the bytes that subscribe to `subject`."""
     _check(subject)
     return b"SUB %b %d\r\n" % (subject.encode(), number)
 
 
 def _check(subject: str) -> None:
-    """Raise `BadSubjectError` unless `subject` is one word; no more, because each message pays."""
+    """Raise `BadSubjectError` unless `subject` is one token; no more, because each message pays."""
     if not subject or " " in subject or "\n" in subject or "\r" in subject or "\t" in subject:
         raise BadSubjectError
 
 
 class Parser:
-    """Cuts what arrives into messages, however the network cut it."""
+    """Cuts what arrives into messages, however the network cut it, for `deliver`."""
 
     def __init__(self, deliver: Callable[[int, Received], None]) -> None:
-        """Call `deliver` with each message and the number of its subscription."""
         self._deliver = deliver
         self._chunks: list[bytes] = []
         self._held = 0
@@ -94,7 +84,7 @@ class Parser:
         """Deliver the messages that `data` completes, and return the other lines.
 
         Raises:
-            ProtocolError: this is not what a NATS server says.
+            ProtocolError: no NATS server sends this.
         """
         self._chunks.append(data)
         self._held += len(data)

@@ -25,10 +25,9 @@ class _Request:
 
 
 class Requests:
-    """What one session has asked and nobody has answered yet."""
+    """A session's unanswered requests, each with `timeout_s` seconds."""
 
     def __init__(self, *, timeout_s: float) -> None:
-        """Give each request `timeout_s` seconds."""
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
         self._tokens = count(1)
@@ -36,7 +35,7 @@ class Requests:
         self._sweeper: asyncio.TimerHandle | None = None
 
     def next_token(self) -> str:
-        """Return what the next request is known by: the last token of where its answer goes."""
+        """Return the last token of the next request's reply subject."""
         return str(next(self._tokens))
 
     async def wait(

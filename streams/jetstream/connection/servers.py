@@ -19,7 +19,7 @@ def parse_servers(url: str) -> list[str]:
     """Return the servers in `url`: one, or several of a cluster, separated by commas.
 
     Raises:
-        BadName: one of them is no address. The message shows none of it: it may hold a password.
+        BadName: one of them is no address. The message shows none of it: it may have a password.
     """
     servers = [server.strip() for server in url.split(",")]
     for server in servers:
@@ -28,10 +28,7 @@ def parse_servers(url: str) -> list[str]:
 
 
 def neighbours(server: str, named: Sequence[str]) -> list[str]:
-    """Return the servers that a cluster has `named`, reached as `server` is.
-
-    They are named by host and port alone, and want to know who we are as much as it does.
-    """
+    """Return the servers that a cluster has `named`, with the scheme and the user of `server`."""
     scheme, rest = server.split("://", 1) if "://" in server else ("nats", server)
     user, at, _ = rest.rpartition("@")
     return [f"{scheme}://{user}{at}{each}" for each in named]

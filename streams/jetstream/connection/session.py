@@ -57,7 +57,6 @@ class Session:
     """One connection. Once `ended` is set it does nothing more; open another."""
 
     def __init__(self, settings: LinkSettings) -> None:
-        """Prepare a session; `open_session` connects it."""
         self._settings = settings
         self._client = BriefClient()
         self._requests = Requests(timeout_s=settings.request_timeout_s)
@@ -70,7 +69,7 @@ class Session:
 
     @property
     def server_version(self) -> str:
-        """The server's version, as it says."""
+        """The server's version."""
         version = self._client.connected_server_version
         return f"{version.major}.{version.minor}.{version.patch}"
 
@@ -119,17 +118,13 @@ class Session:
         return _served(subject, msg)
 
     async def request_batch(self, messages: Sequence[tuple[str, bytes, Headers]]) -> Received:
-        """Send `messages`, at least one, back to back in one write; return the answer to the last.
+        """Send `messages`, at least one, in one write; return the answer to the last.
 
-        Only the last asks for an answer, so what the server makes of the others must show in
-        that one, as it does for an atomic batch. Each is a subject, a body and headers.
+        Only the last asks for an answer, so what the server makes of the others must show in that
+        one, as it does for an atomic batch. Each is a subject, a body and headers.
 
-        Raises:
-            TooLarge: one is over the server's message limit. None was sent.
-            Incompatible: this user may not publish to one. If that was known, none was sent.
-            Unavailable: not connected (none was sent), or nobody serves the last one's subject.
-            UnknownOutcome: no answer in time, or the connection ended first. The server may
-                have taken none, some or all.
+        Raises as `request` does: before anything is sent where that can be known, else the server
+        may have taken none, some or all.
         """
         *others, (subject, data, more) = messages
         token, reply = self._next_reply()
@@ -150,24 +145,14 @@ class Session:
         self._put(subject, self._encode(subject, data, reply=reply))
         return await self._requests.wait(token, subject, is_last=is_last)
 
-    async def send(
-        self, subject: str, data: bytes = b"", *, reply: str = "", more: Headers | None = None
-    ) -> None:
-        """Send one message without waiting for anything. See `request` for what it raises."""
-        self.post(subject, data, reply=reply, more=more)
-
     def post(
         self, subject: str, data: bytes = b"", *, reply: str = "", more: Headers | None = None
     ) -> None:
-        """Send one message, as `send` does; for those who cannot wait."""
+        """Send one message without waiting for anything. See `request` for what it raises."""
         self._put(subject, self._encode(subject, data, reply=reply, more=more))
 
     def open_inbox(self, on_message: Listener) -> ReplyInbox:
-        """Return a new inbox; each message to it goes to `on_message`.
-
-        Raises:
-            Unavailable: not connected.
-        """
+        """Return a new inbox whose messages go to `on_message`; `Unavailable` if not connected."""
         subject = f"{self._client.new_inbox()}.{self._requests.next_token()}"
         try:
             number = self._client.listen(subject, on_message)
@@ -180,7 +165,7 @@ class Session:
         self._end_callbacks.append(callback)
 
     def forget(self, callback: Callable[[], None]) -> None:
-        """Take back an `on_end`."""
+        """Undo an `on_end`."""
         if callback in self._end_callbacks:
             self._end_callbacks.remove(callback)
 
@@ -220,7 +205,7 @@ class Session:
             raise BadName(f"not a subject: {subject!r}") from error
 
     def _put(self, subject: str, wire: bytes) -> None:
-        """Send `wire`, which is about `subject`. Raises `Unavailable` if it cannot be sent."""
+        """Send `wire`, which is about `subject`, or raise `Unavailable`."""
         if not self._client.is_connected:
             raise Unavailable(subject, detail="not connected")
         if self._client.is_congested:
@@ -231,10 +216,10 @@ class Session:
         self._end()
 
     async def _on_error(self, error: Exception) -> None:
-        """Note what nats-py reports, and tell the requests that a denial is about.
+        """Note what nats-py reports, and fail the requests that a denial is about.
 
-        The server names the denied subject in the error's text and nowhere else, and
-        nats-py lowers its case.
+        The server names the denied subject in the error's text and nowhere else, and nats-py lowers
+        its case.
         """
         self.last_error = str(error) or type(error).__name__
         if f'subscription to "{self._commands.lower()}.' in self.last_error:
@@ -288,7 +273,6 @@ async def open_session(servers: list[str], settings: LinkSettings) -> Session:
 
 
 def _served(subject: str, msg: Received) -> Received:
-    """Return `msg` unless it is the server saying that nobody listens."""
     if msg.status == _NO_RESPONDERS:
         raise NobodyServes(subject, detail="nobody answers there")
     return msg

@@ -12,8 +12,8 @@ class GroupSettings:
     """When messages to one stream are stored together; see `grouping.py`."""
 
     least: int = 16
-    """Fewest messages of a batch. With fewer, one replica is hardly faster (ADR 0014). With 0,
-    and `is_fixed`, each message goes in a batch, be it the only one."""
+    """Fewest messages of a batch. With fewer, one replica is hardly faster (ADR 0014). With 0, and
+    `is_fixed`, each message goes in a batch, be it the only one."""
     most: int = 256
     """Most messages of a batch; 1 stores each alone. The server's own limit is 1,000."""
     is_fixed: bool = False
@@ -25,7 +25,7 @@ class LinkSettings:
     """What an operator may choose about the connection and what it creates."""
 
     name: str = "vigil"
-    """How the connection is called in the server's own reports."""
+    """The connection's name in the server's own reports."""
     lease_ttl_s: float = 30.0
     """Longest that a dead node can hold a lease. The server accepts 1 s or more."""
     replicas: int = 1

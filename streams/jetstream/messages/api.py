@@ -9,22 +9,16 @@ from typing import Final
 
 import msgspec
 
-from streams.errors import StreamError
+from streams.errors import StreamError, Unavailable
 from streams.jetstream.connection.link import ASKS_MAX, Link
 from streams.json import JsonObject
 
 NOT_ENABLED: Final = 10076
-
 NOT_ENABLED_FOR_ACCOUNT: Final = 10039
-
 STREAM_NOT_FOUND: Final = 10059
-
 STREAM_NAME_IN_USE: Final = 10058
-
 CONSUMER_NOT_FOUND: Final = 10014
-
 MESSAGE_NOT_FOUND: Final = 10037
-
 MESSAGE_TOO_LARGE: Final = 10054
 
 WRONG_SEQUENCE: Final = 10071
@@ -33,16 +27,14 @@ WRONG_SEQUENCE: Final = 10071
 WRONG_SEQUENCE_IN_FLIGHT: Final = 10164
 """Another write to the subject is on its way (three replicas); maybe our own."""
 
-
 LATER: Final = 503
-"""The code that says: the same request may work later."""
-
+"""The same request may work later."""
 
 _encoder = msgspec.json.Encoder()
 
 
 class ApiError(msgspec.Struct, frozen=True):
-    """What the server says when it refuses."""
+    """What the server answers when it refuses."""
 
     code: int
     """As in HTTP."""
@@ -69,11 +61,7 @@ _envelope: msgspec.json.Decoder[_Envelope] = msgspec.json.Decoder(_Envelope)
 async def call(
     link: Link, operation: str, request: JsonObject | None = None, *, asks_max: int = ASKS_MAX
 ) -> JsonObject:
-    """Return the answer to one operation, which must be safe to repeat.
-
-    Raises:
-        Refused: the server answered with an error.
-    """
+    """Return the answer to one operation, safe to repeat, or raise `RequestRefused`."""
     data = _encoder.encode(request) if request else b""
     answer = (await link.ask(link.settings.api(operation), data, asks_max=asks_max)).data
     error = _envelope.decode(answer).error
@@ -81,3 +69,13 @@ async def call(
         raise RequestRefused(operation, error)
     decoded: JsonObject = msgspec.json.decode(answer)
     return decoded
+
+
+async def ask(
+    link: Link, operation: str, request: JsonObject | None = None, *, about: str
+) -> JsonObject:
+    """Return the answer as `call` does; a refusal is `Unavailable`, `about` something."""
+    try:
+        return await call(link, operation, request)
+    except RequestRefused as error:
+        raise Unavailable(about, detail=str(error)) from error

@@ -29,7 +29,7 @@ class Arrival(msgspec.Struct, frozen=True):
     headers: Headers
     data: bytes
     reply: str
-    """Where to answer for it."""
+    """Where to acknowledge it."""
     deliveries: int
     seq: int
     consumer_seq: int

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
@@ -30,10 +30,11 @@ from streams.errors import StreamError, Unavailable, UnknownOutcome
 from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.settings import GroupSettings
 from streams.jetstream.messages.pace import Pace
-from streams.jetstream.messages.publish import Ack, Patience, Publisher, Write
+from streams.jetstream.messages.publish import Ack, Patience, Publisher, Write, WrongSequence
+from streams.jetstream.messages.stored import Stored
 
 BODY_BYTES_MAX: Final = 512 * 1024
-"""Most that the bodies of one batch hold: what the server stages while others wait."""
+"""Most bytes of bodies in one batch: what the server stages while others wait."""
 
 RUN: Final = 128
 """How many answers in a row are timed together. The server sends some dozens at once."""
@@ -69,10 +70,9 @@ class _Waiting:
 
 
 class Grouping:
-    """The way to one stream, for all of a process. Use it from one event loop."""
+    """The way to one stream through `storing`, for all of a process. Use it from one event loop."""
 
     def __init__(self, storing: Storing, settings: GroupSettings, clock: Clock) -> None:
-        """Store through `storing`."""
         self._storing = storing
         self._settings = settings
         self._clock = clock
@@ -88,18 +88,10 @@ class Grouping:
         self._run_began_s = 0.0
 
     async def store(self, write: Write, *, alone: bool = False) -> Ack:
-        """Store `write`, once.
+        """Store `write`, once; raises as `Publisher.store` does.
 
-        Cancelled before it was sent, it never is; cancelled later, it may be stored.
-
-        Args:
-            alone: Whether it must not share a batch, because it may be stored already.
-
-        Raises:
-            WrongSequence: it expected another sequence. It is not stored.
-            TooLarge: it is over the server's limit. It is not stored.
-            Incompatible: this user may not publish there.
-            UnknownOutcome: no answer. It may be stored.
+        Cancelled before it was sent, it never is; cancelled later, it may be stored. A message that
+        may be stored already must go `alone`, and share no batch.
         """
         if alone or self._is_free():
             self._begin_single()
@@ -126,7 +118,6 @@ class Grouping:
     # Alone.
 
     def _is_free(self) -> bool:
-        """Return whether a message that comes now may go at once."""
         is_quiet = not self._waiting and self._batch is None and self._turn is None
         return is_quiet and self._has_room()
 
@@ -162,7 +153,7 @@ class Grouping:
             self._turn_soon()
 
     def _time_answer(self) -> None:
-        """Note how far apart the answers to messages alone are, once there were many in a row.
+        """Time the answers to messages alone, once there were many in a row.
 
         From answer to answer, as the way there and back is the same for all that are in flight.
         """
@@ -225,7 +216,6 @@ class Grouping:
     def _end_batch(
         self, group: list[_Waiting], began_s: float, batch: asyncio.Task[Sequence[Ack]]
     ) -> None:
-        """Tell everyone in `group` what became of its message."""
         self._batch = None
         took_s = self._clock.monotonic_s() - began_s
         error = _ENDING if batch.cancelled() else batch.exception()
@@ -252,7 +242,6 @@ class Groups:
     """The way to each stream that one adapter writes to."""
 
     def __init__(self, link: Link) -> None:
-        """Store through `link`."""
         self._link = link
         self._publisher = Publisher(link)
         self._by_stream: dict[str, Grouping] = {}
@@ -270,8 +259,7 @@ async def store_surely(link: Link, group: Grouping, write: Write) -> Ack:
     """Store a message that has a message id, trying again and again until it is stored.
 
     Raises:
-        TooLarge: it is over the server's limit. It is not stored.
-        Incompatible: this user may not publish there.
+        TooLarge, Incompatible: as `Publisher.store`. It is not stored.
         Unavailable: the server was away or refused for `patience_s`. It is not stored.
         UnknownOutcome: no answer for `patience_s`. It may be stored.
     """
@@ -283,13 +271,54 @@ async def store_surely(link: Link, group: Grouping, write: Write) -> Ack:
             await patience.after(error)
 
 
+async def store_checked(
+    link: Link,
+    group: Grouping,
+    write: Write,
+    *,
+    find: Callable[[], Awaitable[Stored | None]],
+    mark: str,
+    conflict: Callable[[], StreamError],
+    gone: Callable[[], StreamError] | None = None,
+) -> int:
+    """Store a message that expects a sequence, again and again until its outcome is known.
+
+    After a lost answer a failed check may be the work of our own first copy: `find` returns the
+    message that stands there, and the header `mark` identifies ours.
+
+    Raises:
+        StreamError: `conflict()`: another message stands there; `gone()`: none does any more.
+        TooLarge, Incompatible, Unavailable, UnknownOutcome: as `store_surely`.
+    """
+    patience = Patience(link, write.subject)
+    while True:
+        try:
+            return (await group.store(write, alone=patience.has_failed)).seq
+        except Unavailable as error:
+            await patience.after(error)
+        except WrongSequence as error:
+            if not patience.unsure:
+                raise conflict() from error
+            if error.in_flight:
+                await patience.after(UnknownOutcome(write.subject, detail="another is in flight"))
+                continue
+            try:
+                found = await find()
+            except Unavailable as away:
+                await patience.after(away)
+                continue
+            if found is not None and found.headers.get(mark) == write.headers[mark]:
+                return found.seq
+            raise (gone if gone and found is None else conflict)() from error
+
+
 def _tell(waiting: _Waiting, outcome: Ack | BaseException) -> None:
     if not waiting.outcome.cancelled():
         waiting.outcome.set_result(outcome)
 
 
 def _again(error: BaseException, subject: str) -> BaseException:
-    """Return `error` for one of those whom it meets: whoever raises it leaves a trace in it.
+    """Return a copy of `error` for one message: a raised error keeps a trace, so each gets its own.
 
     What nobody expected may be the fault of one of them. Going on alone, each finds out.
     """

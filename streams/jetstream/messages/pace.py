@@ -46,12 +46,7 @@ class Pace:
     """The times of both ways on one stream, as running averages."""
 
     def __init__(self, *, least: int, is_fixed: bool) -> None:
-        """Begin with messages one by one, until they were timed.
-
-        Args:
-            least: Fewest messages that are ever worth a batch.
-            is_fixed: Whether `worth` stays at `least`, whatever is timed.
-        """
+        """Begin with messages one by one; with `is_fixed`, `worth` stays at `least`."""
         self._least = least
         self._is_fixed = is_fixed
         self._single_s = 0.0

@@ -69,10 +69,9 @@ _decoder: msgspec.json.Decoder[Ack] = msgspec.json.Decoder(Ack)
 
 
 class Publisher:
-    """Stores what it is given over one link, once."""
+    """Stores messages over one link, each once."""
 
     def __init__(self, link: Link) -> None:
-        """Publish through `link`."""
         self._link = link
 
     async def store(self, write: Write) -> Ack:
@@ -91,15 +90,14 @@ class Publisher:
         return ack
 
     async def store_all(self, writes: Sequence[Write]) -> Sequence[Ack]:
-        """Publish `writes`, all to one stream, as one atomic batch.
+        """Publish `writes`, all to one stream, as one atomic batch: stored whole or not at all.
 
         Their sequences follow each other: the server gives them out when it has the whole batch.
 
         Raises:
             BatchRefused: none is stored.
-            TooLarge: one is over the server's limit. None is stored.
-            Incompatible: this user may not publish one of them. None is stored.
-            UnknownOutcome: no answer. All may be stored, or none.
+            TooLarge, Incompatible: as `store`, because of one of them.
+            UnknownOutcome: no answer.
         """
         first = writes[0].subject
         answer = await self._link.request_batch(_batch(writes, id=self._link.unique()))
@@ -113,7 +111,6 @@ class Publisher:
 
 
 def _batch(writes: Sequence[Write], *, id: str) -> list[tuple[str, bytes, Headers]]:
-    """Return `writes` as the parts of one batch; only the last ends it."""
     parts = [
         (
             write.subject,

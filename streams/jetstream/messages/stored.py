@@ -49,9 +49,9 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
     """Which stream it is, and how far it goes."""
 
     created: str
-    """When it was made, as the server says it. One that is made anew has another time."""
+    """When it was made, as the server writes it. A stream made anew has another time."""
     newest_seq: int
-    """Of the newest message that it ever held, or 0."""
+    """Of the newest message that it ever had, or 0."""
     retention: str
     """`limits` if it keeps what it holds no matter who has read it."""
 
@@ -106,16 +106,12 @@ async def one_by_one(link: Link, stream: str, subject: str) -> AsyncGenerator[St
 
 
 async def newest_seq(link: Link, stream: str) -> int:
-    """Return the sequence of the newest message that `stream` ever held, or 0."""
+    """Return the sequence of the newest message that `stream` ever had, or 0."""
     return (await extent(link, stream)).newest_seq
 
 
 async def extent(link: Link, stream: str) -> Extent:
-    """Return which stream goes by this name now, and how far it goes.
-
-    Raises:
-        NoSuchStream: there is none.
-    """
+    """Return which stream goes by this name now, and how far it goes, or raise `NoSuchStream`."""
     try:
         info = await api.call(link, f"STREAM.INFO.{stream}")
     except api.RequestRefused as error:
@@ -133,14 +129,9 @@ async def counts(link: Link, stream: str, subject: str) -> Mapping[str, int]:
     """Return how many messages there are on each subject that `subject` covers.
 
     Of 100,000 subjects at most: the server lists no more at a time.
-
-    Raises:
-        Unavailable: no answer, or no such stream.
     """
-    try:
-        info = await api.call(link, f"STREAM.INFO.{stream}", {"subjects_filter": subject})
-    except api.RequestRefused as error:
-        raise Unavailable(stream, detail=str(error)) from error
+    request = {"subjects_filter": subject}
+    info = await api.ask(link, f"STREAM.INFO.{stream}", request, about=stream)
     return info["state"].get("subjects") or {}
 
 
@@ -156,7 +147,6 @@ async def _from_leader(link: Link, stream: str, which: JsonObject) -> Stored | N
 
 
 async def _page(link: Link, stream: str, subject: str, *, seq: int) -> tuple[list[Stored], bool]:
-    """Return the next messages, and whether there are more."""
     question = _encoder.encode(
         {
             "seq": seq + 1,

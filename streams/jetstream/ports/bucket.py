@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 from streams.errors import RevisionConflict, Unavailable, UnknownOutcome
@@ -20,7 +21,6 @@ from streams.jetstream.connection import headers
 from streams.jetstream.connection.headers import Headers
 from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import stored
-from streams.jetstream.messages.arrival import Arrival
 from streams.jetstream.messages.publish import Patience, WrongSequence
 from streams.jetstream.ports.follow import OrderedReader
 from streams.jetstream.ports.keys import PURGE, KeyMessage, Keys, is_gone
@@ -31,10 +31,9 @@ GETS_IN_FLIGHT_MAX: Final = 32
 
 
 class JetStreamBucket:
-    """`Bucket` on one of the buckets that `setup` made."""
+    """`Bucket` on the bucket `name`, where what is gone can be seen for `marker_s`."""
 
     def __init__(self, link: Link, name: str, *, marker_s: int) -> None:
-        """Read and write the bucket `name`, where what is gone can be seen for `marker_s`."""
         self._link = link
         self._keys = Keys(link, name)
         self._tombstone = {**PURGE, **_life(marker_s)}
@@ -42,7 +41,7 @@ class JetStreamBucket:
     async def put(
         self, key: str, value: bytes, *, after: int | None = None, ttl_s: int | None = None
     ) -> int:
-        """Set `key`. See `Bucket.put`."""
+        """See `Bucket.put`."""
         require_ttl(ttl_s)
         nonce, patience, expected = self._link.unique(), Patience(self._link, key), after
         more = {headers.NONCE: nonce, **_life(ttl_s)}
@@ -65,12 +64,12 @@ class JetStreamBucket:
                     raise RevisionConflict(key, expected=after or 0) from error
 
     async def get(self, key: str) -> BucketEntry | None:
-        """Return the key's entry. See `Bucket.get`."""
+        """See `Bucket.get`."""
         found = await self._keys.last(key)
         return None if found is None or is_gone(found) else entry_of(self._keys, found)
 
     async def delete(self, key: str, *, after: int | None = None) -> None:
-        """Remove `key`. See `Bucket.delete`."""
+        """See `Bucket.delete`."""
         patience = Patience(self._link, key)
         while (found := await self.get(key)) is not None:
             if after is not None and found.revision != after:
@@ -87,16 +86,20 @@ class JetStreamBucket:
     async def entries(
         self, *, under: str = "", from_leader: bool = False
     ) -> Mapping[str, BucketEntry]:
-        """Return the entries. See `Bucket.entries`."""
+        """See `Bucket.entries`."""
         if from_leader:
             return await self._entries_of_leader(under)
         found = self._keys.every(under=under)
         entries = [entry_of(self._keys, each) async for each in found if not is_gone(each)]
         return {entry.key: entry for entry in entries}
 
-    def watch(self, *, under: str = "") -> AbstractAsyncContextManager[BucketWatch]:
-        """Return a watch. See `Bucket.watch`."""
-        return self._watch(under)
+    @asynccontextmanager
+    async def watch(self, *, under: str = "") -> AsyncIterator[BucketWatch]:
+        """See `Bucket.watch`."""
+        read = partial(entry_of, self._keys)
+        async with self._keys.reader(read, after=0, under=under) as reader:
+            standing_seq = await stored.newest_seq(self._link, self._keys.stream)
+            yield JetStreamBucketWatch(reader, standing_seq)
 
     async def _entries_of_leader(self, under: str) -> Mapping[str, BucketEntry]:
         names = sorted(await self._keys.names(under=under))
@@ -113,37 +116,25 @@ class JetStreamBucket:
             except Unavailable as error:
                 await patience.after(error)
 
-    @asynccontextmanager
-    async def _watch(self, under: str) -> AsyncIterator[JetStreamBucketWatch]:
-        async with self._keys.reader(after=0, under=under) as reader:
-            standing_seq = await stored.newest_seq(self._link, self._keys.stream)
-            yield JetStreamBucketWatch(reader, self._keys, standing_seq=standing_seq)
-
 
 class JetStreamBucketWatch:
-    """`BucketWatch` on one bucket."""
+    """`BucketWatch` on one bucket; what was gone by `standing_seq` never stood."""
 
-    def __init__(self, reader: OrderedReader, keys: Keys, *, standing_seq: int) -> None:
-        """Read `keys` with `reader`; what is gone up to `standing_seq` never stood."""
+    def __init__(self, reader: OrderedReader[BucketEntry], standing_seq: int) -> None:
         self._reader = reader
-        self._keys = keys
         self._standing_seq = standing_seq
 
     async def receive(self, *, most: int, wait_s: float) -> Sequence[BucketEntry]:
-        """Return the next changes. See `BucketWatch.receive`."""
-        entries = await self._reader.receive(self._read, most=most, wait_s=wait_s)
+        """See `BucketWatch.receive`."""
+        entries = await self._reader.receive(most=most, wait_s=wait_s)
         return [e for e in entries if e.value is not None or e.revision > self._standing_seq]
-
-    def _read(self, arrived: Arrival) -> BucketEntry:
-        return entry_of(self._keys, arrived)
 
 
 def entry_of(keys: Keys, message: KeyMessage) -> BucketEntry:
-    """Return the entry that `message` says."""
+    """Return `message` as an entry."""
     value = None if is_gone(message) else message.data
     return BucketEntry(key=keys.key_of(message), value=value, revision=message.seq)
 
 
 def _life(ttl_s: int | None) -> Headers:
-    """Return what has the server end a message's life after `ttl_s`; nothing without one."""
     return {} if ttl_s is None else {headers.TTL: f"{ttl_s}s"}

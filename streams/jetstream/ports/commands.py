@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -12,9 +12,7 @@ from streams.jetstream.messages.arrival import Arrival
 from streams.jetstream.messages.grouping import Groups, store_surely
 from streams.jetstream.messages.publish import Write
 from streams.jetstream.ports.consumer import DurableConsumer
-from streams.jetstream.ports.merge import MergedSource
-from streams.jetstream.ports.source import JetStreamSource
-from streams.layout import Stream
+from streams.jetstream.ports.merge import open_work, work_consumers
 from streams.model.commands import Command, WorkflowCommand
 from streams.ports.delivery import Source, Unreadable
 from streams.subjects import Stack
@@ -28,14 +26,12 @@ from streams.wire.messages import (
 )
 
 C = TypeVar("C")
-"""What is in a queue."""
 
 
 class JetStreamCommandQueue:
     """`CommandQueue` on the work of one stack."""
 
     def __init__(self, link: Link, stack: Stack) -> None:
-        """Send and pull through `link`."""
         self._link = link
         self._stack = stack
         self._groups = Groups(link)
@@ -47,14 +43,14 @@ class JetStreamCommandQueue:
         id: str,
         trace: str = "",
     ) -> None:
-        """Queue `command`. See `CommandQueue.send`."""
+        """See `CommandQueue.send`."""
         subject = inbox_of(self._stack, command)
         more = message_headers(id=id, trace=trace)
         write = Write(subject, codec.encode_command(command), more, key=id)
         await store_surely(self._link, self._groups.to(self._stack.stream_of(subject)), write)
 
     async def is_waiting(self, actor: str, episode_id: str) -> bool:
-        """Return whether a command waits. See `CommandQueue.is_waiting`."""
+        """See `CommandQueue.is_waiting`."""
         # A work queue drops what is answered for, so whatever it holds still waits.
         for commands in (self._stack.episode_inbox, self._stack.attending_inbox):
             subject = commands(actor, episode_id)
@@ -64,61 +60,36 @@ class JetStreamCommandQueue:
         return False
 
     async def backlog(self, actor: str) -> int:
-        """Return how many commands are not answered for. See `CommandQueue.backlog`."""
-        return sum(
-            [
-                await consumer(actor, each).backlog(self._link)
-                for each in self._stack.partitions_of(Stream.WORK)
-                for consumer in (self._consumer, self._attending)
-            ]
-        )
+        """See `CommandQueue.backlog`."""
+        consumers = [*self._calls(actor), *self._attending(actor)]
+        return sum([await each.backlog(self._link) for each in consumers])
 
     async def open(self, actor: str) -> Source[Command | Unreadable]:
-        """Return the actor's queue. See `CommandQueue.open`."""
-        return await self._open(partial(self._consumer, actor), parse_command)
+        """See `CommandQueue.open`."""
+        return await self._open(self._calls(actor), parse_command)
 
     async def open_attending(self, actor: str) -> Source[Command | Unreadable]:
-        """Return the queue of what is said. See `CommandQueue.open_attending`."""
-        return await self._open(partial(self._attending, actor), parse_command)
+        """See `CommandQueue.open_attending`."""
+        return await self._open(self._attending(actor), parse_command)
 
     async def open_workflow(self, workflow: str) -> Source[WorkflowCommand | Unreadable]:
-        """Return the workflow's queue. See `CommandQueue.open_workflow`."""
-        return await self._open(partial(self._conductors, workflow), parse_workflow_command)
+        """See `CommandQueue.open_workflow`."""
+        inboxes = partial(self._stack.workflow_inboxes, workflow)
+        consumers = work_consumers(self._stack, self._stack.workflow_durable(workflow), inboxes)
+        return await self._open(consumers, parse_workflow_command)
 
     async def _open(
-        self, consumer_of: Callable[[int], DurableConsumer], parse: Parse[C]
+        self, consumers: Sequence[DurableConsumer], parse: Parse[C]
     ) -> Source[C | Unreadable]:
-        """Return one source of what the consumers of all partitions hand out."""
-
         def parsed(arrived: Arrival) -> C | Unreadable:
-            stream = self._stack.stream_of(arrived.subject)
-            said, about = (arrived.data, arrived.headers), arrived.subject
-            return parse(*said, stream=stream, subject=about, seq=arrived.seq)
+            return parse(arrived, stream=self._stack.stream_of(arrived.subject))
 
-        sources = []
-        for partition in self._stack.partitions_of(Stream.WORK):
-            consumer = consumer_of(partition)
-            await consumer.ensure(self._link)
-            sources.append(JetStreamSource(self._link, consumer, parsed))
-        return sources[0] if len(sources) == 1 else MergedSource(sources, self._link.clock)
+        return await open_work(self._link, consumers, parsed)
 
-    def _consumer(self, actor: str, partition: int) -> DurableConsumer:
-        return DurableConsumer(
-            stream=self._stack.stream(Stream.WORK, partition),
-            name=self._stack.inbox_durable(actor),
-            filters=(self._stack.actor_inbox(actor, partition),),
-        )
+    def _calls(self, actor: str) -> list[DurableConsumer]:
+        inbox = partial(self._stack.actor_inbox, actor)
+        return work_consumers(self._stack, self._stack.inbox_durable(actor), inbox)
 
-    def _attending(self, actor: str, partition: int) -> DurableConsumer:
-        return DurableConsumer(
-            stream=self._stack.stream(Stream.WORK, partition),
-            name=self._stack.attending_durable(actor),
-            filters=(self._stack.attending_inboxes(actor, partition),),
-        )
-
-    def _conductors(self, workflow: str, partition: int) -> DurableConsumer:
-        return DurableConsumer(
-            stream=self._stack.stream(Stream.WORK, partition),
-            name=self._stack.workflow_durable(workflow),
-            filters=(self._stack.workflow_inboxes(workflow, partition),),
-        )
+    def _attending(self, actor: str) -> list[DurableConsumer]:
+        inboxes = partial(self._stack.attending_inboxes, actor)
+        return work_consumers(self._stack, self._stack.attending_durable(actor), inboxes)

@@ -15,11 +15,11 @@ from streams.layout import Stream
 from streams.subjects import Stack
 
 PARTITIONS: Final = "vigil.partitions"
-"""Where the registry's metadata says over how many streams a stack is spread, if over several.
-Whoever creates that bucket decides it for all: of two who try at once, the server takes one."""
+"""The registry's metadata for the number of partitions, if there are several. The creator of that
+bucket decides it for all: of two who try at once, the server takes one."""
 
 MOVING_TO: Final = "vigil.moving-to"
-"""Where it says over how many it is being spread; while it does, nobody else may use the stack."""
+"""The number of partitions that the stack is being moved to; meanwhile nobody else may use it."""
 
 NS_PER_S: Final = 1_000_000_000
 
@@ -31,7 +31,7 @@ MARKER_S: Final = 24 * 3600
 
 GATES_MARKER_S: Final = 3600
 """How long one of the gates' waits, of which there are many more: one for each subject that an
-expectation fired for. The server keeps every key that it holds in memory."""
+expectation fired for. The server keeps every key in memory."""
 
 EQUAL_FIELDS: Final = (
     "subjects",
@@ -64,21 +64,21 @@ class Contradiction:
 
 @dataclass(frozen=True)
 class StackLayout:
-    """Over how many partitions a stack is spread, as the registry's metadata says it."""
+    """Over how many partitions a stack is spread, in the registry's metadata."""
 
     partitions: int
     moving_to: int | None = None
     """Over how many it is being spread."""
 
     def as_metadata(self) -> dict[str, str]:
-        """Return what says so; nothing if there is one partition, as there was before others."""
+        """Return the layout as metadata; none for one partition, as before there were others."""
         said = {PARTITIONS: self.partitions, MOVING_TO: self.moving_to}
         usual = {PARTITIONS: 1, MOVING_TO: None}
         return {key: str(value) for key, value in said.items() if value != usual[key]}
 
 
 def layout_in(config: JsonObject) -> StackLayout:
-    """Return what the configuration of a registry says; 0 partitions if that is no number."""
+    """Return the layout in a registry's configuration; 0 partitions if that is no number."""
     said = config.get("metadata") or {}
     partitions, moving_to = str(said.get(PARTITIONS, "1")), str(said.get(MOVING_TO, ""))
     return StackLayout(
@@ -114,14 +114,14 @@ def partitioned(stack: Stack, settings: LinkSettings) -> list[JsonObject]:
 
 
 def registry(stack: Stack, settings: LinkSettings) -> JsonObject:
-    """Return the configuration of the bucket that says how many partitions `stack` has."""
+    """Return the configuration of the bucket whose metadata has the number of partitions."""
     bucket = _bucket(stack.registry_bucket(), settings)
     metadata = StackLayout(stack.partitions).as_metadata()
     return {**bucket, "metadata": metadata} if metadata else bucket
 
 
 def bucket_stream(bucket: str) -> str:
-    """Return the name of the stream that is `bucket`."""
+    """Return the name of the stream behind `bucket`."""
     return f"KV_{bucket}"
 
 

@@ -26,12 +26,11 @@ UNANSWERED_MAX: Final = 10_000
 
 SINCE_MIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
 SINCE_MAX: Final = datetime(2200, 1, 1, tzinfo=UTC)
-"""The earliest and the latest time that a consumer is asked to start at; no stream is as old as the
-one, nor will be as old as the other. The server counts nanoseconds in 64 bits, and times beyond
-1677 and 2262 come out as others."""
+"""The earliest and the latest time that a consumer is asked to start at; all streams lie between.
+The server counts nanoseconds in 64 bits, and times beyond 1677 and 2262 come out as others."""
 
 COUNT_S: Final = 5
-"""How long the server keeps a consumer that only counts, should we not tell it that we are done."""
+"""How long the server keeps a consumer that only counts, should our delete not reach it."""
 
 _NOT_FOUND: Final = frozenset({api.CONSUMER_NOT_FOUND, api.STREAM_NOT_FOUND})
 
@@ -48,16 +47,13 @@ class DurableConsumer:
     filters: tuple[str, ...]
     start: FeedStart | None = None
     """Where its first start begins. None is the beginning and nowhere else: that of a work queue,
-    which drops what is answered for."""
+    which drops what is acknowledged."""
 
     async def ensure(self, link: Link, *, resume_seq: int = 0) -> int:
-        """Make the consumer, or widen its filter to hold ours.
+        """Make the consumer, or widen its filter to include ours; return its acknowledged sequence.
 
         One that was deleted while we used it starts again at `resume_seq`. If its stream ends
         before that, it is another one of that name, of which we have read nothing.
-
-        Returns:
-            Up to where, in the stream, everything for it is answered for.
 
         Raises:
             Incompatible: the server will not have it.
@@ -76,15 +72,12 @@ class DurableConsumer:
         return _acknowledged_seq(info)
 
     async def acknowledged_seq(self, link: Link) -> int | None:
-        """Return up to where, in the stream, everything for the consumer is answered for.
-
-        None if there is no such consumer.
-        """
+        """Return up to where all of it is acknowledged; None without a consumer."""
         info = await self._state(link)
         return None if info is None else _acknowledged_seq(info)
 
     async def backlog(self, link: Link) -> int:
-        """Return how many messages wait, or are not answered for; 0 without a consumer."""
+        """Return how many messages wait or are unacknowledged; 0 without a consumer."""
         info = await self._state(link)
         return 0 if info is None else int(info["num_pending"]) + int(info["num_ack_pending"])
 
@@ -94,11 +87,7 @@ class DurableConsumer:
         return frozenset() if info is None else frozenset(_filters(info["config"]))
 
     async def narrow(self, link: Link, *, without: Collection[str]) -> None:
-        """Take filters from it, if it is there. Without any it would be for everything: it goes.
-
-        Raises:
-            Incompatible: the server will not have it.
-        """
+        """Take filters from it, if it is there. Without any it would be for everything: it goes."""
         info = await self._state(link)
         if info is None:
             return
@@ -112,7 +101,7 @@ class DurableConsumer:
             raise _cannot(self.name, error) from error
 
     async def delete(self, link: Link) -> None:
-        """Have the consumer be no more."""
+        """Delete the consumer."""
         try:
             await api.call(link, f"CONSUMER.DELETE.{self.stream}.{self.name}")
         except api.RequestRefused as error:
@@ -126,7 +115,7 @@ class DurableConsumer:
             raise Unavailable(f"consumer {self.name}", detail=str(error)) from error
 
     async def _look(self, link: Link) -> JsonObject | None:
-        """Return what the server says of it; None if there is none. Raises `Refused`."""
+        """Return the server's state of it, or None if there is none; raise `RequestRefused`."""
         try:
             return await api.call(link, f"CONSUMER.INFO.{self.stream}.{self.name}")
         except api.RequestRefused as error:
@@ -167,9 +156,6 @@ async def count_past(link: Link, stream: str, filters: tuple[str, ...], *, seq: 
     """Return how many messages past `seq` are on a subject that one of `filters` covers.
 
     The server counts them for a consumer that nobody pulls from. Without a stream there are none.
-
-    Raises:
-        Unavailable: no answer, or it cannot count now.
     """
     name = f"count-{link.unique()}"
     config = {

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
+from functools import partial
 from typing import Final, TypeAlias
 
 from streams.errors import Incompatible, Unavailable, Uncaptured, UnknownOutcome
@@ -22,13 +23,13 @@ from streams.json import JsonObject
 from streams.layout import Stream
 from streams.model.foreign_streams import FeedStart, ForeignStream
 from streams.ports.delivery import Source, Unreadable
-from streams.ports.domain_events import NO_HEADERS, DomainEvent, EventFollower, Followed, Sent
+from streams.ports.domain_events import NO_HEADERS, DomainEvent, EventFollower, Sent
 from streams.subjects import Stack
 from streams.wire.messages import (
-    TRACE_HEADER,
     copy_headers,
     event_body,
     event_headers,
+    followed,
     parse_event,
     parse_foreign,
 )
@@ -38,18 +39,19 @@ Parse: TypeAlias = Callable[[Arrival], DomainEvent | Unreadable]
 
 _KEEPS: Final = "limits"
 _WORK_QUEUE: Final = "workqueue"
-"""How long a stream keeps a message (its retention): whoever has read it; until it is answered
-for. The third, `interest`, is until all that have a consumer there have answered for it."""
+"""How long a stream keeps a message (its retention): after it was read, too; or until it is
+acknowledged. The third, `interest`, is until all that have a consumer there have acknowledged it.
+"""
 
 
 class JetStreamDomainEvents:
     """`DomainEvents` on the events stream of one stack."""
 
     def __init__(self, link: Link, stack: Stack) -> None:
-        """Publish and pull through `link`."""
         self._link = link
         self._stack = stack
         self._stream = stack.stream(Stream.EVENTS)
+        self._parse = partial(parse_event, stack=stack, stream=self._stream)
         self._group = Groups(link).to(self._stream)
         self._publisher = Publisher(link)
 
@@ -62,7 +64,7 @@ class JetStreamDomainEvents:
         hops: int = 0,
         trace: str = "",
     ) -> int:
-        """Publish one domain event. See `DomainEvents.publish`."""
+        """See `DomainEvents.publish`."""
         subject = self._stack.event(name)
         more = event_headers(id=id, hops=hops, trace=trace)
         write = Write(subject, event_body(name, payload), more, key=id)
@@ -74,7 +76,7 @@ class JetStreamDomainEvents:
         *,
         id: str,
     ) -> int | None:
-        """Publish again what is at `seq`. See `DomainEvents.republish`."""
+        """See `DomainEvents.republish`."""
         first = await stored.at(self._link, self._stream, seq)
         if first is None:
             return None
@@ -91,7 +93,7 @@ class JetStreamDomainEvents:
         headers: Mapping[str, str] = NO_HEADERS,
         hops: int = 0,
     ) -> Sent:
-        """Send a message to others. See `DomainEvents.send`."""
+        """See `DomainEvents.send`."""
         checked_subject(subject, stack=self._stack)
         write = Write(subject, data, sent_headers(headers, id=id, hops=hops), key=id)
         try:
@@ -108,7 +110,7 @@ class JetStreamDomainEvents:
     async def open(
         self, actor: str, names: Collection[str], *, after: int | None = None
     ) -> Source[DomainEvent | Unreadable]:
-        """Return the actor's events. See `DomainEvents.open`."""
+        """See `DomainEvents.open`."""
         if not names:
             return NullSource()
         start: FeedStart = "new" if after is None else after + 1
@@ -117,49 +119,51 @@ class JetStreamDomainEvents:
     async def open_feed(
         self, actor: str, feed: ForeignStream, *, after: int | None = None
     ) -> Source[DomainEvent | Unreadable]:
-        """Return the actor's events of a feed. See `DomainEvents.open_feed`."""
+        """See `DomainEvents.open_feed`."""
         found = await stored.extent(self._link, feed.stream)
         start = feed.start if after is None else after + 1
         wanted = None if found.retention == _WORK_QUEUE else start
-        return await self._share(self._feed(actor, feed, wanted), _parser(feed.stream))
+        return await self._share(
+            self._feed(actor, feed, wanted), partial(parse_foreign, stream=feed.stream)
+        )
 
     async def watched(self, actor: str) -> frozenset[str]:
-        """Return what the gates share. See `DomainEvents.watched`."""
+        """See `DomainEvents.watched`."""
         subjects = await self._gate(actor).filters_there(self._link)
         return frozenset(self._stack.event_name_of(each) for each in subjects)
 
     async def unwatch(self, actor: str, names: Collection[str]) -> None:
-        """Share these no more. See `DomainEvents.unwatch`."""
+        """See `DomainEvents.unwatch`."""
         await self._gate(actor).narrow(self._link, without=self._filters(names))
 
     async def forget(self, actor: str, feeds: Collection[ForeignStream] = ()) -> None:
-        """Drop how far the gates have come. See `DomainEvents.forget`."""
+        """See `DomainEvents.forget`."""
         for consumer in self._consumers(actor, feeds):
             await consumer.delete(self._link)
 
     async def backlog(self, actor: str, feeds: Collection[ForeignStream] = ()) -> int:
-        """Return how much is not answered for. See `DomainEvents.backlog`."""
+        """See `DomainEvents.backlog`."""
         consumers = self._consumers(actor, feeds)
         return sum([await each.backlog(self._link) for each in consumers])
 
     async def count(self, names: Collection[str], *, after: int) -> int:
-        """Return how many events are past `after`. See `DomainEvents.count`."""
+        """See `DomainEvents.count`."""
         filters = self._filters(names)
         return await count_past(self._link, self._stream, filters, seq=after) if filters else 0
 
     async def count_feed(self, feed: ForeignStream, *, after: int) -> int:
-        """Return how many events of a feed are past `after`. See `DomainEvents.count_feed`."""
+        """See `DomainEvents.count_feed`."""
         return await count_past(self._link, feed.stream, (feed.subject,), seq=after)
 
     async def position(self, actor: str) -> int:
-        """Return where a follower begins. See `DomainEvents.position`."""
+        """See `DomainEvents.position`."""
         acknowledged_seq = await self._gate(actor).acknowledged_seq(self._link)
         if acknowledged_seq is not None:
             return acknowledged_seq
         return await stored.newest_seq(self._link, self._stream)
 
     async def feed_position(self, actor: str, feed: ForeignStream) -> int:
-        """Return where a follower of a feed begins. See `DomainEvents.feed_position`."""
+        """See `DomainEvents.feed_position`."""
         acknowledged_seq = await self._feed(actor, feed).acknowledged_seq(self._link)
         if acknowledged_seq is not None:
             return acknowledged_seq
@@ -177,22 +181,21 @@ class JetStreamDomainEvents:
                 return seq - 1
 
     async def newest(self, feed: ForeignStream | None = None) -> int:
-        """Return the newest sequence. See `DomainEvents.newest`."""
+        """See `DomainEvents.newest`."""
         return await stored.newest_seq(self._link, feed.stream if feed else self._stream)
 
     def follow(
         self, names: Collection[str], *, after: int
     ) -> AbstractAsyncContextManager[EventFollower]:
-        """Return a follower of events. See `DomainEvents.follow`."""
+        """See `DomainEvents.follow`."""
         if not names:
             return silence()
-        filters = self._filters(names)
-        reader = OrderedReader(self._link, self._stream, after=after, filters=filters)
-        return _followed(reader, self._parse)
+        decode, filters = partial(followed, self._parse), self._filters(names)
+        return OrderedReader(self._link, self._stream, decode, after=after, filters=filters)
 
     @asynccontextmanager
     async def follow_feed(self, feed: ForeignStream, *, after: int) -> AsyncIterator[EventFollower]:
-        """Return a follower of a feed. See `DomainEvents.follow_feed`."""
+        """See `DomainEvents.follow_feed`."""
         found = await stored.extent(self._link, feed.stream)
         if found.retention != _KEEPS:
             raise Incompatible(
@@ -200,9 +203,11 @@ class JetStreamDomainEvents:
                 f"(retention {found.retention})",
                 remedy=f"Follow a stream with retention {_KEEPS} instead, such as a mirror of it.",
             )
-        reader = OrderedReader(self._link, feed.stream, after=after, filters=(feed.subject,))
-        async with _followed(reader, _parser(feed.stream)) as follower:
-            yield follower
+        decode = partial(followed, partial(parse_foreign, stream=feed.stream))
+        filters = (feed.subject,)
+        reader = OrderedReader(self._link, feed.stream, decode, after=after, filters=filters)
+        async with reader:
+            yield reader
 
     async def _is_captured(self, subject: str) -> bool:
         try:
@@ -242,64 +247,3 @@ class JetStreamDomainEvents:
 
     def _filters(self, names: Collection[str]) -> tuple[str, ...]:
         return tuple(sorted({self._stack.event(name) for name in names}))
-
-    def _parse(self, arrived: Arrival) -> DomainEvent | Unreadable:
-        return parse_event(
-            arrived.data,
-            arrived.headers,
-            stack=self._stack,
-            stream=self._stream,
-            subject=arrived.subject,
-            seq=arrived.seq,
-            at=arrived.at,
-        )
-
-
-class JetStreamEventFollower:
-    """`EventFollower` of one stream."""
-
-    def __init__(self, reader: OrderedReader, parse: Parse) -> None:
-        """Parse what `reader` reads; `parse` never raises."""
-        self._reader = reader
-        self._parse = parse
-
-    @property
-    def pending(self) -> int:
-        """How much was left. See `EventFollower.pending`."""
-        return self._reader.pending
-
-    async def receive(self, *, most: int, wait_s: float) -> Sequence[Followed]:
-        """Return the next events. See `EventFollower.receive`."""
-        return await self._reader.receive(self._followed, most=most, wait_s=wait_s)
-
-    def _followed(self, arrived: Arrival) -> Followed:
-        return Followed(
-            content=self._parse(arrived),
-            seq=arrived.seq,
-            at=arrived.at,
-            trace=arrived.headers.get(TRACE_HEADER, ""),
-        )
-
-
-@asynccontextmanager
-async def _followed(reader: OrderedReader, parse: Parse) -> AsyncIterator[JetStreamEventFollower]:
-    try:
-        yield JetStreamEventFollower(reader, parse)
-    finally:
-        await reader.close()
-
-
-def _parser(stream: str) -> Parse:
-    """Return what parses the messages of a stream that is not ours."""
-
-    def parse(arrived: Arrival) -> DomainEvent | Unreadable:
-        return parse_foreign(
-            arrived.data,
-            arrived.headers,
-            stream=stream,
-            subject=arrived.subject,
-            seq=arrived.seq,
-            at=arrived.at,
-        )
-
-    return parse

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 import msgspec
 
@@ -63,10 +63,18 @@ _PULL: Final = msgspec.json.encode(
 )
 
 
-class OrderedReader:
-    """A position in a stream. `receive` moves it; nothing else does."""
+class OrderedReader(Generic[T]):
+    """A position in a stream, which only `receive` moves. Leaving its context stops reading."""
 
-    def __init__(self, link: Link, stream: str, *, after: int, filters: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        link: Link,
+        stream: str,
+        decode: Callable[[Arrival], T],
+        *,
+        after: int,
+        filters: Sequence[str] = (),
+    ) -> None:
         """Start just past sequence `after`; the server is first asked by `receive`.
 
         It sends what is on a subject that one of `filters` covers, of which no two overlap; without
@@ -74,6 +82,7 @@ class OrderedReader:
         """
         self._link = link
         self._stream = stream
+        self._decode = decode
         self._filters = filters
         self._arrived_seq = after
         self._created = ""
@@ -83,22 +92,23 @@ class OrderedReader:
         self.pending = 0
         """What the stream held beyond the last message returned, when it was sent."""
 
-    async def receive(
-        self, decode: Callable[[Arrival], T], *, most: int, wait_s: float
-    ) -> Sequence[T]:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def receive(self, *, most: int, wait_s: float) -> Sequence[T]:
         """Return the next messages, decoded: up to `most`, none after `wait_s` of silence.
 
-        An error of `decode` is raised once everything before that message was returned;
-        the position stays before it.
-
-        Raises:
-            Unavailable: the stream was made anew, or ends before our position.
+        An error of `decode` is raised once everything before that message was returned; the
+        position stays before it. `Unavailable`: the stream was made anew, or ends before us.
         """
         await self._wait(wait_s)
         taken: list[T] = []
         while self._waiting and len(taken) < most:
             try:
-                taken.append(decode(self._waiting[0]))
+                taken.append(self._decode(self._waiting[0]))
             except StreamError:
                 if taken:
                     break
@@ -182,7 +192,6 @@ class _Feed:
         self._is_broken = False
 
     async def open(self, *, after: int, filters: Sequence[str]) -> None:
-        """Make the consumer. Raises `Unavailable` or `Refused`."""
         self._commands = self._session.open_inbox(self._on_message)
         self._session.on_end(self._on_change)
         name = f"{self._stream}.{self._consumer}"
@@ -205,10 +214,7 @@ class _Feed:
         return self._is_broken or is_silent or self._session.ended.is_set()
 
     async def top_up(self, *, waiting: int) -> bool:
-        """Keep the pulls outstanding that `waiting` messages leave room for.
-
-        Returns whether that worked.
-        """
+        """Keep the pulls outstanding that `waiting` leaves room for; return whether that worked."""
         while self._asked + waiting <= (PULLS_MAX - 1) * PULL_MESSAGES:
             if not await self._pull():
                 return False

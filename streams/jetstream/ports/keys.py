@@ -1,18 +1,17 @@
-"""The keys of a bucket, as messages: what each says, or that it is gone.
+"""The keys of a bucket, as messages: what each has, or that it is gone.
 
 | the last message on the key | the key |
 | --- | --- |
 | none | does not exist |
 | has `Nats-Marker-Reason` | lapsed: the server wrote it when the time to live was over |
 | has `KV-Operation` | was removed |
-| anything else | holds the message's body |
+| anything else | has the message's body as its value |
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TypeAlias
+from collections.abc import AsyncGenerator, Callable
+from typing import TypeAlias, TypeVar
 
 from streams.jetstream.connection import headers
 from streams.jetstream.connection.link import Link
@@ -25,6 +24,8 @@ from streams.jetstream.messages.stored import Stored
 from streams.jetstream.ports.configs import bucket_stream, key_subject
 from streams.jetstream.ports.follow import OrderedReader
 
+T = TypeVar("T")
+
 KeyMessage: TypeAlias = Stored | Arrival
 
 PURGE: dict[str, str] = {headers.KV_OPERATION: "PURGE", headers.ROLLUP: "sub"}
@@ -35,7 +36,6 @@ class Keys:
     """One bucket, read and written by key. Each write names the revision it expects."""
 
     def __init__(self, link: Link, name: str) -> None:
-        """Use the bucket that `setup` made."""
         self._link = link
         self._prefix = key_subject(name, "")
         self.stream = bucket_stream(name)
@@ -53,10 +53,7 @@ class Keys:
         return await stored.last(self._link, self.stream, self._prefix + key)
 
     def every(self, *, under: str = "") -> AsyncGenerator[Stored, None]:
-        """Return the last message of every key, or of those that begin with `under` and a dot.
-
-        See `stored.every_after`.
-        """
+        """Return the last message of every key, or of those under `under`, by `every_after`."""
         return stored.every_after(self._link, self.stream, self._all(under), seq=0)
 
     async def names(self, *, under: str = "") -> set[str]:
@@ -68,15 +65,12 @@ class Keys:
         """Return the key that `message` is about."""
         return message.subject.removeprefix(self._prefix)
 
-    @asynccontextmanager
-    async def reader(self, *, after: int, under: str = "") -> AsyncIterator[OrderedReader]:
-        """Yield a reader of the changes past revision `after`: all, or as `every` says."""
+    def reader(
+        self, decode: Callable[[Arrival], T], *, after: int, under: str = ""
+    ) -> OrderedReader[T]:
+        """Return a reader of the changes past revision `after`: all, or those under `under`."""
         filters = (self._all(under),) if under else ()
-        reader = OrderedReader(self._link, self.stream, after=after, filters=filters)
-        try:
-            yield reader
-        finally:
-            await reader.close()
+        return OrderedReader(self._link, self.stream, decode, after=after, filters=filters)
 
     def _all(self, under: str) -> str:
         return f"{self._prefix}{under}.>" if under else f"{self._prefix}>"

@@ -16,8 +16,8 @@ key until the marker is gone too.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -27,9 +27,7 @@ from streams.errors import LeaseLost, Unavailable, UnknownOutcome
 from streams.jetstream.connection import headers
 from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.session import Headers
-from streams.jetstream.messages.arrival import Arrival
 from streams.jetstream.messages.publish import WrongSequence
-from streams.jetstream.ports.follow import OrderedReader
 from streams.jetstream.ports.keys import PURGE, KeyMessage, Keys, has_lapsed, is_gone
 from streams.json import UNDECODABLE
 from streams.ports.leases import RECLAIM_MAX, Claim, ClaimChange, ClaimWatch, Lease, error_shown
@@ -52,7 +50,6 @@ class JetStreamLeases:
     """`Leases` in the claims bucket of one stack."""
 
     def __init__(self, link: Link, stack: Stack) -> None:
-        """Keep leases through `link`."""
         self._link = link
         self._keys = Keys(link, stack.claims_bucket())
         self._last_acquired_at = link.clock.now()
@@ -64,7 +61,7 @@ class JetStreamLeases:
         return self._link.settings.lease_ttl_s
 
     async def acquire(self, key: str, *, holder: str, attempt: int = 1) -> Lease | None:
-        """Return a new lease. See `Leases.acquire`."""
+        """See `Leases.acquire`."""
         wanted = self._new_lease(key, holder, attempt)
         found: KeyMessage | None = None
         lost_answer: UnknownOutcome | None = None
@@ -87,7 +84,7 @@ class JetStreamLeases:
         return None
 
     async def renew(self, lease: Lease) -> Lease:
-        """Return `lease` with a full life. See `Leases.renew`."""
+        """See `Leases.renew`."""
         expected = lease.revision
         for _ in range(ATTEMPTS_MAX):
             try:
@@ -103,21 +100,21 @@ class JetStreamLeases:
         raise Unavailable(lease.key, detail="the lease keeps changing")
 
     async def complete(self, lease: Lease) -> None:
-        """Give the key up, the work done. See `Leases.complete`."""
+        """See `Leases.complete`."""
         await self._give_up(lease, TOMBSTONE)
 
     async def fail(self, lease: Lease, *, error: str) -> None:
-        """Give the key up, the work failed. See `Leases.fail`."""
+        """See `Leases.fail`."""
         said = {headers.OUTCOME: _FAILED, headers.ERROR: json.dumps(error_shown(error))}
         await self._give_up(lease, {**TOMBSTONE, **said})
 
     async def owns(self, lease: Lease) -> bool:
-        """Return whether the leader says that the lease stands. See `Leases.owns`."""
+        """See `Leases.owns`."""
         found = await self._keys.last(lease.key)
         return found is not None and found.seq == lease.revision and not is_gone(found)
 
     async def reclaim_expired(self, *, limit: int = RECLAIM_MAX) -> Sequence[ClaimChange]:
-        """Return the markers that stand. See `Leases.reclaim_expired`."""
+        """See `Leases.reclaim_expired`."""
         lapses: list[ClaimChange] = []
         async with aclosing(self._keys.every()) as messages:
             async for message in messages:
@@ -129,8 +126,10 @@ class JetStreamLeases:
         return lapses
 
     def watch(self, *, after: int = 0) -> AbstractAsyncContextManager[ClaimWatch]:
-        """Return the changes past `after`. See `Leases.watch`."""
-        return _watch(self._keys, after=after)
+        """See `Leases.watch`."""
+        return self._keys.reader(
+            lambda arrived: _change(self._keys.key_of(arrived), arrived, at=arrived.at), after=after
+        )
 
     async def _give_up(self, lease: Lease, tombstone: Headers) -> None:
         """Put `tombstone` in the place of `lease`, if the key is still ours."""
@@ -163,7 +162,7 @@ class JetStreamLeases:
         )
 
     async def _store(self, lease: Lease, *, expected: int) -> Lease:
-        """Return `lease` with a full life, once the server has it. Raises like `store`."""
+        """Return `lease` with a full life, once the server has it."""
         trusted_until_s = self._link.clock.monotonic_s() + self.ttl_s
         now = self._link.clock.now()
         claim = Claim(
@@ -198,30 +197,7 @@ class JetStreamLeases:
         return found.seq
 
 
-class JetStreamClaimWatch:
-    """`ClaimWatch` on one bucket."""
-
-    def __init__(self, keys: Keys, reader: OrderedReader) -> None:
-        """Read `keys` with `reader`."""
-        self._keys = keys
-        self._reader = reader
-
-    async def receive(self, *, most: int, wait_s: float) -> Sequence[ClaimChange]:
-        """Return the next changes. See `ClaimWatch.receive`."""
-        return await self._reader.receive(self._change, most=most, wait_s=wait_s)
-
-    def _change(self, arrived: Arrival) -> ClaimChange:
-        return _change(self._keys.key_of(arrived), arrived, at=arrived.at)
-
-
-@asynccontextmanager
-async def _watch(keys: Keys, *, after: int) -> AsyncIterator[JetStreamClaimWatch]:
-    async with keys.reader(after=after) as reader:
-        yield JetStreamClaimWatch(keys, reader)
-
-
 def _change(key: str, message: KeyMessage, *, at: datetime) -> ClaimChange:
-    """Return what `message`, stored `at`, says about `key`."""
     state = _state(message)
     return ClaimChange(
         key=key,
@@ -258,7 +234,7 @@ def _is_claim_of(found: KeyMessage, lease: Lease) -> bool:
 
 
 def _claim(data: bytes) -> Claim | None:
-    """Return what a held key says, or None if it was not written by an engine."""
+    """Return the claim in a key's value, or None if it was not written by an engine."""
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -10,25 +10,26 @@ sequence of its exact subject. When an answer is lost the identical message is s
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 
 from opentelemetry import metrics, trace
 from opentelemetry.trace import StatusCode
 
-from streams.errors import StreamError, Unavailable, UnknownOutcome, VersionConflict
+from streams.errors import StreamError, VersionConflict
 from streams.jetstream.connection import headers
 from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.session import Headers
 from streams.jetstream.messages import stored
-from streams.jetstream.messages.grouping import Groups
-from streams.jetstream.messages.publish import Patience, Write, WrongSequence
+from streams.jetstream.messages.grouping import Groups, store_checked
+from streams.jetstream.messages.publish import Write
 from streams.jetstream.ports.follow import OrderedReader
 from streams.layout import Stream
 from streams.ports.log import START, Commit, Follower, Recorded
 from streams.subjects import Stack
 from streams.wire import codec
-from streams.wire.messages import TRACE_HEADER
+from streams.wire.messages import COMMIT_HEADER, TRACE_HEADER, parse_commit
 
 _tracer = trace.get_tracer("vigil.streams")
 _append_duration = metrics.get_meter("vigil.streams").create_histogram(
@@ -40,13 +41,12 @@ class JetStreamLog:
     """`EventLog` on the journal and the dead letters of one stack."""
 
     def __init__(self, link: Link, stack: Stack) -> None:
-        """Read and write through `link`."""
         self._link = link
         self._stack = stack
         self._groups = Groups(link)
 
     async def append(self, subject: str, commit: Commit, *, after: int) -> int:
-        """Append `commit`. See `EventLog.append`."""
+        """See `EventLog.append`."""
         started_s = self._link.clock.monotonic_s()
         outcome = "stored"
         # Nothing within becomes its child, so it need not be the current one, which costs more.
@@ -64,120 +64,49 @@ class JetStreamLog:
             span.end()
 
     async def read(self, subject: str, *, after: int = START) -> Sequence[Recorded]:
-        """Return the aggregate's commits. See `EventLog.read`."""
+        """See `EventLog.read`."""
         stream = self._stack.stream_of(subject)
         messages = stored.every_after(self._link, stream, subject, seq=after)
-        return [_recorded(m.subject, m.seq, m.headers, m.data) async for m in messages]
+        return [parse_commit(each) async for each in messages]
 
     async def last(self, subject: str) -> Recorded | None:
-        """Return the aggregate's last commit. See `EventLog.last`."""
-        m = await stored.last(self._link, self._stack.stream_of(subject), subject)
-        return _recorded(m.subject, m.seq, m.headers, m.data) if m else None
+        """See `EventLog.last`."""
+        found = await stored.last(self._link, self._stack.stream_of(subject), subject)
+        return parse_commit(found) if found else None
 
     async def at(
         self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0
     ) -> Recorded | None:
-        """Return the commit at `seq`. See `EventLog.at`."""
-        m = await stored.at(self._link, self._stack.stream(stream, partition), seq)
-        return _recorded(m.subject, m.seq, m.headers, m.data) if m else None
+        """See `EventLog.at`."""
+        found = await stored.at(self._link, self._stack.stream(stream, partition), seq)
+        return parse_commit(found) if found else None
 
     async def head(self, stream: Stream = Stream.JOURNAL, *, partition: int = 0) -> int:
-        """Return the newest sequence. See `EventLog.head`."""
+        """See `EventLog.head`."""
         return await stored.newest_seq(self._link, self._stack.stream(stream, partition))
 
     def follow(
         self, stream: Stream = Stream.JOURNAL, *, after: int = START, partition: int = 0
     ) -> AbstractAsyncContextManager[Follower]:
-        """Return a follower. See `EventLog.follow`."""
-        return _follow(self._link, self._stack.stream(stream, partition), after=after)
+        """See `EventLog.follow`."""
+        name = self._stack.stream(stream, partition)
+        return OrderedReader(self._link, name, parse_commit, after=after)
 
     async def _append(self, subject: str, commit: Commit, *, after: int) -> int:
-        group = self._groups.to(self._stack.stream_of(subject))
+        stream = self._stack.stream_of(subject)
         data, more = codec.encode_commit(commit), _headers(commit, after=after)
-        write = Write(subject, data, more, key=subject)
-        patience = Patience(self._link, subject)
-        while True:
-            try:
-                ack = await group.store(write, alone=patience.has_failed)
-            except WrongSequence as error:
-                seq = await self._settle(subject, commit, error, patience, after=after)
-                if seq is not None:
-                    return seq
-            except Unavailable as error:
-                await patience.after(error)
-            else:
-                return ack.seq
-
-    async def _settle(
-        self,
-        subject: str,
-        commit: Commit,
-        error: WrongSequence,
-        patience: Patience,
-        *,
-        after: int,
-    ) -> int | None:
-        """Return where `commit` is after a failed check, or None if it is too early to say.
-
-        The commit *following* `after` decides, not the last one: somebody may have gone on
-        from ours before we came back to ask.
-        """
-        conflict = VersionConflict(subject, expected=after)
-        if not patience.unsure:
-            raise conflict from error
-        if error.in_flight:
-            await patience.after(UnknownOutcome(subject, detail="another write is in flight"))
-            return None
-        try:
-            found = await stored.first_after(
-                self._link, self._stack.stream_of(subject), subject, seq=after
-            )
-        except Unavailable as away:
-            await patience.after(away)
-            return None
-        if found is not None and found.headers.get(headers.COMMIT) == commit.id:
-            return found.seq
-        raise conflict from error
-
-
-class JetStreamFollower:
-    """`Follower` of one stream."""
-
-    def __init__(self, reader: OrderedReader) -> None:
-        """Decode what `reader` reads."""
-        self._reader = reader
-
-    @property
-    def pending(self) -> int:
-        """How much was left. See `Follower.pending`."""
-        return self._reader.pending
-
-    async def receive(self, *, most: int, wait_s: float) -> Sequence[Recorded]:
-        """Return the next commits. See `Follower.receive`."""
-        return await self._reader.receive(
-            lambda m: _recorded(m.subject, m.seq, m.headers, m.data), most=most, wait_s=wait_s
+        return await store_checked(
+            self._link,
+            self._groups.to(stream),
+            Write(subject, data, more, key=subject),
+            # The commit *following* `after` decides, not the last one: somebody may have gone on
+            # from ours before we came back to ask.
+            find=partial(stored.first_after, self._link, stream, subject, seq=after),
+            mark=COMMIT_HEADER,
+            conflict=partial(VersionConflict, subject, expected=after),
         )
 
 
-@asynccontextmanager
-async def _follow(link: Link, stream: str, *, after: int) -> AsyncIterator[JetStreamFollower]:
-    reader = OrderedReader(link, stream, after=after)
-    try:
-        yield JetStreamFollower(reader)
-    finally:
-        await reader.close()
-
-
 def _headers(commit: Commit, *, after: int) -> Headers:
-    more = {headers.EXPECTED_SEQ: str(after), headers.COMMIT: commit.id}
+    more = {headers.EXPECTED_SEQ: str(after), COMMIT_HEADER: commit.id}
     return {**more, TRACE_HEADER: commit.trace} if commit.trace else more
-
-
-def _recorded(subject: str, seq: int, given: Headers, data: bytes) -> Recorded:
-    return codec.decode_commit(
-        data,
-        subject=subject,
-        seq=seq,
-        commit_id=given.get(headers.COMMIT, ""),
-        trace=given.get(TRACE_HEADER, ""),
-    )

@@ -12,11 +12,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 from streams.clock import Clock
+from streams.jetstream.connection.link import Link
+from streams.jetstream.messages.arrival import Arrival
+from streams.jetstream.ports.consumer import DurableConsumer
+from streams.jetstream.ports.source import JetStreamSource
+from streams.layout import Stream
 from streams.ports.delivery import Delivery, Source
+from streams.subjects import Stack
 
 T = TypeVar("T")
 
@@ -28,10 +34,9 @@ LOOK_S: Final = 0.05
 
 
 class MergedSource(Generic[T]):
-    """`Source` of what waits in any of several."""
+    """`Source` of what waits in any of several `sources`, which are its alone."""
 
     def __init__(self, sources: Sequence[Source[T]], clock: Clock) -> None:
-        """Pull from `sources`, which are ours alone from now on."""
         self._sources = sources
         self._clock = clock
         self._quiet = deque(sources)
@@ -43,11 +48,11 @@ class MergedSource(Generic[T]):
 
     @property
     def pending(self) -> int:
-        """How many messages waited in all. See `Source.pending`."""
+        """See `Source.pending`."""
         return sum(source.pending for source in self._sources)
 
     async def receive(self, *, room: int, wait_s: float) -> Sequence[Delivery[T]]:
-        """Return the next deliveries. See `Source.receive`."""
+        """See `Source.receive`."""
         self._is_paused = self._is_closed
         until_s = self._clock.monotonic_s() + max(wait_s, LOOK_S)
         while not self._ready and not self._is_closed:
@@ -60,11 +65,7 @@ class MergedSource(Generic[T]):
         return [self._ready.popleft() for _ in range(min(room, len(self._ready)))]
 
     async def pause(self) -> None:
-        """Take back what was asked for, and hand back what it brought. See `Source.pause`.
-
-        Raises:
-            StreamError: as one of the queues did that were asked.
-        """
+        """See `Source.pause`. Raises what a queue raised that was asked."""
         self._is_paused = True
         for task in self._asked:
             task.cancel()
@@ -76,7 +77,7 @@ class MergedSource(Generic[T]):
             await self._ready.popleft().nak()
 
     async def close(self) -> None:
-        """Stop pulling and hand back what nobody received. See `Source.close`."""
+        """See `Source.close`."""
         self._is_paused = self._is_closed = True
         await asyncio.gather(*(source.close() for source in self._sources))
         await self.pause()
@@ -110,3 +111,25 @@ class MergedSource(Generic[T]):
             if 0 < len(found) < most and not self._is_paused:
                 # The rest of what it was asked for may still come, so it stays asked for.
                 self._ask_one(self._quiet.pop(), most=most - len(found), wait_s=LOOK_S)
+
+
+def work_consumers(
+    stack: Stack, name: str, filter_of: Callable[[int], str]
+) -> list[DurableConsumer]:
+    """Return the consumer called `name` in each partition of the work."""
+    return [
+        DurableConsumer(
+            stream=stack.stream(Stream.WORK, each), name=name, filters=(filter_of(each),)
+        )
+        for each in stack.partitions_of(Stream.WORK)
+    ]
+
+
+async def open_work(
+    link: Link, consumers: Sequence[DurableConsumer], parse: Callable[[Arrival], T]
+) -> Source[T]:
+    """Return one source of what `consumers` deliver, which are made when missing."""
+    for consumer in consumers:
+        await consumer.ensure(link)
+    sources = [JetStreamSource(link, each, parse) for each in consumers]
+    return sources[0] if len(sources) == 1 else MergedSource(sources, link.clock)

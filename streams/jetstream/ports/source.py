@@ -65,7 +65,6 @@ class JetStreamDelivery(Generic[T]):
     """One message, and the subject where we answer for it."""
 
     def __init__(self, source: JetStreamSource[T], arrived: Arrival, content: T) -> None:
-        """Wrap what `source` received."""
         self._source = source
         self._arrived = arrived
         self.content = content
@@ -116,8 +115,8 @@ class JetStreamSource(Generic[T]):
     ) -> None:
         """Pull through `link`; `parse` makes each message's content and never raises.
 
-        Up to sequence `after` everything is answered for: should the consumer be deleted before
-        it has sent us anything, it is made again from there.
+        Up to sequence `after` everything is acknowledged: should the consumer be deleted before it
+        has sent us anything, it is made again from there.
         """
         self._link = link
         self._consumer = consumer
@@ -138,7 +137,7 @@ class JetStreamSource(Generic[T]):
         """See `Source.pending`."""
 
     async def receive(self, *, room: int, wait_s: float) -> Sequence[Delivery[T]]:
-        """Return the next deliveries. See `Source.receive`."""
+        """See `Source.receive`."""
         clock = self._link.clock
         await self._resume()
         deadline_s = clock.monotonic_s() + wait_s
@@ -153,10 +152,7 @@ class JetStreamSource(Generic[T]):
         return [self._hand_out() for _ in range(min(room, len(self._waiting)))]
 
     async def pause(self) -> None:
-        """Take back what was asked for, and hand back what it brought. See `Source.pause`.
-
-        Cancelled, it goes on with the next `receive`, or when it is called again.
-        """
+        """See `Source.pause`. Cancelled, it goes on with the next `receive` or `pause`."""
         self._is_paused = True
         while self._waiting:
             self._link.post(self._waiting.popleft().reply, nak(0.0))
@@ -165,10 +161,7 @@ class JetStreamSource(Generic[T]):
             self._commands, self._asked = None, 0
 
     async def close(self) -> None:
-        """Stop pulling and hand back what nobody received. See `Source.close`.
-
-        Cancelled, it may be called again, and goes on.
-        """
+        """See `Source.close`. Cancelled, it may be called again, and goes on."""
         self._is_closed = True
         self._changed.set()
         if self._session is not None:
@@ -179,7 +172,7 @@ class JetStreamSource(Generic[T]):
             self._commands = None
 
     async def answer(self, arrived: Arrival, verb: bytes, *, is_final: bool) -> None:
-        """Answer for a delivery; unless the answer is final, the message comes again."""
+        """Answer a delivery; unless the answer is final, the message comes again."""
         if is_final:
             self._unanswered.discard(arrived.seq)
         self._link.post(arrived.reply, verb)

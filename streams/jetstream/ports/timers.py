@@ -14,19 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
-from streams.errors import TimerConflict, Unavailable, UnknownOutcome
+from streams.errors import TimerConflict, UnknownOutcome
 from streams.jetstream.connection import headers
 from streams.jetstream.connection.headers import Headers
 from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import api, stored
 from streams.jetstream.messages.arrival import Arrival
-from streams.jetstream.messages.grouping import Groups, store_surely
-from streams.jetstream.messages.publish import Patience, Write, WrongSequence
-from streams.jetstream.ports.consumer import DurableConsumer
-from streams.jetstream.ports.merge import MergedSource
-from streams.jetstream.ports.source import JetStreamSource
+from streams.jetstream.messages.grouping import Groups, store_checked, store_surely
+from streams.jetstream.messages.publish import Write
+from streams.jetstream.ports.merge import open_work, work_consumers
 from streams.layout import Stream
 from streams.ports.delivery import Source, Unreadable
 from streams.ports.timers import Due, PendingTimer, Timer
@@ -42,15 +41,14 @@ from streams.wire.timers import (
 )
 
 SCHEDULE_MIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
-"""The earliest time that a schedule says; what was due before it fires at once like all that is
-past. The server counts nanoseconds in 64 bits: one for the year 1600 never fired (measured)."""
+"""The earliest time of a schedule; what was due before it fires at once like all that is past. The
+server counts nanoseconds in 64 bits: one for the year 1600 never fired (measured)."""
 
 
 class JetStreamTimers:
     """`Timers` in the work of one stack."""
 
     def __init__(self, link: Link, stack: Stack) -> None:
-        """Arm and pull through `link`."""
         self._link = link
         self._stack = stack
         self._groups = Groups(link)
@@ -58,19 +56,26 @@ class JetStreamTimers:
     async def arm(
         self, timer: Timer, *, at: datetime, expecting: int | None = None, trace: str = ""
     ) -> int:
-        """Have `timer` fire. See `Timers.arm`."""
-        id_, due_at = self._link.unique(), due_time(at)
+        """See `Timers.arm`."""
+        due_at = due_time(at)
         subject = self._stack.timer(timer.actor, timer.purpose, timer.key)
-        more = timer_headers(id=id_, trace=trace)
+        more = timer_headers(id=self._link.unique(), trace=trace)
         more |= schedule(due_at, target=self._stack.due_of(subject))
         if expecting is not None:
             more[headers.EXPECTED_SEQ] = str(expecting)
-        return await self._store(
-            Write(subject, timer_body(timer, due_at=due_at), more, key=subject), id_
+        stream = self._stack.stream_of(subject)
+        return await store_checked(
+            self._link,
+            self._groups.to(stream),
+            Write(subject, timer_body(timer, due_at=due_at), more, key=subject),
+            find=partial(stored.last, self._link, stream, subject),
+            mark=TIMER_ID_HEADER,
+            conflict=partial(TimerConflict, subject, expected=expecting or 0),
+            gone=partial(UnknownOutcome, subject, detail="it may have fired"),
         )
 
     async def send(self, timer: Timer, *, id: str, trace: str = "") -> None:
-        """Have the timer said at once. See `Timers.send`."""
+        """See `Timers.send`."""
         more = sent_headers(id=id, trace=trace)
         subject = self._stack.due_of(self._stack.timer(timer.actor, timer.purpose, timer.key))
         data = timer_body(timer, due_at=self._link.clock.now())
@@ -78,7 +83,7 @@ class JetStreamTimers:
         await store_surely(self._link, group, Write(subject, data, more, key=id))
 
     async def pending(self, actor: str, purpose: str, key: str) -> PendingTimer | None:
-        """Return the timer that has not fired. See `Timers.pending`."""
+        """See `Timers.pending`."""
         subject = self._stack.timer(actor, purpose, key)
         found = await stored.last(self._link, self._stack.stream_of(subject), subject)
         if found is None:
@@ -86,7 +91,7 @@ class JetStreamTimers:
         return parse_pending(found.data, subject=subject, revision=found.seq)
 
     async def keys(self, actor: str, purpose: str) -> Sequence[str]:
-        """Return the keys of those that have not fired. See `Timers.keys`."""
+        """See `Timers.keys`."""
         found: list[str] = []
         for partition in self._stack.partitions_of(Stream.WORK):
             stream = self._stack.stream(Stream.WORK, partition)
@@ -99,7 +104,7 @@ class JetStreamTimers:
     async def cancel(
         self, actor: str, purpose: str, key: str, *, expecting: int | None = None
     ) -> None:
-        """Have the timer not fire. See `Timers.cancel`."""
+        """See `Timers.cancel`."""
         subject = self._stack.timer(actor, purpose, key)
         stream, revision = self._stack.stream_of(subject), expecting
         if revision is None:
@@ -109,13 +114,10 @@ class JetStreamTimers:
             revision = found.seq
         # Up to this one: a late copy of the request takes none that was armed meanwhile.
         what = {"filter": subject, "seq": revision + 1}
-        try:
-            await api.call(self._link, f"STREAM.PURGE.{stream}", what)
-        except api.RequestRefused as error:
-            raise Unavailable(subject, detail=str(error)) from error
+        await api.ask(self._link, f"STREAM.PURGE.{stream}", what, about=subject)
 
     async def backlog(self, actor: str) -> int:
-        """Return how many are due and not answered for. See `Timers.backlog`."""
+        """See `Timers.backlog`."""
         # A work queue drops what is answered for, so whatever it holds still waits.
         count = 0
         for partition in self._stack.partitions_of(Stream.WORK):
@@ -125,65 +127,13 @@ class JetStreamTimers:
         return count
 
     async def open(self, actor: str) -> Source[Due | Unreadable]:
-        """Return the actor's queue. See `Timers.open`."""
-        partitions = self._stack.partitions_of(Stream.WORK)
-        sources = [await self._open(actor, partition) for partition in partitions]
-        return sources[0] if len(sources) == 1 else MergedSource(sources, self._link.clock)
-
-    async def _open(self, actor: str, partition: int) -> Source[Due | Unreadable]:
-        consumer = DurableConsumer(
-            stream=self._stack.stream(Stream.WORK, partition),
-            name=self._stack.due_durable(actor),
-            filters=(self._stack.due(actor, partition),),
-        )
-        await consumer.ensure(self._link)
-        return JetStreamSource(self._link, consumer, self._parse)
-
-    async def _store(self, write: Write, id_: str) -> int:
-        group = self._groups.to(self._stack.stream_of(write.subject))
-        patience = Patience(self._link, write.subject)
-        while True:
-            try:
-                return (await group.store(write, alone=patience.has_failed)).seq
-            except WrongSequence as error:
-                seq = await self._settle(write, id_, error, patience)
-                if seq is not None:
-                    return seq
-            except Unavailable as error:
-                await patience.after(error)
-
-    async def _settle(
-        self, write: Write, id_: str, error: WrongSequence, patience: Patience
-    ) -> int | None:
-        """Return the revision of `write` after a failed check; None: too early to say."""
-        expected = int(write.headers[headers.EXPECTED_SEQ])
-        conflict = TimerConflict(write.subject, expected=expected)
-        if not patience.unsure:
-            raise conflict from error
-        if error.in_flight:
-            await patience.after(UnknownOutcome(write.subject, detail="another is in flight"))
-            return None
-        stream = self._stack.stream_of(write.subject)
-        try:
-            found = await stored.last(self._link, stream, write.subject)
-        except Unavailable as away:
-            await patience.after(away)
-            return None
-        if found is None:
-            raise UnknownOutcome(write.subject, detail="it may have fired") from error
-        if found.headers.get(TIMER_ID_HEADER) == id_:
-            return found.seq
-        raise conflict from error
+        """See `Timers.open`."""
+        due = partial(self._stack.due, actor)
+        consumers = work_consumers(self._stack, self._stack.due_durable(actor), due)
+        return await open_work(self._link, consumers, self._parse)
 
     def _parse(self, arrived: Arrival) -> Due | Unreadable:
-        return parse_due(
-            arrived.data,
-            arrived.headers,
-            stream=self._stack.stream_of(arrived.subject),
-            subject=arrived.subject,
-            seq=arrived.seq,
-            at=arrived.at,
-        )
+        return parse_due(arrived, stream=self._stack.stream_of(arrived.subject))
 
 
 def schedule(due_at: datetime, *, target: str) -> Headers:

@@ -62,9 +62,7 @@ async def connect(
 async def inspect(url: str, *, stack: Stack, settings: LinkSettings | None = None) -> Inspection:
     """Return how the server at `url` and the streams of `stack` are, changing nothing.
 
-    Raises:
-        BadName: `url` is no address, or has one in its list that is none.
-        Unavailable: no server could be reached in `connect_timeout_s`, or it refused us.
+    Raises as `connect` does, but for `Incompatible`: that is in the answer.
     """
     async with Link(url, settings or LinkSettings()) as link:
         return await setup.inspect(link, stack)

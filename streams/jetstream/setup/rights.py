@@ -26,13 +26,13 @@ NAMED_MAX: Final = 5
 """Most rights that the error names; there may be hundreds, and one line has to hold them."""
 
 _NOBODY: Final = "vigil-right"
-"""In the place of every name, key and id: nothing is called so."""
+"""In the place of every name, key and id: nothing has that name."""
 
 _NEVER: Final[Headers] = {headers.EXPECTED_SEQ: str(2**62)}
-"""Of a message that is refused, because no subject is at this sequence."""
+"""The headers of a message that is refused: no subject is at this sequence."""
 
 _OF_NOTHING: Final = json.dumps({"filter": _NOBODY, "seq": 1}).encode()
-"""What a purge is about. It must say so: one that is no JSON empties the stream (2.15)."""
+"""The body of a purge: one whose body is no JSON empties the stream (2.15)."""
 
 _ANYTHING: Final = ">"
 
@@ -43,7 +43,7 @@ class Right(NamedTuple):
     subjects: str
     """As an operator writes them."""
     data: bytes = b"?"
-    """What is sent. The API takes nothing but JSON, unless it says otherwise."""
+    """The body to send. The API takes nothing but JSON, unless it says otherwise."""
     more: Headers | None = None
 
     @property
@@ -53,7 +53,7 @@ class Right(NamedTuple):
 
 
 def rights_of_node(stack: Stack, settings: LinkSettings) -> list[Right]:
-    """Return what a node of `stack` has to be allowed once its streams are there."""
+    """Return what a node of `stack` must be allowed once its streams are there."""
     parts = [(stream, part) for stream in Stream for part in stack.partitions_of(stream)]
     buckets = [stack.claims_bucket(), stack.registry_bucket(), stack.gates_bucket()]
     written = [each for part in parts for each in stack.stream_subjects(*part)]
@@ -76,11 +76,7 @@ def _to_read(stream: str, settings: LinkSettings) -> Iterator[str]:
 
 
 async def require_rights(link: Link, stack: Stack) -> None:
-    """See to it that a node of `stack`, whose streams are there, may do what it will have to.
-
-    Raises:
-        Incompatible: this user may not; the error names what is to be allowed.
-    """
+    """Raise `Incompatible`, naming what is not, unless this user is allowed what a node needs."""
     rights = rights_of_node(stack, link.settings)
     allowed = await asyncio.gather(*(_is_allowed(link, right) for right in rights))
     lacking = [right.subjects for right, is_so in zip(rights, allowed, strict=True) if not is_so]

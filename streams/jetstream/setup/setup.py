@@ -69,11 +69,7 @@ async def prepare(link: Link, stack: Stack, *, creates: bool = True) -> Stack:
 
 
 async def ensure(link: Link, ours: JsonObject) -> None:
-    """Create a stream or a bucket if it is missing.
-
-    Raises:
-        Incompatible: there is one that contradicts ours, or the server will not have it.
-    """
+    """Create a stream or a bucket if it is missing; raise `Incompatible` if that cannot be."""
     _require(contradictions(await _ensure_stream(link, ours), ours))
 
 

@@ -5,9 +5,7 @@ letter) is one subject on the log, and its life is a sequence of commits; a comm
 with one or more of these events. A tag is the event's name on the wire, with its version: it is
 never changed and never reused. Fields may be added with a default, and a default never changes. A
 changed meaning is a new tag, with an upcast of the old one in `streams/wire/upcasts.py`
-(docs/adr/0001-wire-format.md).
-
-`msgspec.Raw` fields have JSON that the engine does not read; JSON `null` means nothing.
+(docs/adr/0001-wire-format.md). `msgspec.Raw` fields are JSON that the engine does not read.
 """
 
 from typing import TypeAlias
@@ -98,73 +96,3 @@ LogEvent: TypeAlias = (
     | DefinitionEvent
     | DeadEvent
 )
-
-__all__ = [
-    "PAYLOAD_KEPT_BYTES_MAX",
-    "BlockReason",
-    "CheckpointSaved",
-    "CompensationBegun",
-    "CompensationEnded",
-    "DeadDiscarded",
-    "DeadEvent",
-    "DeadLettered",
-    "DeadRequeued",
-    "DefinitionApplied",
-    "DefinitionDisabled",
-    "DefinitionEvent",
-    "DefinitionKind",
-    "EndStatus",
-    "EpisodeBlocked",
-    "EpisodeConverged",
-    "EpisodeDeferred",
-    "EpisodeEvent",
-    "EpisodeFinished",
-    "EpisodeLeft",
-    "EpisodeOpened",
-    "EpisodeResolved",
-    "EpisodeStarted",
-    "FindingAcknowledged",
-    "FindingCleared",
-    "FindingClearedByHand",
-    "FindingEscalated",
-    "FindingEvent",
-    "FindingExpired",
-    "FindingNoted",
-    "FindingRaised",
-    "FindingUpdated",
-    "LaneEvent",
-    "LaneKept",
-    "LaneMoved",
-    "LogEvent",
-    "OutputApproved",
-    "OutputAttempted",
-    "OutputCanceled",
-    "OutputDelivered",
-    "OutputEvent",
-    "OutputFailed",
-    "OutputForgone",
-    "OutputPostponed",
-    "OutputProposed",
-    "OutputRejected",
-    "OutputRetried",
-    "Resolution",
-    "StepAnnounced",
-    "StepApprovalAsked",
-    "StepApproved",
-    "StepBegun",
-    "StepDenied",
-    "StepEnded",
-    "StepKind",
-    "StepPaused",
-    "StepPostponed",
-    "StepPrepared",
-    "StepRecorded",
-    "StepReused",
-    "StepSkipped",
-    "WorkflowAborted",
-    "WorkflowCancelAsked",
-    "WorkflowEvent",
-    "WorkflowFinished",
-    "WorkflowResumed",
-    "WorkflowStarted",
-]

@@ -12,7 +12,7 @@ PAYLOAD_KEPT_BYTES_MAX: Final = 256 * 1024
 """Most of a rejected message that its dead letter keeps; the whole stays in its stream."""
 
 
-class DeadLettered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="dead.lettered@1"):
+class DeadLettered(Event, frozen=True, kw_only=True, tag="dead.lettered@1"):
     """Something was rejected for good, and waits for a person."""
 
     reason: str
@@ -31,20 +31,20 @@ class DeadLettered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="de
     payload_size_bytes: int = 0
 
 
-class DeadRequeued(Event, frozen=True, kw_only=True, omit_defaults=True, tag="dead.requeued@1"):
+class DeadRequeued(Event, frozen=True, kw_only=True, tag="dead.requeued@1"):
     """A person had it tried again, or an actor proposed anew what had failed."""
 
     by: str
     """The person; or `actor` and its name."""
     episode_id: str = ""
-    """The new episode, where one was opened; of an output, the episode that it is of by now."""
+    """The new episode, where one was opened; of an output, the episode that has it by now."""
     event_seq: int = 0
     """The domain event, published again, where it was one."""
     instance_id: str = ""
     """The instance of a workflow that a command was put to again, where it was one."""
 
 
-class DeadDiscarded(Event, frozen=True, kw_only=True, omit_defaults=True, tag="dead.discarded@1"):
+class DeadDiscarded(Event, frozen=True, kw_only=True, tag="dead.discarded@1"):
     """A person decided that it is of no use."""
 
     by: str

@@ -17,10 +17,8 @@ class DefinitionKind(StrEnum):
     WORKFLOW = "workflow"
 
 
-class DefinitionApplied(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="definition.applied@1"
-):
-    """From now on it holds, as it says here."""
+class DefinitionApplied(Event, frozen=True, kw_only=True, tag="definition.applied@1"):
+    """It is in force from now on, as it stands here."""
 
     kind: DefinitionKind
     id: str
@@ -34,15 +32,13 @@ class DefinitionApplied(
     reason: str = ""
 
 
-class DefinitionDisabled(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="definition.disabled@1"
-):
-    """It holds no longer, until it is applied again."""
+class DefinitionDisabled(Event, frozen=True, kw_only=True, tag="definition.disabled@1"):
+    """It is out of force until it is applied again."""
 
     kind: DefinitionKind
     id: str
     revision: int
-    """The one that held."""
+    """The one that was in force."""
     by: str
     reason: str = ""
 

@@ -16,7 +16,7 @@ from streams.model.triggers import Budget, Mode, Overrides, Trigger
 from streams.model.waits import Approval, Wait
 
 
-class EpisodeOpened(Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.opened@1"):
+class EpisodeOpened(Event, frozen=True, kw_only=True, tag="episode.opened@1"):
     """A trigger passed the gate: an actor has something to do."""
 
     episode_id: str
@@ -46,20 +46,20 @@ class EpisodeOpened(Event, frozen=True, kw_only=True, omit_defaults=True, tag="e
     """Of a dry run that begins a workflow: step → what goes before `overrides` there."""
 
 
-class EpisodeStarted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.started@1"):
-    """A node has it. Also the fence: whoever had it before can no longer append."""
+class EpisodeStarted(Event, frozen=True, kw_only=True, tag="episode.started@1"):
+    """A node has it. Also the fence: the node that had it before can no longer append."""
 
     node: str
     attempt: int
     """1 for the first start, +1 for every takeover."""
     claim_revision: int = 0
     """The claim's revision in its bucket: the fencing token. 0: there was no need for a claim,
-    because the same commit holds the end."""
+    because the same commit has the end."""
     fresh: bool = False
     """Whether the strategy begins anew: what was recorded before is kept and not folded."""
 
 
-class EpisodeLeft(Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.left@1"):
+class EpisodeLeft(Event, frozen=True, kw_only=True, tag="episode.left@1"):
     """Its node is going down and calls for another one. Not a crash: the attempt does not count."""
 
     node: str
@@ -77,9 +77,7 @@ class StepKind(StrEnum):
     WAIT = "wait"
 
 
-class StepAnnounced(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.step_announced@1"
-):
+class StepAnnounced(Event, frozen=True, kw_only=True, tag="episode.step_announced@1"):
     """A side effect is about to happen. Until a `StepRecorded` follows, nobody knows if it did."""
 
     step_no: int
@@ -91,9 +89,7 @@ class StepAnnounced(
     """The output that is about to be proposed, where it is one."""
 
 
-class StepRecorded(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.step_recorded@1"
-):
+class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@1"):
     """A step is done and is never executed again: a replay folds `result` instead."""
 
     step_no: int
@@ -116,9 +112,7 @@ class StepRecorded(
     model: str = ""
 
 
-class CheckpointSaved(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.checkpoint_saved@1"
-):
+class CheckpointSaved(Event, frozen=True, kw_only=True, tag="episode.checkpoint_saved@1"):
     """The strategy asked for its state to be kept; a replay starts from the newest."""
 
     checkpoint_no: int
@@ -130,9 +124,7 @@ class CheckpointSaved(
     schema_version: int = 1
 
 
-class EpisodeConverged(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.converged@1"
-):
+class EpisodeConverged(Event, frozen=True, kw_only=True, tag="episode.converged@1"):
     """The strategy decided what is true. Its findings and outputs are carried out later."""
 
     classification: msgspec.Raw = NOTHING
@@ -152,17 +144,13 @@ class BlockReason(StrEnum):
     WAIT = "wait"
 
 
-class EpisodeBlocked(Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.blocked@1"):
-    """It waits for someone outside.
-
-    No node has it meanwhile; its state is in the checkpoint that the same commit holds.
-    """
+class EpisodeBlocked(Event, frozen=True, kw_only=True, tag="episode.blocked@1"):
+    """It waits for someone outside; no node has it. Its state is in the commit's checkpoint."""
 
     step_no: int
     """The step that the answer will be: 1-based, the next one."""
     reason: BlockReason
     fingerprint: str
-    """SHA-256 of the action, in hex."""
     approval: Approval | None = None
     wait: Wait | None = None
 
@@ -173,14 +161,11 @@ class Resolution(StrEnum):
     APPROVED = "approved"
     DENIED = "denied"
     RESOLVED = "resolved"
-    """Of a wait: word has come."""
+    """Of a wait: its signal has come."""
     EXPIRED = "expired"
-    """Nobody has answered in time."""
 
 
-class EpisodeResolved(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.resolved@1"
-):
+class EpisodeResolved(Event, frozen=True, kw_only=True, tag="episode.resolved@1"):
     """It need not wait any more: the step before this, in the same commit, is the answer."""
 
     step_no: int
@@ -192,9 +177,7 @@ class EpisodeResolved(
     """Of the request that it follows: an answer of the same id is the same answer."""
 
 
-class EpisodeDeferred(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.deferred@1"
-):
+class EpisodeDeferred(Event, frozen=True, kw_only=True, tag="episode.deferred@1"):
     """What it decided is carried out but for outputs that are to be delivered, or approved, later.
 
     No node has it meanwhile. It ends once all of them are settled.
@@ -216,9 +199,7 @@ class EndStatus(StrEnum):
     CANCELED = "canceled"
 
 
-class EpisodeFinished(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.finished@1"
-):
+class EpisodeFinished(Event, frozen=True, kw_only=True, tag="episode.finished@1"):
     """The one terminal event."""
 
     status: EndStatus

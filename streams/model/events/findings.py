@@ -12,14 +12,14 @@ from streams.model.findings import Cause, DueTimer, Finding, Person, Severity
 from streams.model.struct import Event
 
 
-class FindingRaised(Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.raised@1"):
+class FindingRaised(Event, frozen=True, kw_only=True, tag="finding.raised@1"):
     """An observation became active."""
 
     finding: Finding
     cause: Cause
 
 
-class FindingUpdated(Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.updated@1"):
+class FindingUpdated(Event, frozen=True, kw_only=True, tag="finding.updated@1"):
     """An active observation was refreshed or changed."""
 
     finding: Finding
@@ -28,23 +28,21 @@ class FindingUpdated(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
     """Whether it only adds what was looked up after the intent was carried out."""
 
 
-class FindingCleared(Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.cleared@1"):
-    """An active observation no longer holds."""
+class FindingCleared(Event, frozen=True, kw_only=True, tag="finding.cleared@1"):
+    """An active observation is over."""
 
     finding: Finding
     cause: Cause
 
 
-class FindingExpired(Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.expired@1"):
+class FindingExpired(Event, frozen=True, kw_only=True, tag="finding.expired@1"):
     """Nobody has raised or updated it for its whole time to live."""
 
     finding: Finding
     cause: DueTimer
 
 
-class FindingEscalated(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.escalated@1"
-):
+class FindingEscalated(Event, frozen=True, kw_only=True, tag="finding.escalated@1"):
     """It has been active for so long that it is worse by now."""
 
     finding: Finding
@@ -52,26 +50,22 @@ class FindingEscalated(
     from_severity: Severity
 
 
-class FindingClearedByHand(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.cleared_by_hand@1"
-):
-    """A person decided that it no longer holds."""
+class FindingClearedByHand(Event, frozen=True, kw_only=True, tag="finding.cleared_by_hand@1"):
+    """A person decided that it is over."""
 
     finding: Finding
     cause: Person
 
 
-class FindingAcknowledged(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.acknowledged@1"
-):
-    """A person said that they know of it."""
+class FindingAcknowledged(Event, frozen=True, kw_only=True, tag="finding.acknowledged@1"):
+    """A person acknowledged it."""
 
     finding: Finding
     cause: Person
 
 
-class FindingNoted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.noted@1"):
-    """A person had something to say about it: the reason of the cause. It is as it was."""
+class FindingNoted(Event, frozen=True, kw_only=True, tag="finding.noted@1"):
+    """A person commented on it: the reason of the cause. It is as it was."""
 
     finding: Finding
     cause: Person

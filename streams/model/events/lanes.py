@@ -10,7 +10,7 @@ from streams.model.lanes import Ticket
 from streams.model.struct import Event
 
 
-class LaneMoved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="lane.moved@1"):
+class LaneMoved(Event, frozen=True, kw_only=True, tag="lane.moved@1"):
     """One decision of an actor's scheduler, and how far it has read."""
 
     cursors: dict[str, int] = msgspec.field(default_factory=dict)
@@ -29,7 +29,7 @@ class LaneMoved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="lane.
     """Version of the newest `LaneKept` before it; 0: there is none."""
 
 
-class LaneKept(Event, frozen=True, kw_only=True, omit_defaults=True, tag="lane.kept@1"):
+class LaneKept(Event, frozen=True, kw_only=True, tag="lane.kept@1"):
     """The whole lane, so that nobody need read what came before."""
 
     cursors: dict[str, int] = msgspec.field(default_factory=dict)

@@ -11,7 +11,7 @@ from streams.model.struct import Event
 from streams.model.waits import Approval
 
 
-class OutputProposed(Event, frozen=True, kw_only=True, omit_defaults=True, tag="output.proposed@1"):
+class OutputProposed(Event, frozen=True, kw_only=True, tag="output.proposed@1"):
     """An episode wants something delivered. The first of a key is; later ones are duplicates."""
 
     output_key: str
@@ -29,16 +29,16 @@ class OutputProposed(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
     """What people are asked first; None: it needs no approval. `plan_hash` is the payload's."""
 
 
-class OutputApproved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="output.approved@1"):
+class OutputApproved(Event, frozen=True, kw_only=True, tag="output.approved@1"):
     """It may be delivered."""
 
     by: str
-    """Who decided; empty: nobody has in time, and that is what the request says it means."""
+    """Who decided; empty: nobody in time, which means approval by the request's own terms."""
     reason: str = ""
     decision_id: str = ""
 
 
-class OutputRejected(Event, frozen=True, kw_only=True, omit_defaults=True, tag="output.rejected@1"):
+class OutputRejected(Event, frozen=True, kw_only=True, tag="output.rejected@1"):
     """It is not to be delivered."""
 
     by: str
@@ -49,9 +49,7 @@ class OutputRejected(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
     """Whether nobody has decided in time."""
 
 
-class OutputAttempted(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="output.attempted@1"
-):
+class OutputAttempted(Event, frozen=True, kw_only=True, tag="output.attempted@1"):
     """The adapter is about to be called. Until one of the next events, nobody knows if it was."""
 
     attempt: int
@@ -59,9 +57,7 @@ class OutputAttempted(
     node: str = ""
 
 
-class OutputPostponed(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="output.postponed@1"
-):
+class OutputPostponed(Event, frozen=True, kw_only=True, tag="output.postponed@1"):
     """An attempt failed for now; another one will be made."""
 
     attempt: int
@@ -71,9 +67,7 @@ class OutputPostponed(
     """Not before then."""
 
 
-class OutputDelivered(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="output.delivered@1"
-):
+class OutputDelivered(Event, frozen=True, kw_only=True, tag="output.delivered@1"):
     """The outside has it."""
 
     attempt: int
@@ -81,7 +75,7 @@ class OutputDelivered(
     """What the receiver calls it."""
 
 
-class OutputFailed(Event, frozen=True, kw_only=True, omit_defaults=True, tag="output.failed@1"):
+class OutputFailed(Event, frozen=True, kw_only=True, tag="output.failed@1"):
     """It cannot be delivered, or not with as many attempts as there are: it is a dead letter."""
 
     attempt: int
@@ -90,7 +84,7 @@ class OutputFailed(Event, frozen=True, kw_only=True, omit_defaults=True, tag="ou
     error_detail: str = ""
 
 
-class OutputRetried(Event, frozen=True, kw_only=True, omit_defaults=True, tag="output.retried@1"):
+class OutputRetried(Event, frozen=True, kw_only=True, tag="output.retried@1"):
     """A person has it tried again.
 
     After it failed, attempts are counted anew towards the most. One that was only put off is tried
@@ -101,11 +95,10 @@ class OutputRetried(Event, frozen=True, kw_only=True, omit_defaults=True, tag="o
     reason: str = ""
     retry_id: str = ""
     approval: Approval | None = None
-    """What people are asked first, once more; None: nothing, for somebody has approved it, or
-    nobody need."""
+    """What people are asked first, once more; None: nothing."""
 
 
-class OutputCanceled(Event, frozen=True, kw_only=True, omit_defaults=True, tag="output.canceled@1"):
+class OutputCanceled(Event, frozen=True, kw_only=True, tag="output.canceled@1"):
     """It is not wanted any more, before it was delivered: by itself, or with its episode."""
 
     reason: str = ""
@@ -115,11 +108,10 @@ class OutputCanceled(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
     """Of the request that did; empty as `by`."""
 
 
-class OutputForgone(Event, frozen=True, kw_only=True, omit_defaults=True, tag="output.forgone@1"):
-    """An episode that might have proposed it will not any more.
+class OutputForgone(Event, frozen=True, kw_only=True, tag="output.forgone@1"):
+    """An episode that might have proposed it will not any more; the output stays as it is.
 
-    The output stays as it is. Whoever stood still since they were about to propose it for that
-    episode finds this, and does not.
+    A writer that stood still just before it proposed for that episode finds this, and does not.
     """
 
     episode_id: str

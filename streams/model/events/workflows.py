@@ -26,10 +26,8 @@ from streams.model.workflows import (
 )
 
 
-class WorkflowStarted(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.started@1"
-):
-    """A cause has begun a workflow. Holds all that the instance is to do."""
+class WorkflowStarted(Event, frozen=True, kw_only=True, tag="workflow.started@1"):
+    """A cause has begun a workflow. It has all that the instance is to do."""
 
     instance_id: str
     spec: WorkflowSpec
@@ -50,19 +48,15 @@ class WorkflowStarted(
     """How many instances it is a part of."""
 
 
-class StepPrepared(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.step_prepared@1"
-):
-    """It is settled what a step runs with. Holds for all attempts."""
+class StepPrepared(Event, frozen=True, kw_only=True, tag="workflow.step_prepared@1"):
+    """It is settled what a step runs with, for all attempts."""
 
     step: str
     inputs: tuple[msgspec.Raw, ...]
     """A JSON object for each item; none: there is nothing to do."""
 
 
-class StepApprovalAsked(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.step_approval_asked@1"
-):
+class StepApprovalAsked(Event, frozen=True, kw_only=True, tag="workflow.step_approval_asked@1"):
     """People are asked whether a step may run with these inputs, and with no others."""
 
     step: str
@@ -72,21 +66,17 @@ class StepApprovalAsked(
     """Its plan is the inputs, which are beside."""
 
 
-class StepApproved(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.step_approved@1"
-):
+class StepApproved(Event, frozen=True, kw_only=True, tag="workflow.step_approved@1"):
     """The step may run."""
 
     step: str
     by: str
-    """Who decided; empty: nobody has in time, and that is what the request says it means."""
+    """Who decided; empty: nobody in time, which means approval by the request's own terms."""
     reason: str = ""
     decision_id: str = ""
 
 
-class StepDenied(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.step_denied@1"
-):
+class StepDenied(Event, frozen=True, kw_only=True, tag="workflow.step_denied@1"):
     """The step may not run: it has failed."""
 
     step: str
@@ -98,7 +88,7 @@ class StepDenied(
     """Whether nobody has decided in time."""
 
 
-class StepBegun(Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.step_begun@1"):
+class StepBegun(Event, frozen=True, kw_only=True, tag="workflow.step_begun@1"):
     """An attempt at an item: its episode, or its instance of another workflow, is to be opened."""
 
     step: str
@@ -110,7 +100,7 @@ class StepBegun(Event, frozen=True, kw_only=True, omit_defaults=True, tag="workf
     """Of a step that is another workflow: the id of its instance."""
 
 
-class StepEnded(Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.step_ended@1"):
+class StepEnded(Event, frozen=True, kw_only=True, tag="workflow.step_ended@1"):
     """An attempt at an item is over."""
 
     step: str
@@ -124,9 +114,7 @@ class StepEnded(Event, frozen=True, kw_only=True, omit_defaults=True, tag="workf
     result: msgspec.Raw = NOTHING
 
 
-class StepReused(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.step_reused@1"
-):
+class StepReused(Event, frozen=True, kw_only=True, tag="workflow.step_reused@1"):
     """An item is done by what an earlier episode brought for equal input: nothing runs for it."""
 
     step: str
@@ -136,9 +124,7 @@ class StepReused(
     result: msgspec.Raw = NOTHING
 
 
-class StepPostponed(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.step_postponed@1"
-):
+class StepPostponed(Event, frozen=True, kw_only=True, tag="workflow.step_postponed@1"):
     """An attempt failed; another one will be made."""
 
     step: str
@@ -149,41 +135,33 @@ class StepPostponed(
     """Not before then."""
 
 
-class StepSkipped(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.step_skipped@1"
-):
-    """An item is left out: whoever depends on it gets `null`."""
+class StepSkipped(Event, frozen=True, kw_only=True, tag="workflow.step_skipped@1"):
+    """An item is left out: its dependents get `null`."""
 
     step: str
     item: int
     reason: SkipReason
 
 
-class StepPaused(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.step_paused@1"
-):
+class StepPaused(Event, frozen=True, kw_only=True, tag="workflow.step_paused@1"):
     """An item failed for good, and waits for a person."""
 
     step: str
     item: int
 
 
-class WorkflowResumed(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.resumed@1"
-):
-    """A person said what is done about the items of a step that are paused."""
+class WorkflowResumed(Event, frozen=True, kw_only=True, tag="workflow.resumed@1"):
+    """A person decided what is done about the items of a step that are paused."""
 
     step: str
     how: ResumeHow
     by: str
     reason: str = ""
     resume_id: str = ""
-    """Of the request that it follows: told again, it is the same one."""
+    """Of the request that it follows: sent again, it is the same one."""
 
 
-class WorkflowAborted(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.aborted@1"
-):
+class WorkflowAborted(Event, frozen=True, kw_only=True, tag="workflow.aborted@1"):
     """It has failed: what runs is to be canceled, and what is done undone."""
 
     error_class: str
@@ -192,18 +170,14 @@ class WorkflowAborted(
     """Whose failure it is; empty: it took too long."""
 
 
-class WorkflowCancelAsked(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.cancel_asked@1"
-):
+class WorkflowCancelAsked(Event, frozen=True, kw_only=True, tag="workflow.cancel_asked@1"):
     """It is not wanted any more: what runs is to be canceled, and what is done undone."""
 
     by: str
     reason: str = ""
 
 
-class CompensationBegun(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.compensation_begun@1"
-):
+class CompensationBegun(Event, frozen=True, kw_only=True, tag="workflow.compensation_begun@1"):
     """An attempt to undo an item that is done."""
 
     step: str
@@ -213,9 +187,7 @@ class CompensationBegun(
     episode_id: str
 
 
-class CompensationEnded(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.compensation_ended@1"
-):
+class CompensationEnded(Event, frozen=True, kw_only=True, tag="workflow.compensation_ended@1"):
     """An attempt to undo an item is over."""
 
     step: str
@@ -229,9 +201,7 @@ class CompensationEnded(
     """Another one will be made then; None: none will."""
 
 
-class WorkflowFinished(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.finished@1"
-):
+class WorkflowFinished(Event, frozen=True, kw_only=True, tag="workflow.finished@1"):
     """The one terminal event."""
 
     status: WorkflowStatus
