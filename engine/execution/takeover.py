@@ -1,4 +1,4 @@
-"""Recovery of episodes whose node is gone.
+"""Takes over episodes whose node is gone, and decides how they go on.
 
 When a lease lapses, the server leaves a marker that every node sees, at once or when it starts.
 Each sends `Recover` with a message id made from the marker, so the queue stores one command; any
