@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FakeLeases"]
 
-_HOMES: Final = {
-    "engine.testing": "FakeLeases",
-}
+_HOMES: Final = {"engine.testing": "FakeLeases"}
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = public(__name__, _HOMES)

@@ -44,14 +44,7 @@ from streams.ports.all import Ports
 from streams.ports.log import Recorded
 from streams.subjects import Stack
 from vigil.asking.connect import with_ports
-from vigil.asking.requests import (
-    CommandOutcome,
-    CommandResult,
-    SentCommand,
-    report,
-    request,
-    watch,
-)
+from vigil.asking.requests import CommandOutcome, CommandResult, SentCommand, report, request, watch
 from vigil.asking.rows import parse_id
 from vigil.errors import Mistake, Trouble
 from vigil.options import stranger_hint, who

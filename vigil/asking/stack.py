@@ -166,10 +166,7 @@ DEFINITION: Final = "definition"
 DISABLED: Final = "disabled"
 """Where an actor or a workflow comes from; disabled: from a definition that holds no longer."""
 
-GROUPS: Final = {
-    DefinitionKind.AGENT: "actors",
-    DefinitionKind.WORKFLOW: "workflows",
-}
+GROUPS: Final = {DefinitionKind.AGENT: "actors", DefinitionKind.WORKFLOW: "workflows"}
 """The group of commands about each kind."""
 
 NOTHING_KNOWN: Final[Mapping[str, str]] = {}

@@ -183,8 +183,7 @@ def _chosen(
     if keys:
         return keys
     rows = ask(
-        config,
-        lambda pool: list_dead_letters(pool, config.stack, status=WAITING, limit=ROWS_MAX),
+        config, lambda pool: list_dead_letters(pool, config.stack, status=WAITING, limit=ROWS_MAX)
     )
     if rows and not is_sure:
         require_consent(f"{what} {len(rows):,} dead letters?")

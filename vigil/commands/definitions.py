@@ -85,8 +85,7 @@ def apply(
         ),
     ],
     form: Annotated[
-        FileFormat | None,
-        typer.Option("--format", help="Of the files; by default by their names."),
+        FileFormat | None, typer.Option("--format", help="Of the files; by default by their names.")
     ] = None,
     app: Annotated[
         str | None,
@@ -103,10 +102,7 @@ def apply(
     timeout_s: ForNodes = ROLLOUT_S,
     is_reconciling: Annotated[
         bool,
-        typer.Option(
-            "--reconcile",
-            help="Then end what was removed, as vigil reconcile does.",
-        ),
+        typer.Option("--reconcile", help="Then end what was removed, as vigil reconcile does."),
     ] = False,
     is_json: IsJson = False,
 ) -> None:

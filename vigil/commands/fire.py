@@ -50,8 +50,7 @@ def fire(
     ] = "{}",
     reason: Reason = "",
     key: Annotated[
-        str | None,
-        typer.Option(help="Idempotency key: the same one opens no second episode."),
+        str | None, typer.Option(help="Idempotency key: the same one opens no second episode.")
     ] = None,
     priority: Annotated[int, typer.Option(help="Episodes with a higher number run earlier.")] = 0,
     at: Annotated[

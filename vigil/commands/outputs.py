@@ -145,8 +145,7 @@ def retry(
     ctx: typer.Context,
     *,
     keys: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY", help="Outputs, as the list shows them."),
+        list[str] | None, typer.Argument(metavar="KEY", help="Outputs, as the list shows them.")
     ] = None,
     is_all: Annotated[bool, typer.Option("--all", help="Every output that has failed.")] = False,
     actor: Annotated[str | None, typer.Option(help="With --all: only of this actor.")] = None,
@@ -297,9 +296,7 @@ async def _send(
 
 
 def _result_after(
-    seen: int,
-    result: Callable[[LogEvent], CommandResult | None],
-    records: Iterable[Recorded],
+    seen: int, result: Callable[[LogEvent], CommandResult | None], records: Iterable[Recorded]
 ) -> CommandResult | None:
     """Return the result of a request that was sent when the journal had `seen` events."""
     from streams.model.events import OutputProposed

@@ -63,8 +63,7 @@ def recover(
     ctx: typer.Context,
     *,
     stale_after_s: Annotated[
-        float,
-        typer.Option("--stale-after", min=0.0, help="Seconds without progress."),
+        float, typer.Option("--stale-after", min=0.0, help="Seconds without progress.")
     ] = STALE_AFTER_S,
     is_dry: Annotated[bool, typer.Option("--dry-run", help="Change nothing; only look.")] = False,
     is_json: IsJson = False,

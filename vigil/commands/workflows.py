@@ -100,13 +100,11 @@ def start(
     *,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The workflow's name.")],
     payload: Annotated[
-        str,
-        typer.Option(help="A JSON object for the trigger; @FILE, or - for standard input."),
+        str, typer.Option(help="A JSON object for the trigger; @FILE, or - for standard input.")
     ] = "{}",
     reason: Reason = "",
     key: Annotated[
-        str | None,
-        typer.Option(help="Idempotency key: the same one starts no second instance."),
+        str | None, typer.Option(help="Idempotency key: the same one starts no second instance.")
     ] = None,
     is_dry: Annotated[
         bool, typer.Option("--dry-run", help="Run all of it, and change nothing outside.")

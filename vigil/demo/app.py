@@ -37,10 +37,7 @@ resource_advisor = Actor(
     "resource_advisor",
     domain="hosts",
     max_concurrent_episodes=2,  # Adding up folders keeps a disk busy.
-    tools={
-        "processes": {"top": top_processes},
-        "directories": {"largest": largest_directories},
-    },
+    tools={"processes": {"top": top_processes}, "directories": {"largest": largest_directories}},
 )
 resource_advisor.expect(
     "look_closer",

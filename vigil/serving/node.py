@@ -45,11 +45,7 @@ def serve(
 
 
 async def _serve(
-    config: Config,
-    app: App | None,
-    *,
-    is_projecting: bool,
-    abandon: Callable[[], None] | None,
+    config: Config, app: App | None, *, is_projecting: bool, abandon: Callable[[], None] | None
 ) -> bool:
     stop = asyncio.Event()
     async with AsyncExitStack() as stack:

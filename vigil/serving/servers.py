@@ -49,10 +49,7 @@ def embedded(folder: Path) -> Iterator[Servers]:
     Raises:
         Trouble: the tables in `folder` are those of another version.
     """
-    with (
-        EmbeddedNats(folder / "nats") as nats,
-        EmbeddedPostgres(folder / "postgres") as postgres,
-    ):
+    with EmbeddedNats(folder / "nats") as nats, EmbeddedPostgres(folder / "postgres") as postgres:
         run(_make_tables(postgres, folder / "postgres"))
         yield Servers(nats, postgres)
 
