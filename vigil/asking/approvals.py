@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 import typer
@@ -43,6 +43,7 @@ from streams.model.waits import Approval
 from streams.ports.all import Ports
 from streams.ports.log import Recorded
 from streams.subjects import Stack
+from vigil import options
 from vigil.asking.connect import with_ports
 from vigil.asking.requests import CommandOutcome, CommandResult, SentCommand, report, request, watch
 from vigil.asking.rows import parse_id
@@ -189,7 +190,7 @@ _CLOCK: Final = SystemClock()
 class Choice:
     """What was typed with a decision."""
 
-    verdict: Literal["approve", "deny"]
+    verdict: options.Verdict
     hash: str | None
     is_sure: bool
     by: str | None

@@ -72,6 +72,11 @@ def show_found(
     show_rows(rows, columns, is_json=is_json, spare=spare, why_none=why_none)
 
 
+def ask_one(config: Config, question: Callable[[Pool], Awaitable[T | None]], what: str) -> T:
+    """Return the answer of the rows to `question`; raise `Trouble` if they have no such `what`."""
+    return require(ask(config, question), what, config.stack)
+
+
 def require(found: T | None, what: str, stack: Stack) -> T:
     """Return what was found; raise `Trouble` if nothing was."""
     if not found:

@@ -7,6 +7,7 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 import typer
+from typer import Argument, Option
 
 from engine.app.actor import Actor
 from engine.app.checks import Breaker
@@ -79,7 +80,7 @@ TRIES_MAX: Final = 16
 
 _CLOCK: Final = SystemClock()
 
-ActorId: TypeAlias = Annotated[str, typer.Argument(metavar="ACTOR", help="The actor's id.")]
+ActorId: TypeAlias = Annotated[str, Argument(metavar="ACTOR", help="The actor's id.")]
 
 Counts: TypeAlias = Mapping[str, Mapping[str, object]]
 """Actor → how many of its episodes are queued, how many run, and how many are blocked."""
@@ -138,7 +139,7 @@ def pause(
     reason: options.Reason = "",
     by: By = None,
     is_waiting: Annotated[
-        bool, typer.Option("--wait", help="Wait until nothing of it is queued or running.")
+        bool, Option("--wait", help="Wait until nothing of it is queued or running.")
     ] = False,
     timeout_s: Timeout = DRAIN_S,
 ) -> None:
@@ -182,7 +183,7 @@ def reset(
     ctx: typer.Context,
     *,
     actor: ActorId,
-    expectation: Annotated[str, typer.Argument(metavar="EXPECTATION", help="Its name.")],
+    expectation: Annotated[str, Argument(metavar="EXPECTATION", help="Its name.")],
 ) -> None:
     """Close the circuit breaker of an expectation, and forget the failures that it has counted."""
     config = options.config(ctx)

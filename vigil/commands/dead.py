@@ -6,16 +6,18 @@ import shlex
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
+from typer import Argument, Option
 
 from projections.postgres.query_result import ROWS_MAX
 from projections.postgres.reader import list_dead_letters, show_dead_letter
 from streams.model.outputs import OutputStatus
 from vigil import options
 from vigil.asking.connect import with_ports
-from vigil.asking.rows import ask, require, show_found
+from vigil.asking.rows import ask, ask_one, show_found
 from vigil.errors import EXIT_TROUBLE, Mistake
 from vigil.options import By, IsJson, Limit, require_consent, who
 from vigil.printing.output import show_record
@@ -42,13 +44,13 @@ GONE_ON: Final = "its output has gone on"
 """Why the dead letter of an output that is no longer failed is of no use."""
 
 Keys: TypeAlias = Annotated[
-    list[str] | None, typer.Argument(metavar="KEY", help="Dead letters, as the list shows them.")
+    list[str] | None, Argument(metavar="KEY", help="Dead letters, as the list shows them.")
 ]
 IsAllWaiting: TypeAlias = Annotated[
-    bool, typer.Option("--all-waiting", help="Every dead letter that waits.")
+    bool, Option("--all-waiting", help="Every dead letter that waits.")
 ]
 IsSureOfAll: TypeAlias = Annotated[
-    bool, typer.Option("--yes", help="With --all-waiting: do not ask for confirmation.")
+    bool, Option("--yes", help="With --all-waiting: do not ask for confirmation.")
 ]
 
 
@@ -73,29 +75,27 @@ Decided: TypeAlias = tuple[str, str]
 def list_(
     ctx: typer.Context,
     *,
-    is_all: Annotated[bool, typer.Option("--all", help="Also those that are settled.")] = False,
+    is_all: Annotated[bool, Option("--all", help="Also those that are settled.")] = False,
     limit: Limit = 50,
     is_json: IsJson = False,
 ) -> None:
     """List dead letters that wait for a decision, the latest first."""
     config, status = options.config(ctx), None if is_all else WAITING
-    rows = ask(
-        config, lambda pool: list_dead_letters(pool, config.stack, status=status, limit=limit)
-    )
-    show_found(config, rows, COLUMNS, is_json=is_json, spare=SPARE)
+    question = partial(list_dead_letters, stack=config.stack, status=status, limit=limit)
+    show_found(config, ask(config, question), COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()
 def show(
     ctx: typer.Context,
     *,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The dead letter's key.")],
+    key: Annotated[str, Argument(metavar="KEY", help="The dead letter's key.")],
     is_json: IsJson = False,
 ) -> None:
     """Show one dead letter, its message, and the command that settles it."""
     config = options.config(ctx)
-    row = ask(config, lambda pool: show_dead_letter(pool, config.stack, key))
-    row = require(row, f"dead letter {key!r}", config.stack)
+    question = partial(show_dead_letter, stack=config.stack, key=key)
+    row = ask_one(config, question, f"dead letter {key!r}")
     payload = row["payload"]
     assert isinstance(payload, bytes)
     words = {"payload": payload.decode(errors="replace"), "what_to_do": what_to_do(row)}
@@ -138,7 +138,7 @@ def discard(
     keys: Keys = None,
     is_all_waiting: IsAllWaiting = False,
     is_sure: IsSureOfAll = False,
-    reason: Annotated[str, typer.Option(help="Why they are discarded; kept with them.")],
+    reason: Annotated[str, Option(help="Why they are discarded; kept with them.")],
     by: By = None,
 ) -> None:
     """Discard dead letters. They stay in the table, and no longer wait."""

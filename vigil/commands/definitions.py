@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
+from typer import Argument, Option
 
 from vigil import options
 from vigil.errors import EXIT_TROUBLE, Mistake
@@ -53,19 +54,16 @@ class TextFormat(StrEnum):
 
 Seen: TypeAlias = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--if-revision",
         min=0,
         help="Only if this is still its revision; 0: only if it was never defined.",
     ),
 ]
 ForNodes: TypeAlias = Annotated[
-    float,
-    typer.Option("--timeout", min=0.0, help="Longest wait for the nodes, in seconds; 0: none."),
+    float, Option("--timeout", min=0.0, help="Longest wait for the nodes, in seconds; 0: none.")
 ]
-Id: TypeAlias = Annotated[
-    str, typer.Argument(metavar="ID", help="Of the definition, as in the list.")
-]
+Id: TypeAlias = Annotated[str, Argument(metavar="ID", help="Of the definition, as in the list.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -79,30 +77,27 @@ def apply(
     *,
     paths: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="PATH",
             help="Files, and folders with .yaml, .yml, .json and .toml; - for standard input.",
         ),
     ],
     form: Annotated[
-        FileFormat | None, typer.Option("--format", help="Of the files; by default by their names.")
+        FileFormat | None, Option("--format", help="Of the files; by default by their names.")
     ] = None,
     app: Annotated[
         str | None,
-        typer.Option(
-            metavar="MODULE:ATTRIBUTE", help="Check that this app has what the files name."
-        ),
+        Option(metavar="MODULE:ATTRIBUTE", help="Check that this app has what the files name."),
     ] = None,
     is_dry: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+        bool, Option("--dry-run", help="Show what would change, and change nothing.")
     ] = False,
     by: By = None,
     reason: Reason = "",
     seen: Seen = None,
     timeout_s: ForNodes = ROLLOUT_S,
     is_reconciling: Annotated[
-        bool,
-        typer.Option("--reconcile", help="Then end what was removed, as vigil reconcile does."),
+        bool, Option("--reconcile", help="Then end what was removed, as vigil reconcile does.")
     ] = False,
     is_json: IsJson = False,
 ) -> None:
@@ -183,9 +178,7 @@ def history(
     ctx: typer.Context,
     *,
     id_: Id,
-    is_diff: Annotated[
-        bool, typer.Option("--diff", help="With what each of them has changed.")
-    ] = False,
+    is_diff: Annotated[bool, Option("--diff", help="With what each of them has changed.")] = False,
     is_json: IsJson = False,
 ) -> None:
     """List the changes of a definition, oldest first."""
@@ -207,11 +200,9 @@ def definition(
     *,
     id_: Id,
     revision: Annotated[
-        int | None, typer.Option(min=1, help="Which; by default the one applied last.")
+        int | None, Option(min=1, help="Which; by default the one applied last.")
     ] = None,
-    form: Annotated[
-        TextFormat, typer.Option("--format", help="Format to print.")
-    ] = TextFormat.YAML,
+    form: Annotated[TextFormat, Option("--format", help="Format to print.")] = TextFormat.YAML,
 ) -> None:
     """Print a definition as a file that can be applied again."""
     from vigil.asking import definitions

@@ -5,14 +5,16 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from uuid import UUID
 
 import msgspec
 import typer
+from typer import Argument, Option
 
 from projections.postgres.pool import Pool
 from projections.postgres.query_result import ROWS_MAX, Row
@@ -31,22 +33,8 @@ from streams.model.outputs import OutputOutcome
 from streams.subjects import Stack
 from vigil import options
 from vigil.asking.connect import with_ports
-from vigil.asking.rows import ENDS, ask, parse_id, require, show_found, wait_ended
+from vigil.asking.rows import ENDS, ask, ask_one, parse_id, require, show_found, wait_ended
 from vigil.errors import EXIT_TROUBLE, Mistake, Trouble
-from vigil.options import (
-    DECISION_S,
-    WAIT_S,
-    By,
-    Hash,
-    IsJson,
-    IsSure,
-    IsWaiting,
-    Limit,
-    Reason,
-    Timeout,
-    require_consent,
-    who,
-)
 from vigil.printing import tables
 from vigil.printing.output import show_record, show_rows
 from vigil.settings import Config
@@ -100,7 +88,7 @@ UNKNOWN: Final = ""
 _CLOCK: Final = SystemClock()
 
 EpisodeId: TypeAlias = Annotated[
-    str, typer.Argument(metavar="ID", help="The episode's id, as `vigil episodes list` shows it.")
+    str, Argument(metavar="ID", help="The episode's id, as `vigil episodes list` shows it.")
 ]
 
 
@@ -156,27 +144,25 @@ class EpisodeToCancel:
 def list_(
     ctx: typer.Context,
     *,
-    status: Annotated[EpisodeStatus | None, typer.Option(help="Only with this status.")] = None,
-    actor: Annotated[str | None, typer.Option(help="Only of this actor.")] = None,
-    limit: Limit = 50,
-    is_json: IsJson = False,
+    status: Annotated[EpisodeStatus | None, Option(help="Only with this status.")] = None,
+    actor: Annotated[str | None, Option(help="Only of this actor.")] = None,
+    limit: options.Limit = 50,
+    is_json: options.IsJson = False,
 ) -> None:
     """List episodes: queued ones first, then the latest started."""
     config = options.config(ctx)
-    rows = ask(
-        config,
-        lambda pool: list_episodes(pool, config.stack, status=status, actor=actor, limit=limit),
-    )
+    question = partial(list_episodes, stack=config.stack, status=status, actor=actor, limit=limit)
+    rows = ask(config, question)
     shown = rows if is_json else [{**row, "says": says(row)} for row in rows]
     show_found(config, shown, COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()
-def show(ctx: typer.Context, *, episode_id: EpisodeId, is_json: IsJson = False) -> None:
+def show(ctx: typer.Context, *, episode_id: EpisodeId, is_json: options.IsJson = False) -> None:
     """Show everything about one episode."""
     config, wanted = options.config(ctx), parse_id(episode_id)
-    row = ask(config, lambda pool: _record(pool, config.stack, wanted))
-    row = require(row, f"episode {wanted}", config.stack)
+    question = partial(_record, stack=config.stack, episode_id=wanted)
+    row = ask_one(config, question, f"episode {wanted}")
     if is_json:
         show_record(row, is_json=True)
         return
@@ -189,7 +175,7 @@ def show(ctx: typer.Context, *, episode_id: EpisodeId, is_json: IsJson = False) 
 
 
 @app.command()
-def steps(ctx: typer.Context, *, episode_id: EpisodeId, is_json: IsJson = False) -> None:
+def steps(ctx: typer.Context, *, episode_id: EpisodeId, is_json: options.IsJson = False) -> None:
     """List the steps of one episode, in order."""
     config, wanted = options.config(ctx), parse_id(episode_id)
 
@@ -207,10 +193,9 @@ def replay(
     *,
     episode_id: EpisodeId,
     at: Annotated[
-        int | None,
-        typer.Option(min=1, help="Stop after this many events, and show the whole state."),
+        int | None, Option(min=1, help="Stop after this many events, and show the whole state.")
     ] = None,
-    is_json: Annotated[bool, typer.Option("--json", help="Print JSON: a line each.")] = False,
+    is_json: Annotated[bool, Option("--json", help="Print JSON: a line each.")] = False,
 ) -> None:
     """Fold one episode's journal event by event, and show the state after each of them."""
     from engine.operations import replay as operations_replay
@@ -239,29 +224,24 @@ def replay(
 def cancel(
     ctx: typer.Context,
     *,
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID", help="Episodes, by their ids.")
-    ] = None,
+    ids: Annotated[list[str] | None, Argument(metavar="ID", help="Episodes, by their ids.")] = None,
     actor: Annotated[
-        str | None, typer.Option(help="Instead of ids: all of this actor that have not ended.")
+        str | None, Option(help="Instead of ids: all of this actor that have not ended.")
     ] = None,
     expectation: Annotated[
-        str | None, typer.Option(help="With --actor: only of this expectation.")
+        str | None, Option(help="With --actor: only of this expectation.")
     ] = None,
-    status: Annotated[
-        Unended | None, typer.Option(help="With --actor: only with this status.")
-    ] = None,
+    status: Annotated[Unended | None, Option(help="With --actor: only with this status.")] = None,
     is_sure: Annotated[
-        bool, typer.Option("--yes", help="With --actor: do not ask for confirmation.")
+        bool, Option("--yes", help="With --actor: do not ask for confirmation.")
     ] = False,
-    reason: Reason = "",
-    by: By = None,
+    reason: options.Reason = "",
+    by: options.By = None,
     is_waiting: Annotated[
-        bool,
-        typer.Option("--wait", help="Wait for their ends; exit code 1 unless all are canceled."),
+        bool, Option("--wait", help="Wait for their ends; exit code 1 unless all are canceled.")
     ] = False,
-    timeout_s: Timeout = WAIT_S,
-    is_json: IsJson = False,
+    timeout_s: options.Timeout = options.WAIT_S,
+    is_json: options.IsJson = False,
 ) -> None:
     """Cancel episodes, whether they are queued, running or blocked."""
     if bool(ids) is (actor is not None):
@@ -274,8 +254,8 @@ def cancel(
     else:
         found = _unended(config, actor=actor, expectation=expectation, status=status)
     if actor is not None and found and not is_sure:
-        require_consent(f"cancel {len(found):,} episodes of {actor}?")
-    _request_cancel(config, found, by=who(config, by), reason=reason)
+        options.require_consent(f"cancel {len(found):,} episodes of {actor}?")
+    _request_cancel(config, found, by=options.who(config, by), reason=reason)
     after = _wait_ends(config, found, timeout_s=timeout_s) if is_waiting else found
     if is_json:
         show_rows([each.as_row() for each in after], (), is_json=True)
@@ -290,42 +270,35 @@ def cancel(
         raise typer.Exit(EXIT_TROUBLE)
 
 
-@app.command()
-def approve(
-    ctx: typer.Context,
-    *,
-    episode_id: EpisodeId,
-    hash_: Hash = None,
-    is_sure: IsSure = False,
-    reason: Reason = "",
-    by: By = None,
-    is_waiting: IsWaiting = True,
-    timeout_s: Timeout = DECISION_S,
-) -> None:
-    """Approve what an episode asks for. Shows the plan first, and asks for confirmation."""
-    from vigil.asking.approvals import Choice, decide_episode
+def _decision(verdict: options.Verdict) -> Callable[..., None]:
+    """Return the command that decides so on what an episode asks for."""
 
-    choice = Choice("approve", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-    decide_episode(options.config(ctx), episode_id, choice)
+    def decide(
+        ctx: typer.Context,
+        *,
+        episode_id: EpisodeId,
+        hash_: options.Hash = None,
+        is_sure: options.IsSure = False,
+        reason: options.Reason = "",
+        by: options.By = None,
+        is_waiting: options.IsWaiting = True,
+        timeout_s: options.Timeout = options.DECISION_S,
+    ) -> None:
+        from vigil.asking.approvals import Choice, decide_episode
+
+        choice = Choice(verdict, hash_, is_sure, by, reason, timeout_s if is_waiting else None)
+        decide_episode(options.config(ctx), episode_id, choice)
+
+    return decide
 
 
-@app.command()
-def deny(
-    ctx: typer.Context,
-    *,
-    episode_id: EpisodeId,
-    hash_: Hash = None,
-    is_sure: IsSure = False,
-    reason: Reason = "",
-    by: By = None,
-    is_waiting: IsWaiting = True,
-    timeout_s: Timeout = DECISION_S,
-) -> None:
-    """Deny what an episode asks for. Shows the plan first, and asks for confirmation."""
-    from vigil.asking.approvals import Choice, decide_episode
-
-    choice = Choice("deny", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-    decide_episode(options.config(ctx), episode_id, choice)
+app.command(
+    "approve",
+    help="Approve what an episode asks for. Shows the plan first, and asks for confirmation.",
+)(_decision("approve"))
+app.command(
+    "deny", help="Deny what an episode asks for. Shows the plan first, and asks for confirmation."
+)(_decision("deny"))
 
 
 @app.command()
@@ -333,17 +306,17 @@ def resolve(
     ctx: typer.Context,
     *,
     ref: Annotated[
-        str, typer.Argument(metavar="REF", help="What episodes wait for, such as payment:42.")
+        str, Argument(metavar="REF", help="What episodes wait for, such as payment:42.")
     ],
     result: Annotated[
-        str, typer.Option(help="JSON for the strategies; @FILE, or - for standard input.")
+        str, Option(help="JSON for the strategies; @FILE, or - for standard input.")
     ] = "null",
     episode_id: Annotated[
-        str | None, typer.Option("--episode", metavar="ID", help="Only this episode.")
+        str | None, Option("--episode", metavar="ID", help="Only this episode.")
     ] = None,
-    by: By = None,
-    is_waiting: IsWaiting = True,
-    timeout_s: Timeout = DECISION_S,
+    by: options.By = None,
+    is_waiting: options.IsWaiting = True,
+    timeout_s: options.Timeout = options.DECISION_S,
 ) -> None:
     """Resolve a wait: give the episodes that wait for a reference its result."""
     from engine.errors import Refused
@@ -354,7 +327,7 @@ def resolve(
     body = options.read_json(result, what="--result")
     only = None if episode_id is None else str(parse_id(episode_id))
     config = options.config(ctx)
-    name, wait_s = who(config, by), timeout_s if is_waiting else None
+    name, wait_s = options.who(config, by), timeout_s if is_waiting else None
 
     async def resolved(ports: Ports) -> list[CommandOutcome]:
         waiters = await _waiters(ports, ref, only)

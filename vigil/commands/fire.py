@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from uuid import UUID
 
 import typer
+from typer import Argument, Option
 
 from engine.app.tools import parse_overrides
 from engine.episodes import fire as requester
@@ -28,7 +29,6 @@ from vigil.asking.stack import (
     waking_obstacle,
 )
 from vigil.errors import EXIT_TROUBLE, Mistake
-from vigil.options import WAIT_S, By, IsJson, Reason, Timeout, who
 from vigil.printing import tables
 from vigil.printing.tables import Row
 
@@ -41,44 +41,34 @@ _CLOCK: Final = SystemClock()
 def fire(
     ctx: typer.Context,
     *,
-    actor: Annotated[str, typer.Argument(metavar="ACTOR", help="The actor's id.")],
+    actor: Annotated[str, Argument(metavar="ACTOR", help="The actor's id.")],
     expectation: Annotated[
-        str, typer.Argument(metavar="EXPECTATION", help="The name of one of its expectations.")
+        str, Argument(metavar="EXPECTATION", help="The name of one of its expectations.")
     ],
     payload: Annotated[
-        str, typer.Option(help="A JSON object for the strategy; @FILE, or - for standard input.")
+        str, Option(help="A JSON object for the strategy; @FILE, or - for standard input.")
     ] = "{}",
-    reason: Reason = "",
+    reason: options.Reason = "",
     key: Annotated[
-        str | None, typer.Option(help="Idempotency key: the same one opens no second episode.")
+        str | None, Option(help="Idempotency key: the same one opens no second episode.")
     ] = None,
-    priority: Annotated[int, typer.Option(help="Episodes with a higher number run earlier.")] = 0,
+    priority: Annotated[int, Option(help="Episodes with a higher number run earlier.")] = 0,
     at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When, such as 2030-01-31T09:00:00Z.")
+        str | None, Option(metavar="TIME", help="When, such as 2030-01-31T09:00:00Z.")
     ] = None,
     within: Annotated[
-        str | None, typer.Option("--in", metavar="DURATION", help="When, such as 90s, 15m or 2d.")
+        str | None, Option("--in", metavar="DURATION", help="When, such as 90s, 15m or 2d.")
     ] = None,
-    is_dry: Annotated[
-        bool, typer.Option("--dry-run", help="Run all of it, and change nothing outside.")
-    ] = False,
-    overrides: Annotated[
-        str | None,
-        typer.Option(
-            help="Results that a dry run uses instead of calling tools: a JSON object with tools,"
-            " synthesis, persist_findings; @FILE, or - for standard input."
-        ),
-    ] = None,
-    by: By = None,
-    is_waiting: Annotated[
-        bool, typer.Option("--wait", help="Wait for its end; exit code 1 unless it is done.")
-    ] = False,
-    timeout_s: Timeout = WAIT_S,
-    is_json: IsJson = False,
+    is_dry: options.IsDry = False,
+    overrides: options.OverridesText = None,
+    by: options.By = None,
+    is_waiting: options.IsWaitingForEnd = False,
+    timeout_s: options.Timeout = options.WAIT_S,
+    is_json: options.IsJson = False,
 ) -> None:
     """Open an episode by hand, now or later, and print its id."""
     config = options.config(ctx)
-    body, name = options.read_object(payload, what="--payload"), who(config, by)
+    body, name = options.read_object(payload, what="--payload"), options.who(config, by)
     when, replaced = time_of(at, within), None if overrides is None else overrides_of(overrides)
 
     async def send(ports: Ports) -> tuple[str, str, KeyUse | None]:

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import msgspec
 import typer
+from typer import Argument, Option
 
 from engine.cluster.modes import ModeOrder, NodeMode, Orders, orders_of, with_mode, without_mode
 from engine.cluster.nodes import NodeInfo
@@ -42,17 +43,15 @@ def mode(
     ctx: typer.Context,
     *,
     node: Annotated[
-        str | None, typer.Argument(metavar="NODE", help="A node's name; by default all.")
+        str | None, Argument(metavar="NODE", help="A node's name; by default all.")
     ] = None,
     wanted: Annotated[
         str | None,
-        typer.Argument(
-            metavar="MODE", help="full, trigger_only or disabled; by default show the mode."
-        ),
+        Argument(metavar="MODE", help="full, trigger_only or disabled; by default show the mode."),
     ] = None,
-    actor: Annotated[str | None, typer.Option(help="Only for this actor.")] = None,
+    actor: Annotated[str | None, Option(help="Only for this actor.")] = None,
     is_reset: Annotated[
-        bool, typer.Option("--reset", help="Remove the order: the node's own setting counts again.")
+        bool, Option("--reset", help="Remove the order: the node's own setting counts again.")
     ] = False,
     by: By = None,
     is_json: IsJson = False,

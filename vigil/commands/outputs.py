@@ -9,26 +9,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias
 
 import typer
+from typer import Argument, Option
 
 from projections.postgres.query_result import ROWS_MAX
 from projections.postgres.reader import list_outputs, show_output
 from streams.model.outputs import OutputStatus
 from vigil import options
-from vigil.asking.rows import ask, require, show_found
+from vigil.asking.rows import ask, ask_one, show_found
 from vigil.errors import Mistake
-from vigil.options import (
-    DECISION_S,
-    By,
-    Hash,
-    IsJson,
-    IsSure,
-    IsWaiting,
-    Limit,
-    Reason,
-    Timeout,
-    require_consent,
-    who,
-)
 from vigil.printing import tables
 from vigil.printing.output import show_record, show_rows
 
@@ -53,7 +41,7 @@ HISTORY_COLUMNS: Final = (
     "error_detail", "next_attempt_at",
 )  # fmt: skip
 
-Key = Annotated[str, typer.Argument(metavar="KEY", help="The output's key, as the list shows it.")]
+Key = Annotated[str, Argument(metavar="KEY", help="The output's key, as the list shows it.")]
 
 ReadsResult: TypeAlias = "Callable[[str, LogEvent], CommandResult | None]"
 """Request's id, an event after it → the request's result; None: the event is none."""
@@ -70,29 +58,26 @@ class SendsRequest(Protocol):
 def list_(
     ctx: typer.Context,
     *,
-    status: Annotated[OutputStatus | None, typer.Option(help="Only with this status.")] = None,
-    actor: Annotated[str | None, typer.Option(help="Only of this actor.")] = None,
-    adapter: Annotated[str | None, typer.Option(help="Only for this adapter.")] = None,
-    limit: Limit = 50,
-    is_json: IsJson = False,
+    status: Annotated[OutputStatus | None, Option(help="Only with this status.")] = None,
+    actor: Annotated[str | None, Option(help="Only of this actor.")] = None,
+    adapter: Annotated[str | None, Option(help="Only for this adapter.")] = None,
+    limit: options.Limit = 50,
+    is_json: options.IsJson = False,
 ) -> None:
     """List outputs, the latest proposed first."""
     config = options.config(ctx)
-    rows = ask(
-        config,
-        lambda pool: list_outputs(
-            pool, config.stack, status=status, actor=actor, adapter=adapter, limit=limit
-        ),
+    question = partial(
+        list_outputs, stack=config.stack, status=status, actor=actor, adapter=adapter, limit=limit
     )
-    show_found(config, rows, COLUMNS, is_json=is_json, spare=SPARE)
+    show_found(config, ask(config, question), COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()
-def show(ctx: typer.Context, *, key: Key, is_json: IsJson = False) -> None:
+def show(ctx: typer.Context, *, key: Key, is_json: options.IsJson = False) -> None:
     """Show one output, and its history."""
     config = options.config(ctx)
-    found = ask(config, lambda pool: show_output(pool, config.stack, key))
-    found = require(found, f"output {key!r}", config.stack)
+    question = partial(show_output, stack=config.stack, key=key)
+    found = ask_one(config, question, f"output {key!r}")
     if is_json:
         show_record(found, is_json=True)
         return
@@ -102,42 +87,36 @@ def show(ctx: typer.Context, *, key: Key, is_json: IsJson = False) -> None:
     show_rows(history, HISTORY_COLUMNS, is_json=False)
 
 
-@app.command()
-def approve(
-    ctx: typer.Context,
-    *,
-    key: Key,
-    hash_: Hash = None,
-    is_sure: IsSure = False,
-    reason: Reason = "",
-    by: By = None,
-    is_waiting: IsWaiting = True,
-    timeout_s: Timeout = DECISION_S,
-) -> None:
-    """Approve an output, so that it is delivered. Shows it first, and asks for confirmation."""
-    from vigil.asking.approvals import Choice, decide_output
+def _decision(verdict: options.Verdict) -> Callable[..., None]:
+    """Return the command that decides so on whether an output is delivered."""
 
-    choice = Choice("approve", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-    decide_output(options.config(ctx), key, choice)
+    def decide(
+        ctx: typer.Context,
+        *,
+        key: Key,
+        hash_: options.Hash = None,
+        is_sure: options.IsSure = False,
+        reason: options.Reason = "",
+        by: options.By = None,
+        is_waiting: options.IsWaiting = True,
+        timeout_s: options.Timeout = options.DECISION_S,
+    ) -> None:
+        from vigil.asking.approvals import Choice, decide_output
+
+        choice = Choice(verdict, hash_, is_sure, by, reason, timeout_s if is_waiting else None)
+        decide_output(options.config(ctx), key, choice)
+
+    return decide
 
 
-@app.command()
-def reject(
-    ctx: typer.Context,
-    *,
-    key: Key,
-    hash_: Hash = None,
-    is_sure: IsSure = False,
-    reason: Reason = "",
-    by: By = None,
-    is_waiting: IsWaiting = True,
-    timeout_s: Timeout = DECISION_S,
-) -> None:
-    """Reject an output: it is not delivered. Shows it first, and asks for confirmation."""
-    from vigil.asking.approvals import Choice, decide_output
-
-    choice = Choice("deny", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-    decide_output(options.config(ctx), key, choice)
+app.command(
+    "approve",
+    help="Approve an output, so that it is delivered. Shows it first, and asks for confirmation.",
+)(_decision("approve"))
+app.command(
+    "reject",
+    help="Reject an output: it is not delivered. Shows it first, and asks for confirmation.",
+)(_decision("deny"))
 
 
 @app.command()
@@ -145,18 +124,18 @@ def retry(
     ctx: typer.Context,
     *,
     keys: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY", help="Outputs, as the list shows them.")
+        list[str] | None, Argument(metavar="KEY", help="Outputs, as the list shows them.")
     ] = None,
-    is_all: Annotated[bool, typer.Option("--all", help="Every output that has failed.")] = False,
-    actor: Annotated[str | None, typer.Option(help="With --all: only of this actor.")] = None,
-    adapter: Annotated[str | None, typer.Option(help="With --all: only for this adapter.")] = None,
+    is_all: Annotated[bool, Option("--all", help="Every output that has failed.")] = False,
+    actor: Annotated[str | None, Option(help="With --all: only of this actor.")] = None,
+    adapter: Annotated[str | None, Option(help="With --all: only for this adapter.")] = None,
     is_sure: Annotated[
-        bool, typer.Option("--yes", help="With --all: do not ask for confirmation.")
+        bool, Option("--yes", help="With --all: do not ask for confirmation.")
     ] = False,
-    reason: Reason = "",
-    by: By = None,
-    is_waiting: IsWaiting = True,
-    timeout_s: Timeout = DECISION_S,
+    reason: options.Reason = "",
+    by: options.By = None,
+    is_waiting: options.IsWaiting = True,
+    timeout_s: options.Timeout = options.DECISION_S,
 ) -> None:
     """Retry the delivery of outputs that have failed."""
     from engine.outputs.requests import retry_output
@@ -168,10 +147,10 @@ def retry(
     config = options.config(ctx)
     chosen = keys or _failed(config, actor=actor, adapter=adapter)
     if is_all and chosen and not is_sure:
-        require_consent(f"retry {len(chosen):,} outputs?")
+        options.require_consent(f"retry {len(chosen):,} outputs?")
     if not chosen:
         print("nothing to retry")
-    name, wait_s = who(config, by), timeout_s if is_waiting else None
+    name, wait_s = options.who(config, by), timeout_s if is_waiting else None
     _request(config, chosen, retry_output, retry_result, by=name, reason=reason, wait_s=wait_s)
 
 
@@ -179,19 +158,17 @@ def retry(
 def cancel(
     ctx: typer.Context,
     *,
-    keys: Annotated[
-        list[str], typer.Argument(metavar="KEY", help="Outputs, as the list shows them.")
-    ],
-    reason: Reason = "",
-    by: By = None,
-    is_waiting: IsWaiting = True,
-    timeout_s: Timeout = DECISION_S,
+    keys: Annotated[list[str], Argument(metavar="KEY", help="Outputs, as the list shows them.")],
+    reason: options.Reason = "",
+    by: options.By = None,
+    is_waiting: options.IsWaiting = True,
+    timeout_s: options.Timeout = options.DECISION_S,
 ) -> None:
     """Cancel outputs that are not delivered yet. Their episodes go on."""
     from engine.outputs.requests import cancel_output
 
     config, wait_s = options.config(ctx), timeout_s if is_waiting else None
-    name = who(config, by)
+    name = options.who(config, by)
     _request(config, keys, cancel_output, cancel_result, by=name, reason=reason, wait_s=wait_s)
 
 
@@ -220,7 +197,7 @@ def cancel_result(id_: str, event: LogEvent) -> CommandResult | None:
         case OutputCanceled(cancel_id=cancel_id) if cancel_id == id_:
             return CommandResult("canceled", is_wanted=True)
         case OutputCanceled(by=by):
-            who_was = by or "who canceled its episode"
+            who_was = by or "options.who canceled its episode"
             return CommandResult(f"{who_was} was faster", is_wanted=False)
         case OutputDelivered():
             return CommandResult("it was delivered before", is_wanted=False)

@@ -11,6 +11,7 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 from msgspec.structs import replace
+from typer import Option
 
 from engine.episodes.recovery import SweepVerdict
 from engine.operations import reconcile as engine_reconciler
@@ -63,9 +64,9 @@ def recover(
     ctx: typer.Context,
     *,
     stale_after_s: Annotated[
-        float, typer.Option("--stale-after", min=0.0, help="Seconds without progress.")
+        float, Option("--stale-after", min=0.0, help="Seconds without progress.")
     ] = STALE_AFTER_S,
-    is_dry: Annotated[bool, typer.Option("--dry-run", help="Change nothing; only look.")] = False,
+    is_dry: Annotated[bool, Option("--dry-run", help="Change nothing; only look.")] = False,
     is_json: IsJson = False,
 ) -> None:
     """Restart episodes and workflow instances that no node is running.
@@ -148,10 +149,10 @@ def reconcile(
     *,
     actors: Annotated[
         list[str] | None,
-        typer.Option("--actor", metavar="ACTOR", help="Only of this actor. May be given again."),
+        Option("--actor", metavar="ACTOR", help="Only of this actor. May be given again."),
     ] = None,
     is_dry: Annotated[
-        bool, typer.Option("--dry-run", help="Change nothing; show what would be done.")
+        bool, Option("--dry-run", help="Change nothing; show what would be done.")
     ] = False,
     by: By = None,
     reason: Reason = "",
@@ -279,10 +280,10 @@ def repartition(
     *,
     to: Annotated[
         int | None,
-        typer.Option("--to", metavar="N", help="The number of partitions from then on: 1 to 64."),
+        Option("--to", metavar="N", help="The number of partitions from then on: 1 to 64."),
     ] = None,
     is_dropping: Annotated[
-        bool, typer.Option("--drop-old", help="Delete the streams of layouts before.")
+        bool, Option("--drop-old", help="Delete the streams of layouts before.")
     ] = False,
 ) -> None:
     """Spread a stopped stack over another number of streams.
