@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -114,7 +115,7 @@ class CurrentDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes and definitions that drafts are applied beside."""
+    """What drafts are applied beside."""
 
     nodes: Sequence[NodeInfo]
     """Those that are up."""
@@ -159,12 +160,10 @@ def apply(
 
     Args:
         app: must have what they name; None: only what no app can have is refused.
-        seen: the revision that this person has looked at; None: whichever there is.
+        seen: the revision that this person has looked at; None: any.
 
-    Raises:
-        Mistake: a value is impossible, or `app` lacks something. Nothing is applied.
-        Trouble: a node has one in code, and nothing is applied. Or others have changed one
-            meanwhile; those before it are applied.
+    Raises `Mistake` for what cannot work, and `Trouble` for what a node has in code: nothing is
+    applied then. `Trouble`, too, if others have changed one meanwhile; those before it are applied.
     """
 
     async def applied(ports: Ports) -> list[AppliedDefinition]:
@@ -196,12 +195,9 @@ def disable(
     config: Config, kind: DefinitionKind, id_: str, *, by: str, reason: str, seen: int | None
 ) -> DefinitionChange:
     """Disable a definition; raise `Trouble` if others have changed it since `seen`."""
-
-    async def disabled(ports: Ports) -> DefinitionChange:
-        return await disable_definition(ports, kind, id_, by=by, reason=reason, seen=seen)
-
+    change = partial(disable_definition, kind=kind, id_=id_, by=by, reason=reason, seen=seen)
     with _naming(id_):
-        return with_ports(config, disabled)
+        return with_ports(config, change)
 
 
 async def unknown(ports: Ports, kind: DefinitionKind, id_: str) -> Trouble:
@@ -217,13 +213,13 @@ async def unknown(ports: Ports, kind: DefinitionKind, id_: str) -> Trouble:
 
 
 def holding(definition: Definition) -> JsonObject | None:
-    """Return what a definition says, or None if it does not hold."""
+    """Return the content of a definition, or None if it is disabled."""
     held: JsonObject | None = unraw(definition.body) if definition.holds else None
     return held
 
 
 async def _scene(ports: Ports, drafts: Sequence[Draft], app: App | None) -> _Surroundings:
-    """Return the nodes and definitions that `drafts` are applied beside, if they can be."""
+    """Return what `drafts` are applied beside, if they can be."""
     nodes, definitions = await live_nodes(ports.gates), await read_definitions(ports)
     require_undeclared(nodes, drafts)
     require_fitting(app, ports.stack.name, drafts, definitions)
@@ -233,7 +229,6 @@ async def _scene(ports: Ports, drafts: Sequence[Draft], app: App | None) -> _Sur
 def _planned(
     scene: _Surroundings, draft: Draft, stands: Definition, *, seen: int | None
 ) -> AppliedDefinition:
-    """Return what applying `draft` would make of what stands."""
     kind, id_, body = draft.kind, draft.id, draft.body
     if seen not in (None, stands.revision):
         raise Trouble(f"{id_}: it is at revision {stands.revision} by now, not {seen}")
@@ -257,7 +252,7 @@ def _planned(
 async def _apply(
     ports: Ports, scene: _Surroundings, draft: Draft, *, by: str, reason: str, seen: int | None
 ) -> AppliedDefinition:
-    """Apply `draft` to what stands now, so that the difference is what happens."""
+    """Apply `draft` to what is there now, so that the difference is what happens."""
     plan = _planned(scene, draft, await read_definition(ports, draft.kind, draft.id), seen=seen)
     looked_at = plan.registered.revision - plan.happened
     change = await apply_definition(
@@ -268,7 +263,6 @@ async def _apply(
 
 @contextmanager
 def _naming(id_: str) -> Iterator[None]:
-    """Turn what is refused into one line about a definition."""
     try:
         yield
     except BadRequest as error:
@@ -291,7 +285,7 @@ def wait_rollout(
 ) -> list[Rollout]:
     """Return what the nodes make of what was applied, once all of them have reported.
 
-    A node that has not reported after `timeout_s` is silent.
+    One that has not after `timeout_s` is silent.
     """
 
     async def rolled_out(ports: Ports) -> list[Rollout]:
@@ -338,10 +332,7 @@ def _waking(nodes: Sequence[NodeInfo], actor: str) -> list[str]:
 def changes_of(
     config: Config, kind: DefinitionKind, id_: str, *, with_difference: bool
 ) -> list[Row]:
-    """Return a row for each change of a definition, oldest first, with what it changed if wanted.
-
-    Columns are those of the table `definition_history`.
-    """
+    """Return a row for each change of a definition, as the table `definition_history` has it."""
     rows = list(_rows_of(_chapters(config, kind, id_)))
     if with_difference:
         return rows
@@ -351,10 +342,7 @@ def changes_of(
 def text_of(
     config: Config, kind: DefinitionKind, id_: str, *, revision: int | None, form: Written
 ) -> str:
-    """Return a definition as the text of a file that can be applied again.
-
-    `revision` None is the one that was applied last, even if it is disabled.
-    """
+    """Return a definition, by default as it was applied last, as the text of a file to apply."""
     bodies = {
         chapter.event.revision: chapter.event.body
         for chapter in _chapters(config, kind, id_)
@@ -423,7 +411,7 @@ def _workflow_row(seen: StackView, name: str, registered: RegisteredDefinition |
 
 
 def _said(registered: RegisteredDefinition | None) -> Row:
-    """Return what the definition of a workflow says of itself, if it holds and can be read."""
+    """Return the content of the definition of a workflow, if it is in force and can be read."""
     if registered is None or not registered.holds:
         return {}
     try:

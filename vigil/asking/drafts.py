@@ -48,12 +48,9 @@ def drafts_of(
     Args:
         kind: what all of them are to define; None: they may define both.
         paths: names of files, and of folders with such; or `-` for standard input.
-        form: their format; None: as their names say. Folders are read by the names.
+        form: their format; None: as their names tell. Folders are read by the names.
 
-    Raises:
-        Mistake: one of them defines nothing that can work, or is of another kind; or two define
-            the same.
-        Trouble: one cannot be read, or a folder has none.
+    Raises `Mistake` for what cannot work, and for two of one name; `Trouble` for what is not read.
     """
     found: dict[str, Draft] = {}
     for file, format_ in _files(paths, form):
@@ -66,7 +63,6 @@ def drafts_of(
 
 
 def _files(paths: Sequence[str], form: Format | None) -> list[tuple[str, Format | None]]:
-    """Return the files that `paths` mean, with the format that is said of them."""
     found = [
         named
         for path in paths
@@ -80,20 +76,19 @@ def _files(paths: Sequence[str], form: Format | None) -> list[tuple[str, Format 
 
 
 def _files_in(folder: str) -> list[str]:
-    """Return the files in a folder and in those within it whose names say a format, sorted.
+    """Return the files in a folder, and within it, whose names tell a format, sorted.
 
-    What is hidden there is not meant, nor are our own settings: where `vigil up` runs, and where
-    an environment was made, the folder holds other files of these formats, too.
+    Not those that are hidden, nor our own settings: `vigil up` may run there, too.
     """
     root = Path(folder)
-    there = (str(each) for each in root.rglob("*") if _is_meant(each.relative_to(root), each))
+    there = (str(each) for each in root.rglob("*") if _is_ours(each.relative_to(root), each))
     found = sorted(islice(filter(_says_format, there), FILES_MAX + 1))
     if not found:
         raise Trouble(f"{folder}: there is no .yaml, .yml, .json or .toml in it")
     return found
 
 
-def _is_meant(within: Path, file: Path) -> bool:
+def _is_ours(within: Path, file: Path) -> bool:
     is_hidden = any(part.startswith(".") for part in within.parts)
     return not is_hidden and file.name != settings.FILE and file.is_file()
 
@@ -128,7 +123,6 @@ def _draft(kind: DefinitionKind | None, file: str, form: Format | None) -> Draft
 
 
 def _parsed(kind: DefinitionKind, data: JsonObject) -> tuple[str, msgspec.Raw]:
-    """Return the id of what is defined, and the definition in its canonical form."""
     match kind:
         case DefinitionKind.AGENT:
             agent = agent_of(data)
@@ -139,7 +133,7 @@ def _parsed(kind: DefinitionKind, data: JsonObject) -> tuple[str, msgspec.Raw]:
 
 
 def _text_of(file: str) -> bytes:
-    """Return what is read of a file: a little more than may be, so that what is too long shows."""
+    """Return the text of a file, at most one byte more than is allowed."""
     try:
         if file == STDIN:
             text = sys.stdin.buffer.read(TEXT_BYTES_MAX + 1)

@@ -1,8 +1,7 @@
 """Requests to aggregates: each is sent, then its result is read from the journal.
 
-A request is durable once it is sent, and may still be refused: somebody else was faster, or the
-time has run out. So it is reported as done only once the journal shows it. Where the journal never
-shows it, the report says whether any node that is up could have handled it.
+A request that is sent may still be refused. So it counts as done once the journal shows it; where
+it never does, the report tells whether any node that is up could have handled it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import typer
 
@@ -61,6 +60,10 @@ class CommandResult:
     """Whether it is what was requested, and not what somebody else did."""
 
 
+ResultReader: TypeAlias = Callable[[Sequence[Recorded]], CommandResult | None]
+"""Reads a request's result from the journal, oldest record first; None: there is none so far."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SentCommand:
     """A request that was sent."""
@@ -72,8 +75,7 @@ class SentCommand:
     """Whose it is; empty: that of an instance of a workflow."""
     subject: str
     """Where its journal is."""
-    result: Callable[[Sequence[Recorded]], CommandResult | None]
-    """Reads its result from the journal, oldest record first; None: there is none so far."""
+    result: ResultReader
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,10 +133,8 @@ async def watch(
 ) -> list[CommandOutcome]:
     """Return the outcome of each request, in order, once the journals show it.
 
-    Args:
-        sent: the requests.
-        wait_s: longest wait for all of them together, in seconds; None: do not wait. Where no node
-            that is up can handle them, there is no wait.
+    All of them together are waited for at most `wait_s`; None: not at all. Where no node that is up
+    can handle them, there is no wait.
     """
     until_s = None if wait_s is None else _CLOCK.monotonic_s() + wait_s
     nodes = await live_nodes(ports.gates)
@@ -170,14 +170,10 @@ def report(outcomes: Iterable[CommandOutcome]) -> None:
 async def key_use_of(
     ports: Ports, actor: str, expectation: str, key: str | None, *, dry_run: bool
 ) -> KeyUse | None:
-    """Return the earlier use of an idempotency key, if the journal has one.
+    """Return the earlier use of an idempotency key, if an episode was opened for it.
 
-    The journal has it once an episode was opened. A request that still waits for a node is not
-    there yet, and one for a later time is replaced by the next of its key. Look before you send:
-    afterwards the use may be your own.
-
-    Raises:
-        BadRequest: a value is impossible; the error names the field.
+    Ask before you send: afterwards the use may be your own. Raises `BadRequest` for an impossible
+    value.
     """
     if key is None:
         return None
@@ -247,7 +243,7 @@ async def _wait_result(ports: Ports, sent: SentCommand, until_s: float) -> Comma
 async def _why_unheard(
     ports: Ports, nodes: Sequence[NodeInfo], sent: SentCommand
 ) -> Unheard | None:
-    """Return why none of `nodes` handles a request, as far as they say; None: one does."""
+    """Return why none of `nodes` handles a request; None: one does, as far as they tell."""
     workflow = workflow_of(sent.actor_id)
     if workflow is not None:
         registered = definition_of(await read_definitions(ports), DefinitionKind.WORKFLOW, workflow)

@@ -39,9 +39,7 @@ _CLOCK: Final = SystemClock()
 def ask(config: Config, question: Callable[[Pool], Awaitable[T]]) -> T:
     """Return the answer of the rows to `question`.
 
-    Raises:
-        Trouble: there are no tables yet, since nothing was ever projected there.
-        QueryRefused: Postgres does not run the question.
+    Raises `Trouble` if nothing was ever projected there, and `QueryRefused` if Postgres refuses.
     """
 
     async def done() -> T:
@@ -128,8 +126,7 @@ async def wait_ended(
 ) -> Row:
     """Return the row of an episode, which may not be opened yet, once it has ended.
 
-    Raises:
-        Trouble: it has not ended by then.
+    Raises `Trouble` if it has not by `until_s`, on the monotonic clock.
     """
     while True:
         row = await show_episode(pool, stack, episode_id)

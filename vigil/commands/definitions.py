@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
+from msgspec import structs
 from typer import Argument, Option
 
 from vigil import options
@@ -361,7 +362,7 @@ def _rows(
 ) -> list[Row]:
     from vigil.commands import repair
 
-    told = [each.as_row() for each in rollouts] or [{} for _ in applied]
+    told = [structs.asdict(each) for each in rollouts] or [{} for _ in applied]
     ended = {} if done is None else {each: repair.report_of(each, done) for each in running}
     return [
         {**each.as_row(), **said, "reconciled": ended.get(each.actor)}
