@@ -12,7 +12,7 @@ from typer import Argument, Option
 from engine.app.actor import Actor
 from engine.app.checks import Breaker
 from engine.cluster.modes import PauseOrder
-from engine.cluster.nodes import ActorInfo, ExpectationInfo, NodeInfo, known
+from engine.cluster.nodes import ActorInfo, ExpectationInfo, known
 from engine.episodes.breaker import BreakerState
 from engine.triggers import schedule
 from projections.errors import NotCaughtUp, PostgresUnavailable, QueryRefused
@@ -73,7 +73,7 @@ CATCH_UP_S_MAX: Final = 10.0
 """Longest wait for the rows at each look, in seconds."""
 
 PER_NODE: Final = "per node"
-"""State of a circuit breaker that each node has one of: nobody else knows it."""
+"""State of a circuit breaker that each node has one of."""
 
 TRIES_MAX: Final = 16
 """Most tries to close a circuit breaker that nodes are changing, too."""
@@ -218,10 +218,7 @@ def _in_words(row: Row) -> Row:
 
 
 async def _wait_drained(config: Config, ports: Ports, actor: str, timeout_s: float) -> None:
-    """Wait until nothing of a paused actor is queued or runs, and print what is left.
-
-    What is blocked needs no node. Raises `Trouble` if something is left after `timeout_s`.
-    """
+    """Wait until nothing of a paused actor is queued or runs, and print what is left."""
     async with pooled(config) as pool:
         until_s, left, calm = _CLOCK.monotonic_s() + timeout_s, "", 0
         while calm < CALM_LOOKS:
@@ -237,7 +234,8 @@ async def _wait_drained(config: Config, ports: Ports, actor: str, timeout_s: flo
 
 async def _left(ports: Ports, pool: Pool, actor: str) -> str:
     """Return what is left of a paused actor, in words; empty: nothing."""
-    waking = [node.name for node in (await read_stack(ports)).nodes if _wakes(node, actor)]
+    nodes = (await read_stack(ports)).nodes
+    waking = [each.name for each in nodes if actor in each.actors and each.actors[actor].wakes]
     commands = await ports.commands.backlog(actor)
     try:
         await caught_up(pool, ports.stack, await heads(ports), timeout_s=CATCH_UP_S_MAX)
@@ -253,12 +251,8 @@ async def _left(ports: Ports, pool: Pool, actor: str) -> str:
     return ", ".join(f"{count} {what}" for what, count in found.items() if count)
 
 
-def _wakes(node: NodeInfo, actor: str) -> bool:
-    return actor in node.actors and node.actors[actor].wakes
-
-
 async def _counts_if_any(config: Config) -> Counts | None:
-    """Return what the rows say, or None if there are none to ask."""
+    """Return the counts of the rows, or None if there are none to ask."""
     try:
         async with pooled(config) as pool:
             return await _counts(pool, config.stack)
@@ -296,7 +290,7 @@ async def _actor_row(ports: Ports, seen: StackView, counts: Counts | None, actor
 
 
 def _newest(infos: Mapping[str, ActorInfo]) -> ActorInfo:
-    """Return one of several; they differ only while another version is being rolled out."""
+    """Return one of several that differ only while another version is being rolled out."""
     return infos[max(infos)]
 
 
@@ -308,14 +302,13 @@ async def _expectation_row(
         "triggers": list(said.triggers),
         "next_ticks": {spec: await _next(ports, actor, name, spec) for spec in said.schedules},
         "breaker": await _breaker(ports, actor, name, said),
-        "cooling_down": await _cooling(ports, actor, name),
+        "cooling_down": len(await ports.gates.entries(under=f"{COOLDOWNS}.{actor}.{name}")),
         "waiting_for_calm": debounced,
         "options": said.options,
     }
 
 
 async def _next(ports: Ports, actor: str, expectation: str, spec: str) -> object:
-    """Return when a schedule ticks next; None: no tick of it is pending."""
     try:
         timer = await ports.timers.pending(actor, schedule.PURPOSE, f"{expectation}/{spec}")
     except UnreadableEvent:
@@ -337,10 +330,6 @@ async def _breaker(ports: Ports, actor: str, expectation: str, said: Expectation
         return msgspec.json.decode(entry.value, type=BreakerState).status
     except (msgspec.DecodeError, UnicodeDecodeError):
         return UNREADABLE
-
-
-async def _cooling(ports: Ports, actor: str, expectation: str) -> int:
-    return len(await ports.gates.entries(under=f"{COOLDOWNS}.{actor}.{expectation}"))
 
 
 async def _close(gates: Bucket, key: str) -> str:

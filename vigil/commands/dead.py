@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
@@ -18,7 +16,7 @@ from streams.model.outputs import OutputStatus
 from vigil import options
 from vigil.asking.connect import with_ports
 from vigil.asking.rows import ask, ask_one, show_found
-from vigil.errors import EXIT_TROUBLE, Mistake
+from vigil.errors import Mistake
 from vigil.options import By, IsJson, Limit, require_consent, who
 from vigil.printing.output import show_record
 from vigil.printing.tables import Row
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from engine.cluster.nodes import NodeInfo
     from engine.operations.dead_letters import DeadLetterRequests
     from streams.ports.all import Ports
+    from vigil.asking.requests import CommandOutcome
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -52,19 +51,6 @@ IsAllWaiting: TypeAlias = Annotated[
 IsSureOfAll: TypeAlias = Annotated[
     bool, Option("--yes", help="With --all-waiting: do not ask for confirmation.")
 ]
-
-
-@dataclass(frozen=True)
-class SettledLetter:
-    """What became of the decision about one dead letter."""
-
-    letter_key: str
-    done: str = ""
-    """What was done; empty if nothing was."""
-    refused: str = ""
-    """Why nothing was done; empty if something was."""
-    obstacle: str = ""
-    """Why no node that is up handles it; empty: one does, or none was asked."""
 
 
 Decided: TypeAlias = tuple[str, str]
@@ -156,8 +142,7 @@ def discard(
 def what_to_do(row: Row) -> str | None:
     """Return the command that settles a dead letter; None: it is settled.
 
-    It tries again what the letter is about, unless that has gone on in another way meanwhile: then
-    trying it again would be refused.
+    It tries again what the letter is about, unless that has gone on by now and would be refused.
     """
     if row["status"] != WAITING:
         return None
@@ -177,7 +162,7 @@ def _argument(text: str) -> str:
 def _chosen(
     config: Config, what: str, keys: list[str] | None, *, is_all_waiting: bool, is_sure: bool
 ) -> list[str]:
-    """Return the letters to `what`: those that were named, or, with consent, all that wait."""
+    """Return the letters that were named, or, with consent, all that wait."""
     if bool(keys) is is_all_waiting:
         raise Mistake("name the dead letters, or give --all-waiting")
     if keys:
@@ -199,22 +184,13 @@ def _settle(
     from engine.cluster.members import live_nodes
     from engine.operations.dead_letters import DeadLetterRequests
     from streams.clock import SystemClock
+    from vigil.asking.requests import report
 
-    async def done(ports: Ports) -> list[SettledLetter]:
+    async def done(ports: Ports) -> list[CommandOutcome]:
         settler, nodes = DeadLetterRequests(ports, SystemClock()), await live_nodes(ports.gates)
         return [await _settle_one(settler, nodes, key, decide) for key in dict.fromkeys(keys)]
 
-    settled = with_ports(config, done, creates=True)
-    for each in settled:
-        if each.done:
-            print(f"{each.letter_key}: {each.done}")
-    for line in sorted({each.obstacle for each in settled if each.obstacle}):
-        print(f"vigil: {line}", file=sys.stderr)
-    refused = [each for each in settled if each.refused]
-    for each in refused:
-        print(f"vigil: {each.letter_key}: {each.refused}", file=sys.stderr)
-    if refused:
-        raise typer.Exit(EXIT_TROUBLE)
+    report(with_ports(config, done, creates=True))
 
 
 async def _settle_one(
@@ -222,18 +198,19 @@ async def _settle_one(
     nodes: Sequence[NodeInfo],
     key: str,
     decide: Callable[[DeadLetterRequests, str], Awaitable[Decided]],
-) -> SettledLetter:
+) -> CommandOutcome:
     from engine.errors import Rejected
     from streams.errors import BadName
+    from vigil.asking.requests import CommandOutcome
 
     try:
         done, episode_id = await decide(settler, key)
     except BadName:
-        return SettledLetter(key, refused="there is no such dead letter")
+        return CommandOutcome(name=key, refused="there is no such dead letter")
     except Rejected as error:
-        return SettledLetter(key, refused=str(error))
+        return CommandOutcome(name=key, refused=str(error))
     obstacle = await _why_unheard(settler.ports, nodes, episode_id) if episode_id else ""
-    return SettledLetter(key, done=done, obstacle=obstacle)
+    return CommandOutcome(name=key, done=done, obstacle=obstacle)
 
 
 async def _why_unheard(ports: Ports, nodes: Sequence[NodeInfo], episode_id: str) -> str:

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Final, TypeAlias
 
 import typer
@@ -38,8 +38,7 @@ from vigil.printing.output import show_rows
 from vigil.settings import Config
 
 STALE_AFTER_S: Final = 120.0
-"""How long without progress before an episode is looked at, in seconds: the default wall time of a
-whole episode. Looking at one that is well costs three requests and changes nothing."""
+"""How long without progress before an episode is looked at, in seconds: its default wall time."""
 
 NEEDED: Final = "recovered"
 """The count of what no node was running."""
@@ -102,7 +101,7 @@ class RecoverReport:
     counts: Mapping[str, int]
     """Verdict → episodes and instances, for every verdict."""
     episodes: Sequence[Row]
-    """What the row of each candidate says, and its `verdict`."""
+    """The row of each candidate, and its `verdict`."""
     instances: Sequence[Row]
     """The same, of instances of workflows."""
     unserved: Sequence[Row]
@@ -112,11 +111,19 @@ class RecoverReport:
 def recover_all(config: Config, *, stale_after_s: float, is_dry: bool) -> RecoverReport:
     """Restart what shows no progress since `stale_after_s` seconds and that no node is running."""
     before = _CLOCK.now() - timedelta(seconds=stale_after_s)
-    episodes, instances = ask(config, lambda pool: _silent(pool, config, before))
+
+    async def silent(pool: Pool) -> tuple[list[Row], list[Row]]:
+        episodes = await list_silent_episodes(pool, config.stack, before=before)
+        return episodes, await list_silent_instances(pool, config.stack, before=before)
+
+    episodes, instances = ask(config, silent)
 
     async def swept(ports: Ports) -> tuple[Sequence[SweepVerdict], Sequence[SweepVerdict]]:
         sweeper = EpisodeSweeper(ports, _CLOCK, config.node, stale_after_s, is_dry)
-        of_episodes = await sweeper.sweep(_candidate(row) for row in episodes)
+        of_episodes = await sweeper.sweep(
+            Candidate(actor_id=str(row["actor_id"]), episode_id=str(row["episode_id"]))
+            for row in episodes
+        )
         others = InstanceSweeper(ports, _CLOCK, stale_after_s, is_dry)
         return of_episodes, await others.sweep(str(row["instance_id"]) for row in instances)
 
@@ -130,18 +137,8 @@ def recover_all(config: Config, *, stale_after_s: float, is_dry: bool) -> Recove
     )
 
 
-async def _silent(pool: Pool, config: Config, before: datetime) -> tuple[list[Row], list[Row]]:
-    """Return the rows of episodes and of instances that have shown nothing since."""
-    episodes = await list_silent_episodes(pool, config.stack, before=before)
-    return episodes, await list_silent_instances(pool, config.stack, before=before)
-
-
 def _judged(rows: Sequence[Row], verdicts: Sequence[SweepVerdict]) -> list[Row]:
     return [row | {"verdict": v.value} for row, v in zip(rows, verdicts, strict=True)]
-
-
-def _candidate(row: Row) -> Candidate:
-    return Candidate(actor_id=str(row["actor_id"]), episode_id=str(row["episode_id"]))
 
 
 def reconcile(
@@ -184,18 +181,12 @@ def show_reconciled(done: Reconciled, *, is_dry: bool) -> None:
 
 
 Reconcile: TypeAlias = Callable[[Sequence[str]], Reconciled]
-"""Reconciles these actors."""
 
 
 def reconcile_stack(
     config: Config, *, actors: Sequence[str], by: str | None, reason: str, is_dry: bool
 ) -> Reconciled:
-    """Reconcile `actors`, or all that a live node has, with what live nodes declare.
-
-    Raises:
-        Mistake: a value is impossible.
-        Trouble: a node is up, and nobody knows one of the actors.
-    """
+    """Reconcile `actors`, or all that a live node has, with what live nodes declare."""
     name = who(config, by)
 
     async def done(ports: Ports) -> Reconciled:
@@ -312,7 +303,7 @@ def repartition(
 
 
 class _Progress:
-    """Says how far it is, now and then."""
+    """Prints how far it is, now and then."""
 
     def __init__(self) -> None:
         self.has_told = False
