@@ -45,7 +45,6 @@ EXPECTED: Final = (VigilError, StreamError, ProjectionError, OSError)
 SERVERS_REMEDY: Final = (
     "; `vigil up` brings servers of its own, `vigil doctor` shows which are looked for and why"
 )
-"""What to do where no server is."""
 
 _MISTAKES: Final = (BadName, TooLarge, QueryRefused, BadSchema)
 
@@ -63,7 +62,7 @@ def one_line(error: Exception) -> str:
 
 
 def remedy(error: Exception) -> str:
-    """Return what to add to what `error` says, if there is more to do about it than it knows."""
+    """Return what to add to `error`, if there is more to do about it than it names."""
     return SERVERS_REMEDY if isinstance(error, Unreachable | PostgresUnavailable) else ""
 
 
@@ -77,10 +76,8 @@ def only_error(group: ExceptionGroup[Exception]) -> Exception | None:
 
 
 NAMES_SHOWN_MAX: Final = 12
-"""Most names that a hint lists."""
 
 NEAREST: Final = 3
-"""Most names that a hint suggests."""
 
 
 def hint(wanted: str, names: Iterable[str]) -> str:

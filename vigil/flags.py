@@ -1,7 +1,6 @@
-"""The flags that every command takes: how to reach the servers, and how to talk.
+"""The flags that every command takes, wherever they are on the command line.
 
-They may stand anywhere on the command line; `in_front` moves them before the command, where
-typer looks for them.
+`in_front` moves them before the command, where typer looks for them.
 """
 
 from __future__ import annotations

@@ -106,9 +106,7 @@ def require_consent(question: str) -> None:
 def read_bytes(text: str, *, what: str) -> bytes:
     """Return the bytes of `text`; of the file after `@`; or, for `-`, of standard input.
 
-    Raises:
-        Mistake: there are more than an event may have.
-        Trouble: the file cannot be read.
+    Raises `Mistake` if there are more than an event may have, `Trouble` if the file cannot be read.
     """
     from streams.ports.domain_events import EVENT_BYTES_MAX
 

@@ -2,9 +2,7 @@
 
     a flag  ▶  VIGIL_* in the environment  ▶  vigil.toml here  ▶  .vigil/run.toml  ▶  the default
 
-The first one that says something wins. `.vigil/run.toml` is there while `vigil up` or
-`vigil demo` runs in this folder (see `runfile`). A key of `vigil.toml` is the variable's name
-in small letters without `VIGIL_`: `nats_url = "nats://nats-1:4222,nats://nats-2:4222"`.
+The first that has one wins. A key of `vigil.toml` is the variable's name in small letters.
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
 def _stacks(text: str) -> str:
-    """Return `text` if every word between its commas names a stack, and none twice."""
+    """Return `text` if each of its names is that of a stack, and none twice."""
     names = listed(text)
     for name in names:
         try:
@@ -155,8 +153,7 @@ def read(given: Mapping[str, object], *, folder: Path | None = None) -> Config:
         given: setting → value; one that is None was not given.
         folder: where `vigil.toml` and `.vigil/` are looked for; the current one by default.
 
-    Raises:
-        Mistake: a setting cannot work, or is not known; the message names it and its place.
+    Raises `Mistake` for a setting that cannot work, or is not known; it names it and its place.
     """
     values: dict[str, object] = {}
     origins = dict.fromkeys(DEFAULTS, "default")
@@ -175,8 +172,7 @@ def read(given: Mapping[str, object], *, folder: Path | None = None) -> Config:
 def read_each(given: Mapping[str, object], stacks: str) -> list[Config]:
     """Return the settings for each of the `stacks` between commas, as if `--stack` named it.
 
-    Raises:
-        Mistake: a setting cannot work; `--stack` names one, too; none is named, or one twice.
+    Raises `Mistake` if a setting cannot work, `--stack` is given, or none is named, or one twice.
     """
     names = listed(stacks)
     if given.get("stack") is not None:
@@ -211,13 +207,12 @@ def _node(settings: Settings) -> str:
 
 
 def host_name(*, room_for: str) -> str:
-    """Return what this machine is called, as far as a node's name may be, with room for more."""
+    """Return this machine's name, as far as a node's name may have it, with room for more."""
     host = re.sub(r"[^A-Za-z0-9_-]", "-", platform.node())
     return host[: NODE_NAME_CHARS_MAX - SIBLING_CHARS - len(room_for)]
 
 
 def _layers(given: Mapping[str, object], folder: Path) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return what each place says, the strongest first."""
     flagged = {key: value for key, value in given.items() if value is not None}
     return [
         ("flag", flagged),
@@ -243,7 +238,6 @@ def _environment() -> Mapping[str, str]:
 
 
 def _value(key: str, given: object, place: str) -> Any:  # noqa: ANN401 - each has its own type
-    """Return the value of a setting, checked."""
     if key not in DEFAULTS:
         near = get_close_matches(key.lower(), DEFAULTS, n=1)
         known = f"did you mean {near[0]}?" if near else f"known: {', '.join(DEFAULTS)}"
@@ -258,7 +252,7 @@ def _value(key: str, given: object, place: str) -> Any:  # noqa: ANN401 - each h
 
 
 def _converted(key: str, given: object) -> Any:  # noqa: ANN401 - each has its own type
-    """Return a setting as its type has it: flags and variables are text, and may say a number."""
+    """Return a setting as its type has it: flags and variables are text, numbers too."""
     type_ = TYPES[key]
     if get_origin(type_) is Literal:
         for choice in get_args(type_):
@@ -281,7 +275,6 @@ def bounds(key: str) -> tuple[float, float] | None:
 
 
 def _name_in(place: str, key: str) -> str:
-    """Return how the setting `key` is called in `place`."""
     match place:
         case "environment":
             return PREFIX + key.upper()

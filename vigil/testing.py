@@ -1,10 +1,4 @@
-"""What tests of an app need: leases that a test controls.
-
-leases = FakeLeases()
-ports = dataclasses.replace(memory_ports(clock=SystemClock()), leases=leases)
-leases.set_busy("episode.monitor.e1")    # now nobody can acquire it
-leases.lapse("episode.monitor.e1")       # now the next one to ask takes it over
-"""
+"""What tests of an app need: `FakeLeases`, leases that a test makes busy, or lapse."""
 
 from __future__ import annotations
 

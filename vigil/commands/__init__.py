@@ -1,8 +1,7 @@
 # ruff: noqa: ARG001 - typer keeps in its context what a command is given
-"""The command line: one module for each group of commands, with what the commands do.
+"""The command line: one module for each group of commands.
 
-Only the module of the command that was typed is imported. The other commands are known by name and
-help alone, so that `vigil --help` and the commands that only read rows start fast.
+Only the module of the command that was typed is imported, so that help and questions start fast.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ NAME: Final = "vigil"
 Text: TypeAlias = str | None
 
 _PREFIX: Final = "Value error, "
-"""What typer's own checks put before what is wrong."""
 
 
 class Listed(NamedTuple):
@@ -101,7 +99,6 @@ def run(arguments: Sequence[str]) -> NoReturn:
 
 
 def _app(loaded: Sequence[str] | set[str] | dict[str, Listed]) -> typer.Typer:
-    """Return the command line; of `loaded`, the commands themselves."""
     app = typer.Typer(
         name=NAME,
         help="An event-sourced engine for autonomous actors.",

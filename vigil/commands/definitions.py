@@ -1,9 +1,4 @@
-"""Definitions as data: `vigil apply`, and the commands that groups of both kinds have.
-
-vigil apply definitions/ --dry-run
-vigil actors apply disks.yaml            vigil workflows apply onboarding.yaml
-vigil actors disable disk_watch          vigil workflows disable onboarding
-"""
+"""Definitions as data: `vigil apply`, and the commands that groups of both kinds have."""
 
 from __future__ import annotations
 
@@ -32,7 +27,6 @@ if TYPE_CHECKING:
     from vigil.commands.repair import Reconcile
 
 ROLLOUT_S: Final = 10.0
-"""How long to wait for the nodes by default, in seconds."""
 
 HISTORY: Final = ("revision", "change", "person", "at", "reason")
 INDENT: Final = "  "
@@ -287,11 +281,7 @@ def show_rollout(
     reconcile: Reconcile | None,
     is_json: bool,
 ) -> None:
-    """Print what nodes make of what was applied, and what is left of what was there before.
-
-    Raises:
-        Exit: nodes are up, and none of them runs one.
-    """
+    """Print what nodes make of what was applied; exit code 1: none of those up runs one."""
     pairs = list(zip(applied, rollouts, strict=bool(rollouts)))
     if not is_json:
         for each, rollout in pairs:
@@ -344,7 +334,6 @@ def show_withdrawal(
 
 
 def _count(events: object) -> str:
-    """Return how many events wait, in words."""
     match events:
         case 1:
             return "1 event waits"
@@ -390,7 +379,6 @@ def _say_rollout(applied: AppliedDefinition, said: Rollout, *, timeout_s: float)
 
 
 def _way_back(applied: AppliedDefinition) -> str:
-    """Return where something ran before this revision, and how it runs there again."""
     from vigil.asking.stack import GROUPS
 
     registered, before = applied.registered, max(applied.ran.values())
@@ -419,7 +407,6 @@ def _say_reconciled(
 
 
 def _say_gone(applied: Sequence[AppliedDefinition]) -> None:
-    """Print what is to be run so that nothing is left of what is gone."""
     for each in applied:
         if each.removed:
             left = f"what is left of it stays until vigil reconcile --actor {each.actor}"
@@ -427,5 +414,5 @@ def _say_gone(applied: Sequence[AppliedDefinition]) -> None:
 
 
 def warn(line: str) -> None:
-    """Print a line that is not what was asked for."""
+    """Print a line on stderr."""
     print(printable(f"vigil: {line}"), file=sys.stderr)

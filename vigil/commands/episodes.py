@@ -77,10 +77,9 @@ REPLAY_SPARE: Final = (
 ANYBODY: Final = "anybody"
 
 ROUNDS_MAX: Final = 100
-"""Most questions for what an actor has open: a million episodes, at the rows' `ROWS_MAX` each."""
+"""Most questions for the episodes of an actor."""
 
 TOLD_EVERY_S: Final = 1.0
-"""Between two lines of progress, in seconds."""
 
 UNKNOWN: Final = ""
 """Status of an episode that the journal does not hold."""
@@ -93,7 +92,7 @@ EpisodeId: TypeAlias = Annotated[
 
 
 class EpisodeStatus(StrEnum):
-    """What the rows call the states of an episode: the open ones, and how it may have ended."""
+    """Statuses of episodes in the rows: the open ones, and how it may have ended."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -114,7 +113,7 @@ class Unended(StrEnum):
 
 @dataclass(frozen=True)
 class EpisodeToCancel:
-    """An episode, and where it is in its life."""
+    """An episode, and its status."""
 
     episode_id: UUID
     actor_id: str
@@ -349,9 +348,7 @@ def says(row: Row) -> str:
 def came_to(outcomes: Iterable[OutputOutcome], own: Iterable[Row]) -> list[Row]:
     """Return a row for each output of an episode, with its `outcome` once that is settled.
 
-    Args:
-        own: rows of what the episode proposed itself. Of an output of another episode, or of a dry
-            run, only the outcome is known here.
+    `own` are rows of what it proposed itself: of another's, only the outcome is known here.
     """
     settled = {each.output_key: each for each in outcomes}
     rows: list[Row] = []
@@ -377,7 +374,6 @@ async def _record(pool: Pool, stack: Stack, episode_id: UUID) -> dict[str, objec
 
 
 def _asked(block: Mapping[str, object]) -> Row:
-    """Return what an episode waits for as people read it, with the command to type."""
     if block["reason"] == BlockReason.WAIT:
         asks: Row = {"ref": block["ref"]}
         todo = f"resolve {shlex.quote(str(block['ref']))}"
@@ -418,7 +414,6 @@ def _frame_row(frame: Frame) -> Row:
 
 
 def _whole_frame(frame: Frame) -> Row:
-    """Return everything in `frame`: the event, and the state after it."""
     state: Row = unraw(raw(frame.episode))
     return {**_frame_row(frame), "said": unraw(raw(_as_shown(frame.event))), **state}
 
@@ -441,7 +436,6 @@ def _print_each(episodes: Sequence[EpisodeToCancel], config: Config) -> None:
 
 
 def _named(config: Config, ids: Iterable[UUID]) -> list[EpisodeToCancel]:
-    """Return the episodes of these ids as the journal has them, each once."""
     from engine.episodes.episode import fold
     from vigil.asking.requests import in_batches
 
@@ -460,7 +454,7 @@ def _named(config: Config, ids: Iterable[UUID]) -> list[EpisodeToCancel]:
 def _unended(
     config: Config, *, actor: str, expectation: str | None, status: str | None
 ) -> list[EpisodeToCancel]:
-    """Return the unended episodes of an actor; raise `Trouble` if nobody knows the actor."""
+    """Return the unended episodes of an actor; `Trouble`: nobody knows the actor."""
     from vigil.asking.stack import read_stack, require_expectation, require_known
 
     async def known(ports: Ports) -> None:
@@ -519,7 +513,7 @@ async def read_unended(
 def _request_cancel(
     config: Config, episodes: Sequence[EpisodeToCancel], *, by: str, reason: str
 ) -> None:
-    """Request that the open ones be canceled; print progress, and which no node can end now."""
+    """Request that the open ones be canceled; print progress, and what no node can end now."""
     from engine.cluster.members import live_nodes
     from engine.episodes import cancel as episodes_cancel
     from engine.operations.why_unheard import unheard
@@ -552,7 +546,6 @@ def _request_cancel(
 def _wait_ends(
     config: Config, episodes: Sequence[EpisodeToCancel], *, timeout_s: float
 ) -> list[EpisodeToCancel]:
-    """Return `episodes` as they ended, once the rows show that of all that are known."""
     until_s = _CLOCK.monotonic_s() + timeout_s
 
     async def as_ended(pool: Pool, each: EpisodeToCancel) -> EpisodeToCancel:
@@ -570,7 +563,7 @@ def _wait_ends(
 
 
 async def _waiters(ports: Ports, ref: str, episode_id: str | None) -> list[WaitEntry]:
-    """Return the episodes that wait for `ref`: there may be an entry of one that was answered."""
+    """Return the episodes that wait for `ref`: an entry may be of one that was answered."""
     from engine.waits.signals import find_waiters
     from vigil.asking.requests import in_batches
 
@@ -604,7 +597,6 @@ def _sent(ports: Ports, waiter: WaitEntry, id_: str) -> SentCommand:
 
 
 def _newest_wait(records: Sequence[Recorded], ref: str) -> StillWaiting | None:
-    """Return when an episode waited for `ref` last; None: never."""
     from engine.waits.answer import waits_of
 
     waits = [each for each in waits_of(records) if each.blocked.ref == ref]

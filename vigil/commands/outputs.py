@@ -210,7 +210,6 @@ def cancel_result(id_: str, event: LogEvent) -> CommandResult | None:
 
 
 def _failed(config: Config, *, actor: str | None, adapter: str | None) -> list[str]:
-    """Return the keys of outputs that have failed as far as the rows show, the latest first."""
     failed = OutputStatus.FAILED
     rows = ask(
         config,
@@ -233,7 +232,6 @@ def _request(
     reason: str,
     wait_s: float | None,
 ) -> None:
-    """Send a request about each output, and report what became of each."""
     from vigil.asking import requests
 
     async def sent(ports: Ports) -> list[CommandOutcome]:

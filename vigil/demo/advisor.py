@@ -1,7 +1,6 @@
-"""What to do about a finding: look closer, note it, put it in words, and say so.
+"""What to do about a finding: look closer, note it, put it in words, and advise.
 
-The advisor wakes on what the monitor found, not on measurements. Its advice is a finding of
-its own that names the first as its cause, and goes when the first one goes.
+Advice is a finding of its own, caused by the first one, and goes when that goes.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from vigil import (
 )
 
 SUSPECTS: Final = 3
-"""How many are named. More would be a listing, not advice."""
+"""How many are named."""
 
 
 class AdviceCase(msgspec.Struct, frozen=True, kw_only=True):

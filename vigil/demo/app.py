@@ -1,7 +1,4 @@
-"""The app: a monitor that finds, and an advisor that wakes on what was found.
-
-vigil up --app vigil.demo.app:app
-"""
+"""The app: a monitor that finds, and an advisor that wakes on what was found."""
 
 from __future__ import annotations
 

