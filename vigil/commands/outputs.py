@@ -197,7 +197,7 @@ def cancel_result(id_: str, event: LogEvent) -> CommandResult | None:
         case OutputCanceled(cancel_id=cancel_id) if cancel_id == id_:
             return CommandResult("canceled", is_wanted=True)
         case OutputCanceled(by=by):
-            who_was = by or "options.who canceled its episode"
+            who_was = by or "who canceled its episode"
             return CommandResult(f"{who_was} was faster", is_wanted=False)
         case OutputDelivered():
             return CommandResult("it was delivered before", is_wanted=False)
