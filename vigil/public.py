@@ -52,8 +52,11 @@ def shadowing_in(folder: str) -> str:
         return ""
     for name in PACKAGES:
         spec = PathFinder.find_spec(name, [folder])
-        if spec is not None and (spec.origin is not None or _has_modules(join(folder, name))):
-            return _problem(name, join(folder, name))
+        place = join(folder, name)
+        if spec is not None and (
+            spec.origin is not None or any(each.endswith(".py") for each in listdir(place))
+        ):
+            return _problem(name, place)
     return ""
 
 
@@ -62,10 +65,6 @@ def _problem(name: str, place: str) -> str:
         f"{place} hides Vigil's own package {name!r}: "
         "rename it, or run from a folder that has nothing of that name"
     )
-
-
-def _has_modules(folder: str) -> bool:
-    return any(name.endswith(".py") for name in listdir(folder))
 
 
 def _place_of(name: str) -> str | None:

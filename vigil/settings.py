@@ -76,11 +76,6 @@ def listed(text: str) -> list[str]:
     return [word.strip() for word in text.split(",")] if text.strip() else []
 
 
-def _servers(url: str) -> str:
-    parse_servers(url)
-    return url
-
-
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator may choose."""
 
@@ -124,7 +119,7 @@ DEFAULTS: Final = {each.name: each.default for each in msgspec.structs.fields(Se
 TYPES: Final = get_type_hints(Settings, include_extras=True)
 
 CHECKS: Final[Mapping[str, Callable[[str], object]]] = {
-    "nats_url": _servers,
+    "nats_url": parse_servers,
     "nats_inbox": _prefix,
     "nats_domain": _domain,
     "serve_stacks": _stacks,
@@ -163,7 +158,8 @@ def read(given: Mapping[str, object], *, folder: Path | None = None) -> Config:
         origins |= dict.fromkeys(fresh, place)
     settings = Settings(**{key: _value(key, each, origins[key]) for key, each in values.items()})
     try:
-        stack = _stack(settings)
+        name = f"{settings.stack}-{settings.env}" if settings.env else settings.stack
+        stack = Stack(name)
         return Config(settings, origins, stack, _node(settings), _served(settings, stack))
     except BadName as error:
         raise Mistake(str(error)) from error
@@ -188,10 +184,6 @@ def shown(key: str, value: object) -> str:
     return _CREDENTIALS.sub(r"\1…\2", said) if key in SECRET else said
 
 
-def _stack(settings: Settings) -> Stack:
-    return Stack(f"{settings.stack}-{settings.env}" if settings.env else settings.stack)
-
-
 def _served(settings: Settings, own: Stack) -> tuple[Stack, ...]:
     stacks = tuple(Stack(name) for name in listed(settings.serve_stacks))
     if own.name in {stack.name for stack in stacks}:
@@ -214,9 +206,11 @@ def host_name(*, room_for: str) -> str:
 
 def _layers(given: Mapping[str, object], folder: Path) -> list[tuple[str, Mapping[str, Any]]]:
     flagged = {key: value for key, value in given.items() if value is not None}
+    said = {name.upper(): value for name, value in os.environ.items() if value}
+    variables = {key: said[name] for key in DEFAULTS if (name := PREFIX + key.upper()) in said}
     return [
         ("flag", flagged),
-        ("environment", _environment()),
+        ("environment", variables),
         (FILE, _table(folder / FILE)),
         (str(runfile.PATH), runfile.read(folder / runfile.PATH)),
     ]
@@ -229,12 +223,6 @@ def _table(path: Path) -> Mapping[str, Any]:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Mistake(f"{path} is not TOML: {error}") from error
-
-
-def _environment() -> Mapping[str, str]:
-    """Return the settings that variables give; an empty one gives none."""
-    said = {name.upper(): value for name, value in os.environ.items() if value}
-    return {key: said[name] for key in DEFAULTS if (name := PREFIX + key.upper()) in said}
 
 
 def _value(key: str, given: object, place: str) -> Any:  # noqa: ANN401 - each has its own type

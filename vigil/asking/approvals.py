@@ -21,21 +21,8 @@ from engine.waits.approval import problem_of_decision
 from engine.waits.requests import approve, deny
 from streams.clock import SystemClock
 from streams.json import unraw
+from streams.model import events
 from streams.model.commands import Decide, Verdict
-from streams.model.events import (
-    EpisodeBlocked,
-    EpisodeFinished,
-    EpisodeOpened,
-    EpisodeResolved,
-    LogEvent,
-    OutputApproved,
-    OutputCanceled,
-    OutputFailed,
-    OutputProposed,
-    OutputRejected,
-    OutputRetried,
-    Resolution,
-)
 from streams.model.waits import Approval
 from streams.ports.all import Ports
 from streams.ports.log import Recorded
@@ -50,8 +37,8 @@ from vigil.printing import tables
 from vigil.printing.tables import Row, as_json
 from vigil.settings import Config
 
-APPROVED: Final = Resolution.APPROVED.value
-EXPIRED: Final = Resolution.EXPIRED.value
+APPROVED: Final = events.Resolution.APPROVED.value
+EXPIRED: Final = events.Resolution.EXPIRED.value
 REJECTED: Final = "rejected"
 CANCELED: Final = "canceled"
 """How the requests of outputs end, and any request that nobody need decide any more."""
@@ -125,47 +112,49 @@ def owner_of(records: Iterable[Recorded]) -> tuple[str, str]:
         (event.actor_id, event.episode_id)
         for record in records
         for event in record.commit.events
-        if isinstance(event, EpisodeOpened | OutputProposed)
+        if isinstance(event, events.EpisodeOpened | events.OutputProposed)
     ]
     return owners[-1] if owners else ("", "")
 
 
-def _asked(event: LogEvent, at: datetime) -> ApprovalRequest | None:
+def _asked(event: events.LogEvent, at: datetime) -> ApprovalRequest | None:
     match event:
-        case EpisodeBlocked(step_no=number, approval=Approval() as approval):
+        case events.EpisodeBlocked(step_no=number, approval=Approval() as approval):
             return ApprovalRequest(
                 number=number, approval=approval, plan=approval.plan, asked_at=at
             )
-        case OutputProposed(proposal_no=number, payload=payload, approval=Approval() as approval):
+        case events.OutputProposed(
+            proposal_no=number, payload=payload, approval=Approval() as approval
+        ):
             return ApprovalRequest(number=number, approval=approval, plan=payload, asked_at=at)
         case _:
             return None
 
 
 def _asked_again(
-    event: LogEvent, asked: Sequence[ApprovalRequest], at: datetime
+    event: events.LogEvent, asked: Sequence[ApprovalRequest], at: datetime
 ) -> ApprovalRequest | None:
     """Return the request that was made once more as nobody had decided it in time."""
-    if not asked or not isinstance(event, OutputRetried) or event.approval is None:
+    if not asked or not isinstance(event, events.OutputRetried) or event.approval is None:
         return None
     return replace(asked[-1], approval=event.approval, asked_at=at, decision=None)
 
 
-def _decided(event: LogEvent, at: datetime) -> ApprovalDecision | None:
+def _decided(event: events.LogEvent, at: datetime) -> ApprovalDecision | None:
     match event:
-        case EpisodeResolved(resolution=resolution, by=by, reason=reason, decision_id=id_):
+        case events.EpisodeResolved(resolution=resolution, by=by, reason=reason, decision_id=id_):
             return ApprovalDecision(outcome=resolution.value, at=at, by=by, reason=reason, id=id_)
-        case OutputApproved(by=by, reason=reason, decision_id=id_):
+        case events.OutputApproved(by=by, reason=reason, decision_id=id_):
             outcome = APPROVED if by else EXPIRED
             return ApprovalDecision(outcome=outcome, at=at, by=by, reason=reason, id=id_)
-        case OutputRejected(by=by, reason=reason, decision_id=id_, is_expiry=is_expiry):
+        case events.OutputRejected(by=by, reason=reason, decision_id=id_, is_expiry=is_expiry):
             outcome = EXPIRED if is_expiry else REJECTED
             return ApprovalDecision(outcome=outcome, at=at, by=by, reason=reason, id=id_)
-        case OutputFailed(attempt=0, error_detail=reason):  # Nobody has approved it in time.
+        case events.OutputFailed(attempt=0, error_detail=reason):  # Nobody has approved it in time.
             return ApprovalDecision(outcome=EXPIRED, at=at, reason=reason)
-        case OutputCanceled(reason=reason):
+        case events.OutputCanceled(reason=reason):
             return ApprovalDecision(outcome=CANCELED, at=at, reason=reason)
-        case EpisodeFinished(error_detail=detail):
+        case events.EpisodeFinished(error_detail=detail):
             return ApprovalDecision(outcome=CANCELED, at=at, reason=detail)
         case _:
             return None

@@ -13,16 +13,8 @@ from engine.app.app import App
 from engine.app.workflow_plan import workflow_of as workflow_begun_by
 from engine.cluster.members import live_nodes
 from engine.cluster.nodes import NodeInfo, known, trigger_texts
-from engine.definitions import difference, workflow_of
+from engine.definitions import difference, store, workflow_of
 from engine.definitions.definition import UNDEFINED, Definition, evolve
-from engine.definitions.store import (
-    DefinitionChange,
-    DefinitionCommit,
-    apply_definition,
-    definition_history,
-    disable_definition,
-    read_definition,
-)
 from engine.definitions.text import Written, write
 from engine.errors import BadDefinition, BadRequest, Refused
 from engine.validation import REASON_CHARS_MAX, check_text
@@ -32,30 +24,10 @@ from streams.model.definitions import ID_KINDS, RegisteredDefinition
 from streams.model.events import DefinitionApplied
 from streams.model.events.definitions import DefinitionKind
 from streams.ports.all import Ports
+from vigil.asking import definition_checks as checks
+from vigil.asking import stack as stacks
 from vigil.asking.connect import with_ports
-from vigil.asking.definition_checks import (
-    lacks,
-    needed_by,
-    planned,
-    removed,
-    require_fitting,
-    require_undeclared,
-)
 from vigil.asking.drafts import Draft
-from vigil.asking.stack import (
-    CODE,
-    Rollout,
-    StackView,
-    actor_of,
-    backlog_of,
-    in_code,
-    origin,
-    problems_of,
-    read_definitions,
-    read_stack,
-    revisions_of,
-    rollout_of,
-)
 from vigil.errors import Mistake, Trouble, hint
 from vigil.printing.tables import Row
 from vigil.settings import Config
@@ -89,7 +61,7 @@ class AppliedDefinition(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def actor(self) -> str:
         """The actor that is defined, or the one that begins the workflow."""
-        return actor_of(self.registered.kind, self.registered.id)
+        return stacks.actor_of(self.registered.kind, self.registered.id)
 
     def as_row(self) -> Row:
         """Return it in columns, for programs."""
@@ -139,7 +111,7 @@ def preview(
     async def previewed(ports: Ports) -> list[AppliedDefinition]:
         scene = await _scene(ports, drafts, app)
         return [
-            _planned(scene, each, await read_definition(ports, each.kind, each.id), seen=seen)
+            _planned(scene, each, await store.read_definition(ports, each.kind, each.id), seen=seen)
             for each in drafts
         ]
 
@@ -182,10 +154,10 @@ def read_current(config: Config, kind: DefinitionKind, id_: str) -> CurrentDefin
     """Return a definition as its journal has it; raise `Trouble` if nobody has ever defined it."""
 
     async def read(ports: Ports) -> CurrentDefinition:
-        definition = await read_definition(ports, kind, id_)
+        definition = await store.read_definition(ports, kind, id_)
         if not definition.revision:
             raise await unknown(ports, kind, id_)
-        needed = needed_by(await read_definitions(ports), (kind, id_))
+        needed = checks.needed_by(await stacks.read_definitions(ports), (kind, id_))
         return CurrentDefinition(definition=definition, needed_by=needed)
 
     return with_ports(config, read)
@@ -193,21 +165,23 @@ def read_current(config: Config, kind: DefinitionKind, id_: str) -> CurrentDefin
 
 def disable(
     config: Config, kind: DefinitionKind, id_: str, *, by: str, reason: str, seen: int | None
-) -> DefinitionChange:
+) -> store.DefinitionChange:
     """Disable a definition; raise `Trouble` if others have changed it since `seen`."""
-    change = partial(disable_definition, kind=kind, id_=id_, by=by, reason=reason, seen=seen)
+    change = partial(store.disable_definition, kind=kind, id_=id_, by=by, reason=reason, seen=seen)
     with _naming(id_):
         return with_ports(config, change)
 
 
 async def unknown(ports: Ports, kind: DefinitionKind, id_: str) -> Trouble:
     """Return the error that says that nobody has ever defined this."""
-    declaring = in_code(await live_nodes(ports.gates), kind, id_)
+    declaring = stacks.in_code(await live_nodes(ports.gates), kind, id_)
     if declaring:
         what = f"{ID_KINDS[kind]} {id_!r} is not defined as data"
         return Trouble(f"{what}: it is in the code of {', '.join(declaring)}")
     names = [
-        registered.id for registered in await read_definitions(ports) if registered.kind is kind
+        registered.id
+        for registered in await stacks.read_definitions(ports)
+        if registered.kind is kind
     ]
     return Trouble(f"nobody has defined {ID_KINDS[kind]} {id_!r}; {hint(id_, names)}")
 
@@ -220,10 +194,10 @@ def holding(definition: Definition) -> JsonObject | None:
 
 async def _scene(ports: Ports, drafts: Sequence[Draft], app: App | None) -> _Surroundings:
     """Return what `drafts` are applied beside, if they can be."""
-    nodes, definitions = await live_nodes(ports.gates), await read_definitions(ports)
-    require_undeclared(nodes, drafts)
-    require_fitting(app, ports.stack.name, drafts, definitions)
-    return _Surroundings(nodes=nodes, planned=planned(drafts, definitions))
+    nodes, definitions = await live_nodes(ports.gates), await stacks.read_definitions(ports)
+    checks.require_undeclared(nodes, drafts)
+    checks.require_fitting(app, ports.stack.name, drafts, definitions)
+    return _Surroundings(nodes=nodes, planned=checks.planned(drafts, definitions))
 
 
 def _planned(
@@ -234,17 +208,19 @@ def _planned(
         raise Trouble(f"{id_}: it is at revision {stands.revision} by now, not {seen}")
     happens = not stands.holds or stands.body != body
     revision = stands.revision + happens
-    lost = removed(kind, stands.body, body)
-    had = revisions_of(scene.nodes, kind, id_)
+    lost = checks.removed(kind, stands.body, body)
+    had = stacks.revisions_of(scene.nodes, kind, id_)
     return AppliedDefinition(
         registered=RegisteredDefinition(kind=kind, id=id_, revision=revision, seq=0, body=body),
         file=draft.file,
         happened=happens,
         difference=difference(holding(stands), unraw(body)),
         removed=lost,
-        needed_by=needed_by(scene.planned, (kind, id_), only=lost) if lost else {},
-        lacks=lacks(scene.nodes, scene.planned, id_) if kind is DefinitionKind.WORKFLOW else [],
-        problems_before=problems_of(scene.nodes, kind, id_) if happens else {},
+        needed_by=checks.needed_by(scene.planned, (kind, id_), only=lost) if lost else {},
+        lacks=checks.lacks(scene.nodes, scene.planned, id_)
+        if kind is DefinitionKind.WORKFLOW
+        else [],
+        problems_before=stacks.problems_of(scene.nodes, kind, id_) if happens else {},
         ran={name: each for name, each in had.items() if each < revision},
     )
 
@@ -253,9 +229,11 @@ async def _apply(
     ports: Ports, scene: _Surroundings, draft: Draft, *, by: str, reason: str, seen: int | None
 ) -> AppliedDefinition:
     """Apply `draft` to what is there now, so that the difference is what happens."""
-    plan = _planned(scene, draft, await read_definition(ports, draft.kind, draft.id), seen=seen)
+    plan = _planned(
+        scene, draft, await store.read_definition(ports, draft.kind, draft.id), seen=seen
+    )
     looked_at = plan.registered.revision - plan.happened
-    change = await apply_definition(
+    change = await store.apply_definition(
         ports, draft.kind, draft.id, draft.body, by=by, reason=reason, seen=looked_at
     )
     return msgspec.structs.replace(plan, registered=change.registered, happened=change.happened)
@@ -282,19 +260,21 @@ class Withdrawal(msgspec.Struct, frozen=True, kw_only=True):
 
 def wait_rollout(
     config: Config, applied: Sequence[AppliedDefinition], *, timeout_s: float
-) -> list[Rollout]:
+) -> list[stacks.Rollout]:
     """Return what the nodes make of what was applied, once all of them have reported.
 
     One that has not after `timeout_s` is silent.
     """
 
-    async def rolled_out(ports: Ports) -> list[Rollout]:
+    async def rolled_out(ports: Ports) -> list[stacks.Rollout]:
         until_s = _CLOCK.monotonic_s() + timeout_s
         while True:
             nodes = await live_nodes(ports.gates)
             is_over = _CLOCK.monotonic_s() >= until_s
             found = [
-                rollout_of(nodes, each.registered, before={} if is_over else each.problems_before)
+                stacks.rollout_of(
+                    nodes, each.registered, before={} if is_over else each.problems_before
+                )
                 for each in applied
             ]
             if is_over or not any(each.silent for each in found):
@@ -308,7 +288,7 @@ def wait_withdrawal(
     config: Config, kind: DefinitionKind, id_: str, *, timeout_s: float
 ) -> Withdrawal:
     """Return which nodes still use what was disabled, once none does or the time is over."""
-    actor = actor_of(kind, id_)
+    actor = stacks.actor_of(kind, id_)
 
     async def withdrawn(ports: Ports) -> Withdrawal:
         until_s = _CLOCK.monotonic_s() + timeout_s
@@ -317,7 +297,7 @@ def wait_withdrawal(
         while (waking := _waking(nodes, actor)) and _CLOCK.monotonic_s() < until_s:
             await _CLOCK.sleep(LOOK_S)
             nodes = await live_nodes(ports.gates)
-        left = await backlog_of(ports, actor, expectations)
+        left = await stacks.backlog_of(ports, actor, expectations)
         return Withdrawal(waking=waking, events=left["events"])
 
     return with_ports(config, withdrawn)
@@ -356,7 +336,7 @@ def text_of(
 
 def list_workflows(config: Config) -> list[Row]:
     """Return a row for each workflow that a node has, or that was ever defined as data."""
-    seen = with_ports(config, read_stack)
+    seen = with_ports(config, stacks.read_stack)
     workflows = map(workflow_begun_by, seen.actors())
     definitions = {
         each.id: each for each in seen.definitions if each.kind is DefinitionKind.WORKFLOW
@@ -365,9 +345,9 @@ def list_workflows(config: Config) -> list[Row]:
     return [_workflow_row(seen, name, definitions.get(name)) for name in sorted(names)]
 
 
-def _chapters(config: Config, kind: DefinitionKind, id_: str) -> Sequence[DefinitionCommit]:
-    async def read(ports: Ports) -> Sequence[DefinitionCommit]:
-        chapters = await definition_history(ports, kind, id_)
+def _chapters(config: Config, kind: DefinitionKind, id_: str) -> Sequence[store.DefinitionCommit]:
+    async def read(ports: Ports) -> Sequence[store.DefinitionCommit]:
+        chapters = await store.definition_history(ports, kind, id_)
         if not chapters:
             raise await unknown(ports, kind, id_)
         return chapters
@@ -375,7 +355,7 @@ def _chapters(config: Config, kind: DefinitionKind, id_: str) -> Sequence[Defini
     return with_ports(config, read)
 
 
-def _rows_of(chapters: Sequence[DefinitionCommit]) -> Iterator[Row]:
+def _rows_of(chapters: Sequence[store.DefinitionCommit]) -> Iterator[Row]:
     definition = UNDEFINED
     for chapter in chapters:
         event, before = chapter.event, holding(definition)
@@ -396,18 +376,20 @@ def _rows_of(chapters: Sequence[DefinitionCommit]) -> Iterator[Row]:
         }
 
 
-def _workflow_row(seen: StackView, name: str, registered: RegisteredDefinition | None) -> Row:
-    actor = actor_of(DefinitionKind.WORKFLOW, name)
+def _workflow_row(
+    seen: stacks.StackView, name: str, registered: RegisteredDefinition | None
+) -> Row:
+    actor = stacks.actor_of(DefinitionKind.WORKFLOW, name)
     infos = {node.name: node.actors[actor] for node in seen.nodes if actor in node.actors}
     begins = [each for info in infos.values() for each in info.expectations.values()]
     row: Row = {
         "workflow_id": name,
-        **origin(seen.nodes, seen.definitions, DefinitionKind.WORKFLOW, name),
+        **stacks.origin(seen.nodes, seen.definitions, DefinitionKind.WORKFLOW, name),
         "nodes": sorted(infos),
         "triggers": sorted({text for each in begins for text in each.triggers}),
         "steps": None,
     }
-    return row if row["source"] == CODE else {**row, **_said(registered)}
+    return row if row["source"] == stacks.CODE else {**row, **_said(registered)}
 
 
 def _said(registered: RegisteredDefinition | None) -> Row:

@@ -26,22 +26,15 @@ from projections.postgres.query_result import ROWS_MAX, Row
 from projections.postgres.reader import list_silent_instances
 from streams.clock import SystemClock
 from streams.json import JsonObject, unraw
+from streams.model import events
 from streams.model.definitions import RegisteredDefinition, definition_id
-from streams.model.events import (
-    LogEvent,
-    StepApproved,
-    StepDenied,
-    WorkflowAborted,
-    WorkflowCancelAsked,
-    WorkflowFinished,
-    WorkflowResumed,
-)
 from streams.model.events.definitions import DefinitionKind
 from streams.model.triggers import Overrides
 from streams.model.workflows import ResumeHow
 from streams.ports.all import Ports
 from streams.ports.log import Recorded
 from vigil import options
+from vigil.asking import stack as stacks
 from vigil.asking.approvals import Choice
 from vigil.asking.connect import connected, pooled
 from vigil.asking.requests import (
@@ -56,13 +49,6 @@ from vigil.asking.requests import (
     watch,
 )
 from vigil.asking.rows import parse_id
-from vigil.asking.stack import (
-    read_definitions,
-    read_stack,
-    require_in_force,
-    require_plausible,
-    waking_obstacle,
-)
 from vigil.errors import Mistake, Trouble
 from vigil.options import stranger_hint, who
 from vigil.printing.tables import as_json
@@ -134,9 +120,9 @@ def start(config: Config, asked: StartRequest) -> StartedInstance:
     asked = asked if is_key_typed else replace(asked, key=requests.new_key())
 
     async def done(ports: Ports) -> StartedInstance:
-        starter, seen = starter_id(asked.workflow), await read_stack(ports)
-        await require_plausible(config, ports, seen, starter)
-        await require_in_force(ports, seen, starter)
+        starter, seen = starter_id(asked.workflow), await stacks.read_stack(ports)
+        await stacks.require_plausible(config, ports, seen, starter)
+        await stacks.require_in_force(ports, seen, starter)
         used = await key_use_of(ports, starter, START_EXPECTATION, asked.key, dry_run=asked.dry_run)
         instance_id = await requests.start_workflow(ports, **vars(asked))
         is_over = used is not None and used.is_over
@@ -144,11 +130,13 @@ def start(config: Config, asked: StartRequest) -> StartedInstance:
             asked=asked,
             is_key_typed=is_key_typed,
             instance_id=instance_id,
-            obstacle="" if is_over else waking_obstacle(seen, starter),
+            obstacle="" if is_over else stacks.waking_obstacle(seen, starter),
             used=used,
         )
         if not started.obstacle:
-            await _wait_begun(ports, started)
+            until_s = _CLOCK.monotonic_s() + BEGIN_S
+            while not await _has_begun(ports, started) and _CLOCK.monotonic_s() < until_s:
+                await _CLOCK.sleep(BEGIN_LOOK_S)
         return started
 
     return request(config, done, about="instance")
@@ -271,28 +259,31 @@ def _result_of_request(id_: str, wanted: CommandResult, *, rivals_at: str = "") 
     """Return what finds out whether the request `id_` was followed."""
 
     def stand(records: Sequence[Recorded]) -> CommandResult | None:
-        events = _events(records)
-        if id_ in map(_request_of, events):
+        found = _events(records)
+        if id_ in map(_request_of, found):
             return wanted
-        for event in reversed(events):
-            if isinstance(event, WorkflowFinished):
+        for event in reversed(found):
+            if isinstance(event, events.WorkflowFinished):
                 return CommandResult(f"it is {event.status} by now", is_wanted=False)
-            if isinstance(event, StepApproved | StepDenied) and event.step == rivals_at:
+            if (
+                isinstance(event, events.StepApproved | events.StepDenied)
+                and event.step == rivals_at
+            ):
                 return CommandResult(f"{event.by or 'time'} was faster", is_wanted=False)
         return None
 
     return stand
 
 
-def _events(records: Sequence[Recorded]) -> list[LogEvent]:
+def _events(records: Sequence[Recorded]) -> list[events.LogEvent]:
     return [event for record in records for event in record.commit.events]
 
 
-def _request_of(event: LogEvent) -> str:
+def _request_of(event: events.LogEvent) -> str:
     match event:
-        case WorkflowResumed(resume_id=id_):
+        case events.WorkflowResumed(resume_id=id_):
             return id_
-        case StepApproved(decision_id=id_) | StepDenied(decision_id=id_):
+        case events.StepApproved(decision_id=id_) | events.StepDenied(decision_id=id_):
             return id_
         case _:
             return ""
@@ -301,22 +292,15 @@ def _request_of(event: LogEvent) -> str:
 def _result_of_cancel(records: Sequence[Recorded]) -> CommandResult | None:
     for event in _events(records):
         match event:
-            case WorkflowCancelAsked():
+            case events.WorkflowCancelAsked():
                 return CommandResult("to be canceled", is_wanted=True)
-            case WorkflowAborted():
+            case events.WorkflowAborted():
                 return CommandResult(f"it was aborted: {event.error_class}", is_wanted=False)
-            case WorkflowFinished():
+            case events.WorkflowFinished():
                 return CommandResult(f"it is {event.status} by now", is_wanted=False)
             case _:
                 pass
     return None
-
-
-async def _wait_begun(ports: Ports, started: StartedInstance) -> None:
-    """Return once the instance has begun, or nothing is known after `BEGIN_S`."""
-    until_s = _CLOCK.monotonic_s() + BEGIN_S
-    while not await _has_begun(ports, started) and _CLOCK.monotonic_s() < until_s:
-        await _CLOCK.sleep(BEGIN_LOOK_S)
 
 
 async def _read_started(ports: Ports, started: StartedInstance) -> Instance | None:
@@ -376,7 +360,7 @@ async def unserved_instances(config: Config) -> list[Row]:
     At most `ROWS_MAX`. None while no node is up at all: nobody can tell what they run.
     """
     async with connected(config, creates=False) as ports:
-        nodes, definitions = await live_nodes(ports.gates), await read_definitions(ports)
+        nodes, definitions = await live_nodes(ports.gates), await stacks.read_definitions(ports)
     if not nodes:
         return []
     async with pooled(config) as pool:

@@ -26,24 +26,10 @@ from streams.ports.all import Ports
 from streams.ports.bucket import Bucket, BucketEntry
 from streams.subjects import Stack
 from vigil import options
+from vigil.asking import stack as stacks
 from vigil.asking.connect import pooled, with_ports
 from vigil.asking.requests import waiting
 from vigil.asking.rows import answer
-from vigil.asking.stack import (
-    UNREADABLE,
-    StackView,
-    backlog_of,
-    debounced_of,
-    defined_by,
-    in_short,
-    origin,
-    read_stack,
-    require_expectation,
-    require_known,
-    require_plausible,
-    source_in_words,
-    story_columns,
-)
 from vigil.commands import definitions
 from vigil.errors import Trouble
 from vigil.options import By, IsJson, Timeout, who
@@ -96,13 +82,13 @@ def list_(ctx: typer.Context, *, is_json: IsJson = False) -> None:
     config = options.config(ctx)
 
     async def listed(ports: Ports) -> list[Row]:
-        seen, counts = await read_stack(ports), await _counts_if_any(config)
+        seen, counts = await stacks.read_stack(ports), await _counts_if_any(config)
         defined = [each.id for each in seen.definitions if each.kind is DefinitionKind.AGENT]
         names = sorted({*seen.actors(), *seen.orders.pauses, *defined, *(counts or {})})
         return [await _actor_row(ports, seen, counts, name) for name in names]
 
     rows = with_ports(config, listed)
-    shown = rows if is_json else [tables.in_words(in_short(row)) for row in rows]
+    shown = rows if is_json else [tables.in_words(stacks.in_short(row)) for row in rows]
     show_rows(shown, COLUMNS, is_json=is_json, spare=SPARE)
 
 
@@ -112,11 +98,14 @@ def show(ctx: typer.Context, *, actor: ActorId, is_json: IsJson = False) -> None
     config = options.config(ctx)
 
     async def shown(ports: Ports) -> tuple[Row, list[Row]]:
-        seen, counts = await read_stack(ports), await _counts_if_any(config)
-        await require_known(config, ports, seen, actor)
+        seen, counts = await stacks.read_stack(ports), await _counts_if_any(config)
+        await stacks.require_known(config, ports, seen, actor)
         row = await _actor_row(ports, seen, counts, actor)
-        row = {**row, **await story_columns(ports, *defined_by(actor))}
-        expectations, debounced = known(seen.nodes, actor) or {}, await debounced_of(ports, actor)
+        row = {**row, **await stacks.story_columns(ports, *stacks.defined_by(actor))}
+        expectations, debounced = (
+            known(seen.nodes, actor) or {},
+            await stacks.debounced_of(ports, actor),
+        )
         return row, [
             await _expectation_row(ports, actor, name, each, debounced=debounced.get(name, 0))
             for name, each in sorted(expectations.items())
@@ -148,8 +137,8 @@ def pause(
     order = PauseOrder(by=who(config, by), reason=reason, at=_CLOCK.now())
 
     async def paused(ports: Ports) -> str:
-        seen = await read_stack(ports)
-        await require_plausible(config, ports, seen, actor)
+        seen = await stacks.read_stack(ports)
+        await stacks.require_plausible(config, ports, seen, actor)
         await ports.registry.put(pause_key(actor), msgspec.json.encode(order))
         is_up = actor in seen.actors()
         return f"{actor}: paused" + ("" if is_up else "; no node that is up has it")
@@ -168,9 +157,9 @@ def resume(ctx: typer.Context, *, actor: ActorId) -> None:
     config = options.config(ctx)
 
     async def resumed(ports: Ports) -> str:
-        seen = await read_stack(ports)
+        seen = await stacks.read_stack(ports)
         if await ports.registry.get(pause_key(actor)) is None:
-            await require_known(config, ports, seen, actor)
+            await stacks.require_known(config, ports, seen, actor)
             return f"{actor}: was not paused"
         await ports.registry.delete(pause_key(actor))
         return f"{actor}: resumed"
@@ -189,8 +178,8 @@ def reset(
     config = options.config(ctx)
 
     async def closed(ports: Ports) -> str:
-        seen = await read_stack(ports)
-        await require_plausible(config, ports, seen, actor)
+        seen = await stacks.read_stack(ports)
+        await stacks.require_plausible(config, ports, seen, actor)
         _require_breaker(seen, actor, expectation)
         was = await _close(ports.gates, breaker_key(actor, expectation))
         return f"{actor}, {expectation}: {was}"
@@ -213,7 +202,7 @@ def _in_words(row: Row) -> Row:
         if isinstance(value, Mapping)
     }
     if "source" in row:
-        said |= {"source": source_in_words(row), "revisions": None}
+        said |= {"source": stacks.source_in_words(row), "revisions": None}
     return tables.in_words({**row, **said})
 
 
@@ -234,7 +223,7 @@ async def _wait_drained(config: Config, ports: Ports, actor: str, timeout_s: flo
 
 async def _left(ports: Ports, pool: Pool, actor: str) -> str:
     """Return what is left of a paused actor, in words; empty: nothing."""
-    nodes = (await read_stack(ports)).nodes
+    nodes = (await stacks.read_stack(ports)).nodes
     waking = [each.name for each in nodes if actor in each.actors and each.actors[actor].wakes]
     commands = await ports.commands.backlog(actor)
     try:
@@ -265,7 +254,9 @@ async def _counts(pool: Pool, stack: Stack) -> Counts:
     return {str(row["actor_id"]): row for row in found.as_rows()}
 
 
-async def _actor_row(ports: Ports, seen: StackView, counts: Counts | None, actor: str) -> Row:
+async def _actor_row(
+    ports: Ports, seen: stacks.StackView, counts: Counts | None, actor: str
+) -> Row:
     infos = {node.name: node.actors[actor] for node in seen.nodes if actor in node.actors}
     expectations = known(seen.nodes, actor) or {}
     paused, counted = seen.orders.pauses.get(actor), (counts or {}).get(actor, {})
@@ -274,7 +265,7 @@ async def _actor_row(ports: Ports, seen: StackView, counts: Counts | None, actor
         "actor_id": actor,
         "domain": _newest(infos).domain if infos else None,
         "spec_rev": (_newest(infos).spec_rev or None) if infos else None,
-        **origin(seen.nodes, seen.definitions, *defined_by(actor)),
+        **stacks.origin(seen.nodes, seen.definitions, *stacks.defined_by(actor)),
         "nodes": sorted(infos),
         "waking": sorted(name for name, info in infos.items() if info.wakes),
         "running_on": sorted(name for name, info in infos.items() if info.runs),
@@ -285,7 +276,7 @@ async def _actor_row(ports: Ports, seen: StackView, counts: Counts | None, actor
         "queued": counted.get("queued", none),
         "running": counted.get("running", none),
         "blocked": counted.get("blocked", none),
-        **await backlog_of(ports, actor, expectations.values()),
+        **await stacks.backlog_of(ports, actor, expectations.values()),
     }
 
 
@@ -312,7 +303,7 @@ async def _next(ports: Ports, actor: str, expectation: str, spec: str) -> object
     try:
         timer = await ports.timers.pending(actor, schedule.PURPOSE, f"{expectation}/{spec}")
     except UnreadableEvent:
-        return UNREADABLE
+        return stacks.UNREADABLE
     return None if timer is None else timer.due_at
 
 
@@ -329,7 +320,7 @@ async def _breaker(ports: Ports, actor: str, expectation: str, said: Expectation
     try:
         return msgspec.json.decode(entry.value, type=BreakerState).status
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return UNREADABLE
+        return stacks.UNREADABLE
 
 
 async def _close(gates: Bucket, key: str) -> str:
@@ -356,9 +347,9 @@ def _breaker_in_words(entry: BucketEntry) -> str:
     return f"{state.status.replace('_', ' ')}{since}{failed}"
 
 
-def _require_breaker(seen: StackView, actor: str, expectation: str) -> None:
+def _require_breaker(seen: stacks.StackView, actor: str, expectation: str) -> None:
     """Refuse what has no breaker that the cluster shares; without nodes, nobody can tell."""
-    require_expectation(seen, actor, expectation)
+    stacks.require_expectation(seen, actor, expectation)
     expectations = known(seen.nodes, actor)
     if not expectations:
         return

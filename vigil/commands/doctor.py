@@ -104,7 +104,9 @@ async def examine(config: Config) -> list[DoctorCheck]:
     of_log = await _look_at_log(config)
     if any(check.status != "ok" for check in of_log):
         return [*of_log, *await _look_at_rows(config, {})]
-    of_definitions = await _look_at_definitions(config)
+    async with connected(config, creates=False) as ports:
+        nodes, definitions = await live_nodes(ports.gates), await read_definitions(ports)
+    of_definitions = look_at_definitions(nodes, [each for each in definitions if each.holds])
     of_rows = await _look_at_rows(config, await _heads(config))
     return [*of_log, *of_definitions, *of_rows, *await _look_at_instances(config)]
 
@@ -119,12 +121,6 @@ async def _look_at_log(config: Config) -> list[DoctorCheck]:
         remedy = "Start a server with JetStream, or correct nats_url; `vigil up` brings its own."
         return [DoctorCheck(what, "problem", str(error), remedy)]
     return [_of_server(inspection, what), *map(_of_stream, inspection.streams)]
-
-
-async def _look_at_definitions(config: Config) -> list[DoctorCheck]:
-    async with connected(config, creates=False) as ports:
-        nodes, definitions = await live_nodes(ports.gates), await read_definitions(ports)
-    return look_at_definitions(nodes, [each for each in definitions if each.holds])
 
 
 def look_at_definitions(

@@ -210,7 +210,10 @@ def replay(
     if at is not None and at > len(frames):
         raise Trouble(f"its journal holds {len(frames):,} events, not {at:,}")
     if at is not None:
-        show_record(_whole_frame(frames[at - 1]), is_json=is_json)
+        chosen = frames[at - 1]
+        state: Row = unraw(raw(chosen.episode))
+        shown = {**_frame_row(chosen), "said": unraw(raw(_as_shown(chosen.event))), **state}
+        show_record(shown, is_json=is_json)
     elif is_json:
         for frame in frames:
             print(tables.as_json_line(_frame_row(frame)))
@@ -411,11 +414,6 @@ def _frame_row(frame: Frame) -> Row:
         "tokens_used": episode.tokens_used,
         "wall_used_s": round(episode.wall_used_s, 3),
     }
-
-
-def _whole_frame(frame: Frame) -> Row:
-    state: Row = unraw(raw(frame.episode))
-    return {**_frame_row(frame), "said": unraw(raw(_as_shown(frame.event))), **state}
 
 
 def _as_shown(event: EpisodeEvent) -> EpisodeEvent:

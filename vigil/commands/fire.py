@@ -19,15 +19,9 @@ from streams.model.events import EndStatus
 from streams.model.triggers import Overrides
 from streams.ports.all import Ports
 from vigil import options
+from vigil.asking import stack as stacks
 from vigil.asking.requests import KeyUse, key_use_of, request, say_begun, waiting
 from vigil.asking.rows import ask, wait_ended
-from vigil.asking.stack import (
-    read_stack,
-    require_expectation,
-    require_in_force,
-    require_plausible,
-    waking_obstacle,
-)
 from vigil.errors import EXIT_TROUBLE, Mistake
 from vigil.printing import tables
 from vigil.printing.tables import Row
@@ -72,10 +66,10 @@ def fire(
     when, replaced = time_of(at, within), None if overrides is None else overrides_of(overrides)
 
     async def send(ports: Ports) -> tuple[str, str, KeyUse | None]:
-        seen = await read_stack(ports)
-        await require_plausible(config, ports, seen, actor)
-        await require_in_force(ports, seen, actor)
-        require_expectation(seen, actor, expectation)
+        seen = await stacks.read_stack(ports)
+        await stacks.require_plausible(config, ports, seen, actor)
+        await stacks.require_in_force(ports, seen, actor)
+        stacks.require_expectation(seen, actor, expectation)
         used = await key_use_of(ports, actor, expectation, key, dry_run=is_dry)
         episode_id = await requester.fire(
             ports,
@@ -91,7 +85,7 @@ def fire(
             overrides=replaced,
         )
         is_over = used is not None and used.is_over
-        return episode_id, "" if is_over else waking_obstacle(seen, actor), used
+        return episode_id, "" if is_over else stacks.waking_obstacle(seen, actor), used
 
     episode_id, obstacle, used = request(config, send)
     row = None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 from typer import Argument, Option
@@ -43,15 +43,11 @@ HISTORY_COLUMNS: Final = (
 
 Key = Annotated[str, Argument(metavar="KEY", help="The output's key, as the list shows it.")]
 
+SendsRequest: TypeAlias = "Callable[[Ports, str], Awaitable[str]]"
+"""Sends a request about the output of a key, and returns the request's id."""
+
 ReadsResult: TypeAlias = "Callable[[str, LogEvent], CommandResult | None]"
 """Request's id, an event after it → the request's result; None: the event is none."""
-
-
-class SendsRequest(Protocol):
-    """Sends a request about an output, and returns the request's id."""
-
-    async def __call__(self, ports: Ports, key: str, /, *, by: str, reason: str) -> str:
-        """Send it about the output of this key."""
 
 
 @app.command("list")
@@ -150,8 +146,8 @@ def retry(
         options.require_consent(f"retry {len(chosen):,} outputs?")
     if not chosen:
         print("nothing to retry")
-    name, wait_s = options.who(config, by), timeout_s if is_waiting else None
-    _request(config, chosen, retry_output, retry_result, by=name, reason=reason, wait_s=wait_s)
+    send = partial(retry_output, by=options.who(config, by), reason=reason)
+    _request(config, chosen, send, retry_result, wait_s=timeout_s if is_waiting else None)
 
 
 @app.command()
@@ -167,9 +163,9 @@ def cancel(
     """Cancel outputs that are not delivered yet. Their episodes go on."""
     from engine.outputs.requests import cancel_output
 
-    config, wait_s = options.config(ctx), timeout_s if is_waiting else None
-    name = options.who(config, by)
-    _request(config, keys, cancel_output, cancel_result, by=name, reason=reason, wait_s=wait_s)
+    config = options.config(ctx)
+    send = partial(cancel_output, by=options.who(config, by), reason=reason)
+    _request(config, keys, send, cancel_result, wait_s=timeout_s if is_waiting else None)
 
 
 def retry_result(id_: str, event: LogEvent) -> CommandResult | None:
@@ -210,13 +206,8 @@ def cancel_result(id_: str, event: LogEvent) -> CommandResult | None:
 
 
 def _failed(config: Config, *, actor: str | None, adapter: str | None) -> list[str]:
-    failed = OutputStatus.FAILED
-    rows = ask(
-        config,
-        lambda pool: list_outputs(
-            pool, config.stack, status=failed, actor=actor, adapter=adapter, limit=ROWS_MAX
-        ),
-    )
+    failed = partial(list_outputs, stack=config.stack, status=OutputStatus.FAILED, limit=ROWS_MAX)
+    rows = ask(config, partial(failed, actor=actor, adapter=adapter))
     if len(rows) == ROWS_MAX:
         print(f"vigil: these are the latest {ROWS_MAX:,}; ask again", file=sys.stderr, flush=True)
     return [str(row["output_key"]) for row in rows]
@@ -228,17 +219,13 @@ def _request(
     send: SendsRequest,
     result: ReadsResult,
     *,
-    by: str,
-    reason: str,
     wait_s: float | None,
 ) -> None:
     from vigil.asking import requests
 
     async def sent(ports: Ports) -> list[CommandOutcome]:
-        asked = await requests.in_batches(
-            list(dict.fromkeys(keys)),
-            lambda key: _send(ports, key, send, result, by=by, reason=reason),
-        )
+        different = list(dict.fromkeys(keys))
+        asked = await requests.in_batches(different, lambda key: _send(ports, key, send, result))
         known = [each for each in asked if isinstance(each, requests.SentCommand)]
         watched = iter(await requests.watch(ports, known, wait_s=wait_s))
         return [next(watched) if isinstance(each, requests.SentCommand) else each for each in asked]
@@ -247,7 +234,7 @@ def _request(
 
 
 async def _send(
-    ports: Ports, key: str, send: SendsRequest, result: ReadsResult, *, by: str, reason: str
+    ports: Ports, key: str, send: SendsRequest, result: ReadsResult
 ) -> SentCommand | CommandOutcome:
     from engine.errors import Refused
     from streams.errors import BadName
@@ -257,7 +244,7 @@ async def _send(
     try:
         subject = ports.stack.output(key)
         records = await ports.log.read(subject)
-        id_ = await send(ports, key, by=by, reason=reason)
+        id_ = await send(ports, key)
     except (Refused, BadName) as error:
         return CommandOutcome(name=key, refused=str(error))
     actor_id, episode_id = owner_of(records)

@@ -258,7 +258,9 @@ def fit(cells: Cells, *, width: int, spare: Sequence[str] = ()) -> dict[str, int
     A table that fits has all its columns. Otherwise those that are empty are left out, and of
     `spare`, the least important first, those that there is no room for.
     """
-    least = {column: _least(column, texts) for column, texts in cells.items()}
+    least = {
+        column: max([cell_len(column), *map(_narrowest, texts)]) for column, texts in cells.items()
+    }
     kept = _kept(cells, least, width, spare)
     if kept is None:
         return None
@@ -287,10 +289,6 @@ def _kept(
         if column in telling and fits([*kept, column]):
             kept.append(column)
     return kept
-
-
-def _least(column: str, texts: Sequence[str]) -> int:
-    return max([cell_len(column), *map(_narrowest, texts)])
 
 
 def _narrowest(text: str) -> int:

@@ -192,11 +192,14 @@ async def watch(
     pool: Pool, stack: Stack, *, clock: Clock, stop: asyncio.Event, seconds: float | None
 ) -> None:
     """Show episodes and findings until `stop`, or for `seconds`."""
-    console = tables.terminal()
-    show = _watch_live if console.is_terminal else _watch_plainly
+    console, camera = tables.terminal(), _Snapshots(pool, stack, clock)
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            await show(console, _Snapshots(pool, stack, clock), stop)
+            if console.is_terminal:
+                await _watch_live(console, camera, stop)
+            while not stop.is_set():
+                console.print((await camera.picture()).headline())
+                await wait_stop(stop, timeout_s=LOOK_S * LINE_LOOKS)
 
 
 class _Snapshots:
@@ -231,12 +234,6 @@ async def _watch_live(console: Console, camera: _Snapshots, stop: asyncio.Event)
         while not stop.is_set():
             live.update(_drawn(await camera.picture()), refresh=True)
             await wait_stop(stop, timeout_s=LOOK_S)
-
-
-async def _watch_plainly(console: Console, camera: _Snapshots, stop: asyncio.Event) -> None:
-    while not stop.is_set():
-        console.print((await camera.picture()).headline())
-        await wait_stop(stop, timeout_s=LOOK_S * LINE_LOOKS)
 
 
 def _drawn(picture: Snapshot) -> Group:

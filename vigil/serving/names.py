@@ -70,7 +70,13 @@ def _of_stack(name: str, stack: Stack) -> str:
 def _chosen(config: Config, app: App) -> str | None:
     if config.settings.node:
         return config.node
-    return None if app.node_name is None else _checked(app.node_name())
+    if app.node_name is None:
+        return None
+    name: object = app.node_name()
+    try:
+        return checked_name(name if isinstance(name, str) else "", of="node")
+    except BadName as error:
+        raise Mistake(f"node_name() of the app gave {name!r}: {error}") from error
 
 
 def name_at(place: int, *, stack: Stack, folder: Path) -> str:
@@ -87,13 +93,6 @@ def _is_writable(folder: Path) -> bool:
     except OSError:
         return False
     return os.access(folder, os.W_OK)
-
-
-def _checked(name: object) -> str:
-    try:
-        return checked_name(name if isinstance(name, str) else "", of="node")
-    except BadName as error:
-        raise Mistake(f"node_name() of the app gave {name!r}: {error}") from error
 
 
 @contextmanager

@@ -109,7 +109,16 @@ def supervise(
     if (total := count * len(configs)) > PROCESSES_MAX:
         raise Mistake(f"{total} processes for {len(configs)} stacks; {PROCESSES_MAX} are the most")
     planned = [plans(each, app=app, count=count, is_projecting=is_projecting) for each in configs]
-    run(_try_servers(configs, is_projecting=is_projecting))
+
+    async def try_servers() -> None:
+        for config in configs:
+            async with connected(config, is_for_node=True):
+                pass
+        if is_projecting:
+            async with pooled(configs[0]):
+                pass
+
+    run(try_servers())
     for config, nodes in zip(configs, planned, strict=True):
         print(_greeting(config, nodes), flush=True)
     secrets = {PREFIX + each.upper(): getattr(settings, each) for each in sorted(SECRET)}
@@ -128,15 +137,6 @@ def _greeting(config: Config, nodes: Sequence[NodeProcess]) -> str:
     first, last = nodes[0].name, nodes[-1].name
     who = f"node {first}" if len(nodes) == 1 else f"{len(nodes)} nodes, {first} to {last}"
     return f"{who} · stack {config.stack.name}"
-
-
-async def _try_servers(configs: Sequence[Config], *, is_projecting: bool) -> None:
-    for config in configs:
-        async with connected(config, is_for_node=True):
-            pass
-    if is_projecting:
-        async with pooled(configs[0]):
-            pass
 
 
 def _command(config: Config, name: str, *, app: str, is_projecting: bool) -> list[str]:

@@ -42,7 +42,9 @@ def stopping(
     def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signals call it
         nonlocal is_stopping
         if is_stopping:
-            _end_at_once(number, abandon)
+            if abandon is not None:
+                abandon()
+            os._exit(EXIT_SIGNAL + number)
         is_stopping = True
         loop.call_soon_threadsafe(stop)
 
@@ -52,12 +54,6 @@ def stopping(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _end_at_once(number: int, abandon: Callable[[], None] | None) -> NoReturn:
-    if abandon is not None:
-        abandon()
-    os._exit(EXIT_SIGNAL + number)
 
 
 def unwind_on_sigterm() -> None:

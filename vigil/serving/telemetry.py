@@ -19,6 +19,7 @@ from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetr
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from structlog.typing import EventDict, Processor
 
 from vigil.errors import Mistake
 
@@ -40,7 +41,12 @@ _SHARED: Final = (
 
 def log_to(stream: TextIO, *, form: str, level: str, node: str) -> None:
     """Write log lines to `stream`: `form` is `json` or `console`; nothing below `level`."""
-    shared: list[structlog.typing.Processor] = [*_SHARED, _signed(node)]
+
+    def sign(_logger: object, _method: str, event: EventDict) -> EventDict:
+        event.setdefault("node", node)
+        return event
+
+    shared: list[Processor] = [*_SHARED, sign]
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -64,17 +70,7 @@ def log_to(stream: TextIO, *, form: str, level: str, node: str) -> None:
     )
 
 
-def _signed(node: str) -> structlog.typing.Processor:
-    def sign(
-        _logger: object, _method: str, event: structlog.typing.EventDict
-    ) -> structlog.typing.EventDict:
-        event.setdefault("node", node)
-        return event
-
-    return sign
-
-
-def _last_steps(form: str, *, colors: bool) -> list[structlog.typing.Processor]:
+def _last_steps(form: str, *, colors: bool) -> list[Processor]:
     if form == "console":
         # The renderer's own choice shows every local variable: secrets, and seconds of work.
         plain = structlog.dev.plain_traceback
@@ -83,9 +79,7 @@ def _last_steps(form: str, *, colors: bool) -> list[structlog.typing.Processor]:
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
 
 
-def _stack_is_a_name(
-    _logger: object, _method: str, event: structlog.typing.EventDict
-) -> structlog.typing.EventDict:
+def _stack_is_a_name(_logger: object, _method: str, event: EventDict) -> EventDict:
     """Rename a stack: the renderer would take it for a call stack."""
     if "stack" in event:
         event["stack_name"] = event.pop("stack")
@@ -138,7 +132,10 @@ def install(names: Mapping[str, Sequence[str]], *, node: str) -> None:
             tracing.add_span_processor(BatchSpanProcessor(exporter))
         trace.set_tracer_provider(tracing)
     if made["metrics"]:
-        readers = [_reader(exporter) for exporter in made["metrics"]]
+        readers = [
+            each if isinstance(each, MetricReader) else PeriodicExportingMetricReader(each)
+            for each in made["metrics"]  # Either sort of class registers.
+        ]
         metrics.set_meter_provider(MeterProvider(metric_readers=readers, resource=resource))
 
 
@@ -147,8 +144,3 @@ def _made(signal: str, name: str) -> Any:  # noqa: ANN401 - each package has its
         return found.load()()
     extra = "the extra `otlp`" if name == "otlp_proto_http" else "the package that has it"
     raise Mistake(f"OTEL_*: no exporter {name!r} for {signal}; install {extra}, or say none")
-
-
-def _reader(exporter: Any) -> MetricReader:  # noqa: ANN401 - either sort of class registers
-    is_reader = isinstance(exporter, MetricReader)
-    return exporter if is_reader else PeriodicExportingMetricReader(exporter)
