@@ -54,7 +54,7 @@ def _converter(descriptor: Any) -> Callable[[Any], object] | None:  # noqa: ANN4
     if of in (int, float):
         return lambda value: _number(of, value, info.min, info.max)
     if issubclass(of, Enum):
-        return lambda value: _choice(of, value)
+        return lambda value: next((e for e in of if value in (e, e.value)), NOT_PLAIN)
     return None
 
 
@@ -65,7 +65,3 @@ def _number(of: Any, value: Any, least: float | None, most: float | None) -> obj
         return NOT_PLAIN
     fits = (least is None or number >= least) and (most is None or number <= most)
     return number if fits else NOT_PLAIN
-
-
-def _choice(of: type[Enum], value: object) -> object:
-    return next((each for each in of if value in (each, each.value)), NOT_PLAIN)

@@ -39,15 +39,13 @@ SIBLING_CHARS: Final = 3
 SECRET: Final = frozenset({"nats_url", "postgres_dsn"})
 """May hold a password: never shown as they are."""
 
-
 _CREDENTIALS: Final = re.compile(r"(//|^|,)[^/,]*(@)|(?<=password=)[^&]*()")
-"""What stands before the @ of a server, and a DSN's query may say the password, too."""
+"""Between // and the @ of a server; a password in the query of a DSN."""
 
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
 def _stacks(text: str) -> str:
-    """Return `text` if each of its names is that of a stack, and none twice."""
     names = listed(text)
     for name in names:
         try:
@@ -134,9 +132,7 @@ class Config:
     settings: Settings
     origins: Mapping[str, str]
     stack: Stack
-    """The stack that everything happens in, its `env` included."""
     node: str
-    """Name of this node."""
     serves: tuple[Stack, ...]
     """The other stacks whose episodes a node runs."""
 

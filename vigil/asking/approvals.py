@@ -52,7 +52,6 @@ class ApprovalDecision:
     """`approved`, `denied`, `rejected`, `expired` or `canceled`."""
     at: datetime
     by: str = ""
-    """Who decided; empty: nobody."""
     reason: str = ""
     id: str = ""
     """Of the request that it follows; empty: of none."""
@@ -161,10 +160,8 @@ def _decided(event: events.LogEvent, at: datetime) -> ApprovalDecision | None:
 
 
 HASH_DIGITS_MIN: Final = 8
-"""Fewest hex digits that name a plan."""
 
 HASH_DIGITS_MAX: Final = 64
-"""Those of a whole SHA-256."""
 
 _CLOCK: Final = SystemClock()
 
@@ -265,7 +262,6 @@ def _decide(config: Config, target: ApprovalTarget, choice: Choice) -> None:
 
 
 async def _read_pending(ports: Ports, target: ApprovalTarget) -> tuple[ApprovalRequest, str, str]:
-    """Return the request of `target` that waits, with its actor and its episode."""
     records = await ports.log.read(target.subject(ports.stack))
     if not records:
         hint = f"`vigil {target.kind}s list` shows those that there are"

@@ -128,8 +128,6 @@ def _app_with(named: Iterable[tuple[str, str]]) -> App:
 
 
 class _AnyStrategy(Strategy[None]):
-    """Is made, and never runs."""
-
     def init(self, *_: object) -> None:
         pass
 
@@ -193,7 +191,6 @@ class StepReference(msgspec.Struct, frozen=True):
     step: str
     named: Name
     expectation: str = ""
-    """Of the actor; a workflow has none."""
 
 
 def step_references(definitions: Iterable[RegisteredDefinition]) -> Iterator[StepReference]:
@@ -324,11 +321,9 @@ def removed(kind: DefinitionKind, before: msgspec.Raw, after: msgspec.Raw) -> li
 def _sources(kind: DefinitionKind, body: msgspec.Raw) -> Sources:
     if body == NOTHING:
         return {}
-    match kind:
-        case DefinitionKind.AGENT:
-            return {name: each.on for name, each in agent_of(unraw(body)).expectations.items()}
-        case DefinitionKind.WORKFLOW:
-            return {START_EXPECTATION: workflow_of(unraw(body)).on}
+    if kind is DefinitionKind.WORKFLOW:
+        return {START_EXPECTATION: workflow_of(unraw(body)).on}
+    return {name: each.on for name, each in agent_of(unraw(body)).expectations.items()}
 
 
 def _schedules(sources: Iterable[SourceDefinition]) -> set[str]:

@@ -44,7 +44,6 @@ class AppliedDefinition(msgspec.Struct, frozen=True, kw_only=True):
     registered: RegisteredDefinition
     file: str
     happened: bool
-    """Whether that changes anything."""
     difference: Sequence[str]
     """What differs from the revision before, in lines for people."""
     removed: Sequence[str]
@@ -83,14 +82,10 @@ class CurrentDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
     definition: Definition
     needed_by: Mapping[str, Sequence[str]]
-    """Workflow → its steps that name it."""
 
 
 class _Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """What drafts are applied beside."""
-
     nodes: Sequence[NodeInfo]
-    """Those that are up."""
     planned: Sequence[RegisteredDefinition]
     """All that is defined once the drafts are."""
 
@@ -193,7 +188,6 @@ def holding(definition: Definition) -> JsonObject | None:
 
 
 async def _scene(ports: Ports, drafts: Sequence[Draft], app: App | None) -> _Surroundings:
-    """Return what `drafts` are applied beside, if they can be."""
     nodes, definitions = await live_nodes(ports.gates), await stacks.read_definitions(ports)
     checks.require_undeclared(nodes, drafts)
     checks.require_fitting(app, ports.stack.name, drafts, definitions)
@@ -253,7 +247,6 @@ class Withdrawal(msgspec.Struct, frozen=True, kw_only=True):
     """What nodes make of a definition that was disabled."""
 
     waking: Sequence[str]
-    """The nodes that still use it."""
     events: object
     """How many wait for it; a text if that cannot be known."""
 

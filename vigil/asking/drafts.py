@@ -15,7 +15,6 @@ from engine.definitions import Format, agent_of, canonical, format_of, kind_of, 
 from engine.definitions.store import BODY_BYTES_MAX
 from engine.definitions.text import TEXT_BYTES_MAX
 from engine.errors import BadDefinition
-from streams.json import JsonObject
 from streams.model.definitions import ID_KINDS
 from streams.model.events.definitions import DefinitionKind
 from vigil import settings
@@ -23,7 +22,6 @@ from vigil.asking.stack import GROUPS
 from vigil.errors import Mistake, Trouble
 
 FILES_MAX: Final = 1_000
-"""Most files of one command."""
 
 STDIN: Final = "-"
 
@@ -35,7 +33,6 @@ class Draft:
     file: str
     kind: DefinitionKind
     id: str
-    """The actor's, or the workflow's."""
     body: msgspec.Raw
     """The definition in its canonical form."""
 
@@ -112,7 +109,12 @@ def _draft(kind: DefinitionKind | None, file: str, form: Format | None) -> Draft
             raise Mistake(
                 f"{file}: not for {GROUPS[kind]}; say `vigil {GROUPS[found]} apply {file}`"
             )
-        id_, body = _parsed(found, data)
+        if found is DefinitionKind.WORKFLOW:
+            workflow = workflow_of(data)
+            id_, body = workflow.name, canonical(workflow)
+        else:
+            agent = agent_of(data)
+            id_, body = agent.id, canonical(agent)
     except BadDefinition as error:
         raise Mistake(f"{file}: {error}") from error
     if len(bytes(body)) > BODY_BYTES_MAX:
@@ -120,16 +122,6 @@ def _draft(kind: DefinitionKind | None, file: str, form: Format | None) -> Draft
             f"{file}: {len(bytes(body)):,} bytes as JSON, the limit is {BODY_BYTES_MAX:,}"
         )
     return Draft(file=file, kind=found, id=id_, body=body)
-
-
-def _parsed(kind: DefinitionKind, data: JsonObject) -> tuple[str, msgspec.Raw]:
-    match kind:
-        case DefinitionKind.AGENT:
-            agent = agent_of(data)
-            return agent.id, canonical(agent)
-        case DefinitionKind.WORKFLOW:
-            workflow = workflow_of(data)
-            return workflow.name, canonical(workflow)
 
 
 def _text_of(file: str) -> bytes:

@@ -59,7 +59,6 @@ BEGIN_S: Final = 2.0
 second; where none is free, the request waits."""
 
 BEGIN_LOOK_S: Final = 0.05
-"""Between two of those looks, in seconds."""
 
 LOOK_S: Final = 0.2
 """Between two looks at an instance that is waited for, in seconds."""
@@ -86,7 +85,6 @@ class StartedInstance:
     """An instance that was asked for, and that has begun or still may."""
 
     asked: StartRequest
-    """With a key."""
     is_key_typed: bool
     """Whether a person has chosen the key, and would use it again."""
     instance_id: str
@@ -335,9 +333,7 @@ class UnservedInstances(msgspec.Struct, frozen=True, kw_only=True):
 
     workflow_id: str
     ids: tuple[str, ...]
-    """Theirs, the longest silent first."""
     silent_since: str
-    """When the first of them last showed something."""
     is_cut: bool
     """There may be more of them than the rows name in one answer."""
 

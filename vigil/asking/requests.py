@@ -37,7 +37,6 @@ from vigil.errors import EXIT_TROUBLE, Mistake, Trouble
 from vigil.settings import Config
 
 IN_FLIGHT_MAX: Final = 64
-"""Journals read, or requests sent, at a time."""
 
 LOOK_S: Final = 0.1
 """Between two looks at a journal, in seconds."""
@@ -69,12 +68,10 @@ class SentCommand:
     """A request that was sent."""
 
     name: str
-    """Of what it is about, for people."""
     actor_id: str
     episode_id: str = ""
     """Whose it is; empty: that of an instance of a workflow."""
     subject: str
-    """Where its journal is."""
     result: ResultReader
 
 
@@ -85,13 +82,10 @@ class CommandOutcome:
     name: str
     actor_id: str = ""
     done: str = ""
-    """What was done; empty if nothing was."""
     refused: str = ""
-    """Why nothing was done; empty if something was."""
     obstacle: str = ""
     """Why no node handles it now, in words; empty: one does."""
     is_in_vain: bool = False
-    """Whether the wait for it was in vain."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +94,7 @@ class KeyUse:
 
     key: str
     at: datetime
-    """When an episode was opened for it."""
     is_over: bool
-    """Whether that episode has ended."""
 
     @property
     def in_words(self) -> str:
@@ -223,21 +215,16 @@ async def _watch_one(
         return replace(asked, obstacle=str(why))
     if until_s is None:
         return asked
-    result = await _wait_result(ports, sent, until_s)
+    while (result := sent.result(await ports.log.read(sent.subject))) is None:
+        if _CLOCK.monotonic_s() >= until_s:
+            break
+        await _CLOCK.sleep(LOOK_S)
     if result is None:
         why = await _why_unheard(ports, await live_nodes(ports.gates), sent)
         return replace(asked, obstacle=str(why)) if why else replace(whose, refused=LATE)
     if result.is_wanted:
         return replace(whose, done=result.words)
     return replace(whose, refused=result.words)
-
-
-async def _wait_result(ports: Ports, sent: SentCommand, until_s: float) -> CommandResult | None:
-    while (result := sent.result(await ports.log.read(sent.subject))) is None:
-        if _CLOCK.monotonic_s() >= until_s:
-            return None
-        await _CLOCK.sleep(LOOK_S)
-    return result
 
 
 async def _why_unheard(

@@ -135,14 +135,12 @@ def running_obstacle(seen: StackView, actor: str) -> str:
 
 
 def _is_closed(seen: StackView, actor: str) -> bool:
-    """Return whether a node only ends what is open of `actor`."""
     return any(actor in node.closed for node in seen.nodes)
 
 
 CODE: Final = "code"
 DEFINITION: Final = "definition"
 DISABLED: Final = "disabled"
-"""Where an actor or a workflow comes from."""
 
 GROUPS: Final = {DefinitionKind.AGENT: "actors", DefinitionKind.WORKFLOW: "workflows"}
 
@@ -155,7 +153,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     failing: Mapping[str, str]
     """Those that cannot → why."""
     silent: Sequence[str]
-    """Those that say neither."""
+    """The others."""
 
     @property
     def is_in_vain(self) -> bool:
@@ -172,11 +170,7 @@ async def read_definitions(ports: Ports) -> list[RegisteredDefinition]:
 
 def actor_of(kind: DefinitionKind, id_: str) -> str:
     """Return the actor by which a node is seen to run what is defined."""
-    match kind:
-        case DefinitionKind.AGENT:
-            return id_
-        case DefinitionKind.WORKFLOW:
-            return starter_id(id_)
+    return starter_id(id_) if kind is DefinitionKind.WORKFLOW else id_
 
 
 def defined_by(actor: str) -> tuple[DefinitionKind, str]:
@@ -313,7 +307,7 @@ class DefinitionStory(msgspec.Struct, frozen=True, kw_only=True):
     applied: DefinitionCommit | None = None
     """What was applied last; None: nobody has ever defined it."""
     disabled: DefinitionCommit | None = None
-    """None: it holds."""
+    """None: it is in force."""
 
 
 async def story_of(ports: Ports, kind: DefinitionKind, id_: str) -> DefinitionStory:

@@ -222,7 +222,6 @@ async def _wait_drained(config: Config, ports: Ports, actor: str, timeout_s: flo
 
 
 async def _left(ports: Ports, pool: Pool, actor: str) -> str:
-    """Return what is left of a paused actor, in words; empty: nothing."""
     nodes = (await stacks.read_stack(ports)).nodes
     waking = [each.name for each in nodes if actor in each.actors and each.actors[actor].wakes]
     commands = await ports.commands.backlog(actor)
@@ -241,7 +240,6 @@ async def _left(ports: Ports, pool: Pool, actor: str) -> str:
 
 
 async def _counts_if_any(config: Config) -> Counts | None:
-    """Return the counts of the rows, or None if there are none to ask."""
     try:
         async with pooled(config) as pool:
             return await _counts(pool, config.stack)
@@ -273,9 +271,7 @@ async def _actor_row(
         "limits": (_newest(infos).limits or None) if infos else None,
         "paused": "" if paused is None else (paused.reason or f"by {paused.by}"),
         "expectations": sorted(expectations),
-        "queued": counted.get("queued", none),
-        "running": counted.get("running", none),
-        "blocked": counted.get("blocked", none),
+        **{each: counted.get(each, none) for each in ("queued", "running", "blocked")},
         **await stacks.backlog_of(ports, actor, expectations.values()),
     }
 

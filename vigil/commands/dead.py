@@ -162,7 +162,6 @@ def _argument(text: str) -> str:
 def _chosen(
     config: Config, what: str, keys: list[str] | None, *, is_all_waiting: bool, is_sure: bool
 ) -> list[str]:
-    """Return the letters that were named, or, with consent, all that wait."""
     if bool(keys) is is_all_waiting:
         raise Mistake("name the dead letters, or give --all-waiting")
     if keys:
@@ -180,7 +179,6 @@ def _settle(
     keys: Sequence[str],
     decide: Callable[[DeadLetterRequests, str], Awaitable[Decided]],
 ) -> None:
-    """Settle dead letters, and print what became of each; exit code 1 if one was refused."""
     from engine.cluster.members import live_nodes
     from engine.operations.dead_letters import DeadLetterRequests
     from streams.clock import SystemClock

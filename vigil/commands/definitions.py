@@ -317,30 +317,22 @@ def show_withdrawal(
             "revision": registered.revision,
             "changed": change.happened,
             "needed_by": needed_by,
-            "waking": withdrawal.waking,
-            "events": withdrawal.events,
         }
-        print(as_json(row))
+        print(as_json({**row, **structs.asdict(withdrawal)}))
         return
-    waits = (
-        f"{_count(withdrawal.events)}; what comes waits, too"
-        if withdrawal.events
-        else "what comes waits"
-    )
+    match withdrawal.events:
+        case 0:
+            waits = "what comes waits"
+        case 1:
+            waits = "1 event waits; what comes waits, too"
+        case int(count):
+            waits = f"{count:,} events wait; what comes waits, too"
+        case _:
+            waits = "nobody can say how many events wait; what comes waits, too"
     print(f"{registered.id}: {waits}, and fires when it is applied again", flush=True)
     for node in withdrawal.waking:
         since = f"within {timeout_s:g} s " if timeout_s else ""
         warn(f"{registered.id}: {node} has not said {since}that it lets go of it")
-
-
-def _count(events: object) -> str:
-    match events:
-        case 1:
-            return "1 event waits"
-        case int():
-            return f"{events:,} events wait"
-        case _:
-            return "nobody can say how many events wait"
 
 
 def _rows(

@@ -20,7 +20,7 @@ from projections.postgres.reader import list_checkpoints, run_sql
 from streams import jetstream
 from streams.clock import SystemClock
 from streams.errors import StreamError
-from streams.jetstream import Inspection, StreamReport
+from streams.jetstream import StreamReport
 from streams.layout import Stream
 from streams.model.definitions import ID_KINDS, RegisteredDefinition
 from streams.subjects import Stack
@@ -120,7 +120,11 @@ async def _look_at_log(config: Config) -> list[DoctorCheck]:
     except StreamError as error:
         remedy = "Start a server with JetStream, or correct nats_url; `vigil up` brings its own."
         return [DoctorCheck(what, "problem", str(error), remedy)]
-    return [_of_server(inspection, what), *map(_of_stream, inspection.streams)]
+    says, problem = f"nats-server {inspection.server_version}", inspection.problem
+    server = DoctorCheck(what, "ok", f"{says}, with JetStream")
+    if problem:
+        server = DoctorCheck(what, "problem", says, problem)
+    return [server, *map(_of_stream, inspection.streams)]
 
 
 def look_at_definitions(
@@ -149,7 +153,6 @@ def _of_definition(registered: RegisteredDefinition, said: Rollout) -> DoctorChe
 
 
 async def _heads(config: Config) -> dict[str, int]:
-    """Return the newest sequence of what is projected."""
     async with connected(config) as ports:
         return {
             ports.stack.part(stream, partition): await ports.log.head(stream, partition=partition)
@@ -204,13 +207,6 @@ async def _look_at_instances(config: Config) -> list[DoctorCheck]:
         )
         for each in instances.by_workflow(rows)
     ]
-
-
-def _of_server(inspection: Inspection, what: str) -> DoctorCheck:
-    says = f"nats-server {inspection.server_version}"
-    if inspection.problem:
-        return DoctorCheck(what, "problem", says, inspection.problem)
-    return DoctorCheck(what, "ok", f"{says}, with JetStream")
 
 
 def _of_stream(report: StreamReport) -> DoctorCheck:

@@ -120,14 +120,9 @@ class EpisodeToCancel:
     status: str
 
     @property
-    def is_known(self) -> bool:
-        """Whether there is such an episode."""
-        return self.status != UNKNOWN
-
-    @property
     def is_open(self) -> bool:
         """Whether it can still be canceled."""
-        return self.is_known and self.status not in ENDS
+        return self.status not in {UNKNOWN, *ENDS}
 
     @property
     def outlook(self) -> str:
@@ -197,14 +192,14 @@ def replay(
     is_json: Annotated[bool, Option("--json", help="Print JSON: a line each.")] = False,
 ) -> None:
     """Fold one episode's journal event by event, and show the state after each of them."""
-    from engine.operations import replay as operations_replay
+    from engine.operations.replay import frames as frames_of
 
     config, wanted = options.config(ctx), parse_id(episode_id)
 
-    async def read(ports: Ports) -> Sequence[Recorded]:
-        return await ports.log.read(ports.stack.episode(str(wanted)))
+    async def read(ports: Ports) -> list[Frame]:
+        return list(frames_of(await ports.log.read(ports.stack.episode(str(wanted)))))
 
-    frames = list(operations_replay.frames(with_ports(config, read, creates=True)))
+    frames = with_ports(config, read, creates=True)
     if not frames:
         raise Trouble(f"no episode {wanted} on the journal of stack {config.stack.name}")
     if at is not None and at > len(frames):
@@ -268,7 +263,8 @@ def cancel(
         words = (f"{count:,} {outlook}" for outlook, count in counts.items())
         print(", ".join(words) or "nothing to cancel")
     canceled = EndStatus.CANCELED
-    if not all(each.is_known and (each.status == canceled or not is_waiting) for each in after):
+    known = [each for each in after if each.status != UNKNOWN]
+    if len(known) < len(after) or (is_waiting and any(e.status != canceled for e in known)):
         raise typer.Exit(EXIT_TROUBLE)
 
 
@@ -424,13 +420,13 @@ def _as_shown(event: EpisodeEvent) -> EpisodeEvent:
 
 
 def _print_each(episodes: Sequence[EpisodeToCancel], config: Config) -> None:
+    hint = "`vigil episodes list` shows those that there are"
     for each in episodes:
-        if each.is_known:
+        if each.status != UNKNOWN:
             print(f"{each.episode_id}: {each.outlook}")
         else:
-            hint = "`vigil episodes list` shows those that there are"
-            line = f"no episode {each.episode_id} in stack {config.stack.name}; {hint}"
-            print(f"vigil: {line}", file=sys.stderr)
+            what = f"no episode {each.episode_id} in stack {config.stack.name}"
+            print(f"vigil: {what}; {hint}", file=sys.stderr)
 
 
 def _named(config: Config, ids: Iterable[UUID]) -> list[EpisodeToCancel]:
@@ -461,12 +457,8 @@ def _unended(
         if expectation is not None:
             require_expectation(seen, actor, expectation)
 
-    found = ask(
-        config,
-        lambda pool: read_unended(
-            pool, config.stack, actor=actor, expectation=expectation, status=status
-        ),
-    )
+    question = partial(read_unended, stack=config.stack, actor=actor)
+    found = ask(config, partial(question, expectation=expectation, status=status))
     if not found:
         with_ports(config, known)
     return found
@@ -487,16 +479,11 @@ async def read_unended(
     """
     found: list[EpisodeToCancel] = []
     past: Row | None = None
+    of_actor = partial(
+        list_unended_episodes, pool, stack, actor=actor, expectation=expectation, status=status
+    )
     for _ in range(ROUNDS_MAX):
-        rows = await list_unended_episodes(
-            pool,
-            stack,
-            actor=actor,
-            expectation=expectation,
-            status=status,
-            past=past,
-            limit=round_max,
-        )
+        rows = await of_actor(past=past, limit=round_max)
         found += [
             EpisodeToCancel(UUID(str(row["episode_id"])), str(row["actor_id"]), str(row["status"]))
             for row in rows
@@ -549,9 +536,8 @@ def _wait_ends(
     async def as_ended(pool: Pool, each: EpisodeToCancel) -> EpisodeToCancel:
         if not each.is_open:
             return each
-        row = await wait_ended(
-            pool, config.stack, each.episode_id, until_s=until_s, timeout_s=timeout_s
-        )
+        ended = partial(wait_ended, pool, config.stack, each.episode_id)
+        row = await ended(until_s=until_s, timeout_s=timeout_s)
         return replace(each, status=str(row["status"]))
 
     async def question(pool: Pool) -> list[EpisodeToCancel]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Final
 from uuid import UUID
 
@@ -13,7 +13,6 @@ from typer import Argument, Option
 from engine.app.tools import parse_overrides
 from engine.episodes import fire as requester
 from engine.validation import seconds_of
-from projections.postgres.pool import Pool
 from streams.clock import SystemClock
 from streams.model.events import EndStatus
 from streams.model.triggers import Overrides
@@ -24,7 +23,6 @@ from vigil.asking.requests import KeyUse, key_use_of, request, say_begun, waitin
 from vigil.asking.rows import ask, wait_ended
 from vigil.errors import EXIT_TROUBLE, Mistake
 from vigil.printing import tables
-from vigil.printing.tables import Row
 
 DELAY_S_MAX: Final = 366 * 86_400
 """Longest `--in`, in seconds. A later time can be given with `--at`."""
@@ -94,14 +92,8 @@ def fire(
         if is_waiting:
             delay_s = 0.0 if when is None else max(0.0, (when - _CLOCK.now()).total_seconds())
             until_s = _CLOCK.monotonic_s() + delay_s + timeout_s
-
-            async def ended(pool: Pool) -> Row:
-                id_ = UUID(episode_id)
-                return await wait_ended(
-                    pool, config.stack, id_, until_s=until_s, timeout_s=timeout_s
-                )
-
-            row = ask(config, ended)
+            ended = partial(wait_ended, stack=config.stack, episode_id=UUID(episode_id))
+            row = ask(config, partial(ended, until_s=until_s, timeout_s=timeout_s))
     if is_json:
         said = {
             "episode_id": episode_id,
@@ -113,7 +105,9 @@ def fire(
         }
         print(tables.as_json({**said, **(row or {})}))
     elif row is not None:
-        print(_in_a_line(row))
+        detail = str(row["error_detail"] or "").splitlines()[-1:]
+        words = (row["status"], row["error_class"], *detail, row["summary"])
+        print(": ".join(str(each) for each in words if each))
     if row is not None and row["status"] != EndStatus.DONE:
         raise typer.Exit(EXIT_TROUBLE)
 
@@ -131,21 +125,12 @@ def time_of(at: str | None, within: str | None) -> datetime | None:
     if at is not None and within is not None:
         raise Mistake("--at and --in both give the time; leave one out")
     if within is not None:
-        return _CLOCK.now() + timedelta(seconds=_delay_s(within))
+        try:
+            delay_s = seconds_of(within, least_s=0, most_s=DELAY_S_MAX)
+        except ValueError as error:
+            raise Mistake(f"--in: {within!r}: write 90s, 15m or 2d, up to 366d") from error
+        return _CLOCK.now() + timedelta(seconds=delay_s)
     return None if at is None else _time(at)
-
-
-def _in_a_line(row: Mapping[str, object]) -> str:
-    detail = str(row["error_detail"] or "").splitlines()[-1:]
-    said = (row["status"], row["error_class"], *detail, row["summary"])
-    return ": ".join(str(each) for each in said if each)
-
-
-def _delay_s(within: str) -> float:
-    try:
-        return seconds_of(within, least_s=0, most_s=DELAY_S_MAX)
-    except ValueError as error:
-        raise Mistake(f"--in: {within!r}: write 90s, 15m or 2d, up to 366d") from error
 
 
 def _time(at: str) -> datetime:

@@ -31,6 +31,9 @@ COLUMNS: Final = ("node", "state", "mode", "said", "actors", "by", "at", "host",
 SPARE: Final = ("version", "host", "since", "at", "by")
 PAUSE_COLUMNS: Final = ("actor_id", "paused_by", "paused_at", "reason")
 
+SELF_TOLD: Final = ("host", "pid", "version", "since", "lease_s")
+"""What a node that is up publishes of itself, as columns."""
+
 TRIES_MAX: Final = 16
 """Most tries to change what somebody else is changing, too."""
 
@@ -109,7 +112,6 @@ def _show(seen: StackView, node: str | None, *, is_json: bool) -> None:
 
 
 def _node_rows(seen: StackView, *, node: str | None = None) -> list[Row]:
-    """Return a row for each node that is up or has an order, or for `node` alone."""
     up = {info.name: info for info in seen.nodes}
     names = sorted({*up, *seen.orders.modes})
     if node is not None and node not in names:
@@ -198,11 +200,7 @@ def _node_row(name: str, info: NodeInfo | None, ordered: ModeOrder | None) -> Ro
         "actors": dict(order.actors) or None,
         "by": order.by or None,
         "at": order.at,
-        "host": info.host if info else None,
-        "pid": info.pid if info else None,
-        "version": info.version if info else None,
-        "since": info.since if info else None,
-        "lease_s": info.lease_s if info else None,
+        **{each: getattr(info, each, None) for each in SELF_TOLD},
         "runs": _able(info, "runs"),
         "wakes": _able(info, "wakes"),
     }

@@ -83,7 +83,6 @@ def checked(data: bytes, *, name: str, id: str, stack: Stack) -> JsonObject:
 
 
 async def _publish_lines(ports: Ports, name: str, *, prefix: str) -> int:
-    """Publish each line of standard input, in order, with ids `<prefix>-<line>`."""
     published = 0
     for number in count(1):
         line = await asyncio.to_thread(sys.stdin.buffer.readline, EVENT_BYTES_MAX + 1)

@@ -74,13 +74,8 @@ def recover(
     """
     done = recover_all(options.config(ctx), stale_after_s=stale_after_s, is_dry=is_dry)
     if is_json:
-        said = {
-            "dry_run": is_dry,
-            "episodes": done.episodes,
-            "instances": done.instances,
-            "unserved": done.unserved,
-        }
-        print(tables.as_json({**done.counts, **said}))
+        found = {each: getattr(done, each) for each in ("episodes", "instances", "unserved")}
+        print(tables.as_json({**done.counts, "dry_run": is_dry, **found}))
         return
     if done.episodes:
         show_rows(done.episodes, COLUMNS, is_json=False)

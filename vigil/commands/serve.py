@@ -112,7 +112,6 @@ def _serving(
 def _serve_each(
     ctx: typer.Context, name: str, processes_wanted: str, stacks: str, *, is_projecting: bool
 ) -> int:
-    """Run the app called `name` in each of the `stacks`, and return the worst exit code."""
     from vigil import settings
     from vigil.serving import names, processes
     from vigil.serving.app import load

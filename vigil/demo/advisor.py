@@ -30,7 +30,6 @@ from vigil import (
 )
 
 SUSPECTS: Final = 3
-"""How many are named."""
 
 
 class AdviceCase(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,13 +14,10 @@ import psutil
 from vigil import CallContext, ToolFailed
 
 SHOWN_MAX: Final = 20
-"""Most names in one answer."""
 
 SAMPLE_S: Final = 0.3
-"""How long processor use is measured."""
 
 WALK_S_MAX: Final = 3.0
-"""Longest that folders are added up."""
 
 
 async def top_processes(args: dict[str, Any], ctx: CallContext) -> dict[str, Any]:

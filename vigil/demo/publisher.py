@@ -26,7 +26,6 @@ from nats.js import JetStreamContext
 DISK_MEASURED: Final = "host.disk.measured"
 
 DISKS_MAX: Final = 16
-"""Most disks measured."""
 
 PROCESSES_SHOWN: Final = 5
 CONNECT_S_MAX: Final = 10.0

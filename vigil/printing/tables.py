@@ -66,7 +66,6 @@ class Fitted:
 
     body: RenderableType
     left_out: Sequence[str]
-    """The columns that are not empty, and for which there was no room."""
 
 
 class _Trimmed(io.StringIO):
@@ -149,7 +148,6 @@ def record(row: Row, *, width: int) -> RenderableType:
 
 
 def _told(column: str, value: object, label: int, room: int) -> RenderableType:
-    """Return a column's name, `label` wide, and its value beside it, or below it."""
     text = cell(column, value)
     is_word = not isinstance(value, dict | list) and len(text.plain.split()) == 1
     if is_word and text.cell_len > room:

@@ -49,10 +49,8 @@ PUBLISHER_STOP_S_MAX: Final = 5.0
 """Longest wait for the publisher to end in order; then it is killed."""
 
 CATCH_UP_S_MAX: Final = 5.0
-"""Longest wait for the rows to show the last episodes."""
 
 QUESTIONS: Final = ("active_findings_by_severity", "newest_steps", "episodes_per_minute")
-"""Files in `vigil/sql`, in the order in which they are asked at the end."""
 
 
 def show(given: Mapping[str, object], *, seconds: float | None) -> None:
@@ -103,7 +101,6 @@ async def _run(app: App, config: Config, servers: Servers, *, seconds: float | N
 
 @contextmanager
 def _publisher(config: Config) -> Iterator[None]:
-    """Run the program that measures this machine."""
     command = [
         *(sys.executable, "-m", PUBLISHER),
         *("--url", config.settings.nats_url),
@@ -131,7 +128,6 @@ def _publisher(config: Config) -> Iterator[None]:
 
 
 async def _sum_up(ports: Ports, pool: Pool) -> None:
-    """Print what happened, as the rows have it, and how to go on asking."""
     console = tables.terminal()
     try:
         await caught_up(pool, ports.stack, await heads(ports), timeout_s=CATCH_UP_S_MAX)
@@ -158,7 +154,6 @@ LOOK_S: Final = 0.5
 """Between two looks at the rows, in seconds."""
 
 LINE_LOOKS: Final = 4
-"""Looks per plain line."""
 
 EPISODES_SHOWN: Final = 12
 FINDINGS_SHOWN: Final = 12
@@ -175,11 +170,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     elapsed_s: float
     counts: list[Row] = []
-    """Episodes by status."""
     episodes: list[Row] = []
-    """The newest."""
     findings: list[Row] = []
-    """The active ones."""
 
     def headline(self) -> str:
         """Return how many there are of what."""
@@ -203,30 +195,24 @@ async def watch(
 
 
 class _Snapshots:
-    """Takes pictures of the rows."""
-
     def __init__(self, pool: Pool, stack: Stack, clock: Clock) -> None:
         self._pool, self._stack, self._clock = pool, stack, clock
         self._began_s = clock.monotonic_s()
 
     async def picture(self) -> Snapshot:
         """Return the rows now; none while the tables are still being made."""
+        pool, stack = self._pool, self._stack
         elapsed_s = self._clock.monotonic_s() - self._began_s
+        active, most = FindingStatus.ACTIVE, FINDINGS_COUNTED_MAX
         try:
-            return await self._taken(elapsed_s)
+            return Snapshot(
+                elapsed_s=elapsed_s,
+                counts=(await answer(pool, stack, "episodes_by_status")).as_rows(),
+                episodes=await list_episodes(pool, stack, limit=EPISODES_SHOWN),
+                findings=await list_findings(pool, stack, status=active, limit=most),
+            )
         except (QueryRefused, PostgresUnavailable):
             return Snapshot(elapsed_s=elapsed_s)
-
-    async def _taken(self, elapsed_s: float) -> Snapshot:
-        pool, stack = self._pool, self._stack
-        return Snapshot(
-            elapsed_s=elapsed_s,
-            counts=(await answer(pool, stack, "episodes_by_status")).as_rows(),
-            episodes=await list_episodes(pool, stack, limit=EPISODES_SHOWN),
-            findings=await list_findings(
-                pool, stack, status=FindingStatus.ACTIVE, limit=FINDINGS_COUNTED_MAX
-            ),
-        )
 
 
 async def _watch_live(console: Console, camera: _Snapshots, stop: asyncio.Event) -> None:

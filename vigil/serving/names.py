@@ -87,7 +87,6 @@ def name_at(place: int, *, stack: Stack, folder: Path) -> str:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Return whether files can be made in `folder`, which is made if it can be."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:

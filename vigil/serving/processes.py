@@ -30,7 +30,6 @@ from vigil.serving.signals import stopping, wait_stop
 from vigil.settings import NODE_NAME_CHARS_MAX, PREFIX, SECRET, Config, host_name
 
 PROCESSES_MAX: Final = 64
-"""Most nodes of one parent."""
 
 RESTART_S: Final = 0.5
 """First pause before a node that ended by itself is started again; doubles each time."""
@@ -127,7 +126,6 @@ def supervise(
 
 
 def _parent(configs: Sequence[Config]) -> str:
-    """Return what the parent is called in its log: as its nodes are, as far as they share it."""
     if len(configs) == 1:
         return configs[0].node
     return configs[0].settings.node or host_name(room_for="")
@@ -154,8 +152,6 @@ def _command(config: Config, name: str, *, app: str, is_projecting: bool) -> lis
 
 @dataclass
 class _NodeProcesses:
-    """The nodes of one parent."""
-
     environ: Mapping[str, str]
     grace_s: float
     _alive: dict[str, Process] = field(default_factory=dict)
