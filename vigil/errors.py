@@ -1,7 +1,7 @@
 """What can go wrong at the command line, and what the operator should do about it.
 
 VigilError
-├── Mistake    cannot work as it was typed or set     exit 2: change the words or the setting
+├── Mistake    cannot work as it was typed or set     exit 2: change the command or the setting
 └── Trouble    the surroundings do not play along     exit 1: start a server, look again
 """
 
@@ -57,7 +57,7 @@ def exit_code(error: Exception) -> int:
 
 
 def one_line(error: Exception) -> str:
-    """Return what `error` says as one line."""
+    """Return the message of `error` as one line."""
     return " ".join(str(error).split()) or type(error).__name__
 
 

@@ -70,7 +70,7 @@ def _domain(text: str) -> str:
 
 
 def listed(text: str) -> list[str]:
-    """Return the words between the commas of `text`."""
+    """Return what is between the commas of `text`."""
     return [word.strip() for word in text.split(",")] if text.strip() else []
 
 
@@ -80,8 +80,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     nats_url: str = "nats://127.0.0.1:4222"
     """One server, or several of a cluster, separated by commas."""
     nats_creds: str = ""
-    """A file of credentials, as `nsc` writes it, for servers that use JWTs. A user and a password
-    are part of the URL."""
+    """A file of credentials, as `nsc` writes it. A user and a password are part of the URL."""
     nats_inbox: str = "_INBOX"
     """Where answers go: the beginning of the subjects that this user may subscribe to."""
     nats_domain: str = ""
@@ -92,23 +91,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     env: str = ""
     """A label such as `qa`. It makes a stack of its own: `<stack>-<env>`."""
     node: str = ""
-    """This process's name, unique in the stack. Empty: a node is called as its app says, else
-    after host, stack and folder, the same at every start; anything else after host and process."""
+    """This process's name, unique in the stack. Empty: the app's, or one that is made here."""
     lease_s: Annotated[float, Meta(ge=1, le=3600)] = 30.0
-    """Longest that a dead node can hold an episode, in seconds."""
+    """Longest that a dead node can block an episode, in seconds."""
     grace_s: Annotated[float, Meta(ge=0, le=3600)] = 30.0
     """How long a stopping node waits for its episodes to reach a barrier, in seconds."""
     mode: Literal["full", "trigger_only", "disabled"] = "full"
-    """What a node does: wake actors and run their episodes, only wake them, or neither. What
-    `vigil mode` says comes before it."""
+    """What a node does: wake actors and run their episodes, or less. `vigil mode` goes first."""
     serve_stacks: str = ""
     """Other stacks on the same servers, separated by commas, each with its `env` if it has one:
     a node runs the episodes of its actors there as well, and wakes nobody."""
     replicas: Literal[1, 3, 5] = 1
     """Copies of every stream, used when it is created."""
     partitions: Annotated[int, Meta(ge=1, le=PARTITIONS_MAX)] | None = None
-    """Streams that the journal and the work of a new stack are spread over. Empty: 1 for a new
-    stack, and what the servers say for any other; a number that contradicts them is refused."""
+    """Streams that a new stack is spread over. Empty: 1, or as many as it has."""
     log: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -122,7 +118,7 @@ CHECKS: Final[Mapping[str, Callable[[str], object]]] = {
     "nats_domain": _domain,
     "serve_stacks": _stacks,
 }
-"""What the text of a setting must be: each raises a `ValueError` or a `BadName` that says why."""
+"""What checks the text of a setting: it raises a `ValueError` or a `BadName`."""
 
 
 @dataclass(frozen=True)
@@ -156,9 +152,12 @@ def read(given: Mapping[str, object], *, folder: Path | None = None) -> Config:
     try:
         name = f"{settings.stack}-{settings.env}" if settings.env else settings.stack
         stack = Stack(name)
-        return Config(settings, origins, stack, _node(settings), _served(settings, stack))
+        node, serves = _node(settings), tuple(map(Stack, listed(settings.serve_stacks)))
     except BadName as error:
         raise Mistake(str(error)) from error
+    if stack.name in {each.name for each in serves}:
+        raise Mistake(f"serve_stacks: {stack.name!r} is the stack that the node is of")
+    return Config(settings, origins, stack, node, serves)
 
 
 def read_each(given: Mapping[str, object], stacks: str) -> list[Config]:
@@ -178,13 +177,6 @@ def shown(key: str, value: object) -> str:
     """Return the setting as it may be shown: without users, passwords and tokens."""
     said = "" if value is None else str(value)
     return _CREDENTIALS.sub(r"\1…\2", said) if key in SECRET else said
-
-
-def _served(settings: Settings, own: Stack) -> tuple[Stack, ...]:
-    stacks = tuple(Stack(name) for name in listed(settings.serve_stacks))
-    if own.name in {stack.name for stack in stacks}:
-        raise BadName(f"serve_stacks: {own.name!r} is the stack that the node is of")
-    return stacks
 
 
 def _node(settings: Settings) -> str:

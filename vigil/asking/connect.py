@@ -78,7 +78,7 @@ async def connected_elsewhere(config: Config) -> AsyncIterator[Sequence[Ports]]:
 
 
 def link_settings(config: Config) -> LinkSettings:
-    """Return what the settings say about the connection and what it creates."""
+    """Return the settings of the connection, and of what it creates."""
     from streams.jetstream import LinkSettings
 
     settings = config.settings

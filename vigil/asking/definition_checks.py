@@ -181,7 +181,7 @@ Name: TypeAlias = tuple[DefinitionKind, str]
 """An actor or a workflow."""
 
 There: TypeAlias = Mapping[Name, Collection[str] | None]
-"""What there is, with its expectations; None: nobody says which."""
+"""What there is → its expectations; None: they are not known."""
 
 
 class StepReference(msgspec.Struct, frozen=True):

@@ -168,16 +168,12 @@ def disable(
 
 
 async def unknown(ports: Ports, kind: DefinitionKind, id_: str) -> Trouble:
-    """Return the error that says that nobody has ever defined this."""
+    """Return the error for what nobody has ever defined."""
     declaring = stacks.in_code(await live_nodes(ports.gates), kind, id_)
     if declaring:
         what = f"{ID_KINDS[kind]} {id_!r} is not defined as data"
         return Trouble(f"{what}: it is in the code of {', '.join(declaring)}")
-    names = [
-        registered.id
-        for registered in await stacks.read_definitions(ports)
-        if registered.kind is kind
-    ]
+    names = [each.id for each in await stacks.read_definitions(ports) if each.kind is kind]
     return Trouble(f"nobody has defined {ID_KINDS[kind]} {id_!r}; {hint(id_, names)}")
 
 

@@ -39,7 +39,6 @@ from vigil.settings import Config
 IN_FLIGHT_MAX: Final = 64
 
 LOOK_S: Final = 0.1
-"""Between two looks at a journal, in seconds."""
 
 ASKED: Final = "asked for"
 LATE: Final = "not on the journal in time; it stays asked for"
@@ -197,7 +196,7 @@ def say_begun(what: str, id_: str, *, used: KeyUse | None, obstacle: str, is_jso
 
 @contextmanager
 def waiting(goes_on: str) -> Iterator[None]:
-    """On Ctrl-C, say what goes on without the one who waits."""
+    """On Ctrl-C, print what goes on without the one who waits."""
     try:
         yield
     except KeyboardInterrupt:

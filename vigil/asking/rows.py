@@ -117,8 +117,7 @@ def stacks_hint(name: str, there: Sequence[str]) -> str:
     if not there:
         return "nor for any other"
     more = ", …" if len(there) > NAMES_SHOWN_MAX else ""
-    known = f"there are: {', '.join(there[:NAMES_SHOWN_MAX])}{more}"
-    return near_hint(name, there) or known
+    return near_hint(name, there) or f"there are: {', '.join(there[:NAMES_SHOWN_MAX])}{more}"
 
 
 async def wait_ended(
@@ -144,7 +143,7 @@ async def answer(pool: Pool, stack: Stack, name: str) -> Table:
 
 
 def shown_question(name: str, stack: Stack) -> str:
-    """Return a question as it can be asked again; its first line is a comment that says it."""
+    """Return a question, with a comment as its first line, as it can be asked again."""
     return _question(name).replace("$1", f"'{stack.name}'")
 
 

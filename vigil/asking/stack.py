@@ -94,7 +94,7 @@ async def require_known(config: Config, ports: Ports, seen: StackView, actor: st
 
 
 async def require_in_force(ports: Ports, seen: StackView, actor: str) -> None:
-    """Refuse an actor that is, or begins, what was disabled: `Trouble` says when, and by whom."""
+    """Refuse an actor that is, or begins, what was disabled."""
     kind, id_ = defined_by(actor)
     registered = definition_of(seen.definitions, kind, id_)
     if registered is None or registered.holds or in_code(seen.nodes, kind, id_):
@@ -259,7 +259,7 @@ def in_short(row: Row) -> Row:
 
 
 def source_in_words(row: Row) -> str | None:
-    """Return the source that a row with the columns of `origin` says, for people."""
+    """Return the source of a row with the columns of `origin`, for people."""
     source, revision, revisions = row["source"], row["revision"], row["revisions"]
     assert isinstance(revisions, Mapping)
     match source:
@@ -279,8 +279,8 @@ def _problem(node: NodeInfo, registered: RegisteredDefinition, before: str) -> s
     """Return why a node cannot run a definition; empty: it has not reported so."""
     key = definition_id(registered.kind, registered.id)
     problem, about = node.problems.get(key, ""), node.problems_at.get(key)
-    is_news = problem != before if about is None else about >= registered.revision
-    return problem if is_news else ""
+    is_new = problem != before if about is None else about >= registered.revision
+    return problem if is_new else ""
 
 
 def _source(
@@ -362,7 +362,7 @@ async def backlog_of(ports: Ports, actor: str, expectations: Iterable[Expectatio
 
 
 async def debounced_of(ports: Ports, actor: str) -> Mapping[str, int]:
-    """Return of how many subjects each expectation holds an event until they are calm."""
+    """Return expectation → of how many subjects an event waits until they are calm."""
     keys = await ports.timers.keys(actor, debounce.PURPOSE)
     return Counter(key.partition("/")[0] for key in keys)
 

@@ -67,7 +67,6 @@ ENTRIES: Final = {
     "sql": Listed("sql", "Query the tables with SQL."),
     "doctor": Listed("doctor", "Check settings, servers, streams and tables."),
 }
-"""Every command, in the order of the help."""
 
 
 def whole() -> typer.Typer:

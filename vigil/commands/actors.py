@@ -12,7 +12,7 @@ from typer import Argument, Option
 from engine.app.actor import Actor
 from engine.app.checks import Breaker
 from engine.cluster.modes import PauseOrder
-from engine.cluster.nodes import ActorInfo, ExpectationInfo, known
+from engine.cluster.nodes import ExpectationInfo, known
 from engine.episodes.breaker import BreakerState
 from engine.triggers import schedule
 from projections.errors import NotCaughtUp, PostgresUnavailable, QueryRefused
@@ -47,10 +47,8 @@ COLUMNS: Final = (
 SPARE: Final = ("expectations", "domain", "source", "waking", "commands", "due", "events")
 
 DRAIN_S: Final = 600.0
-"""How long `--wait` waits by default, in seconds."""
 
 LOOK_S: Final = 0.5
-"""Between two looks at an actor that is being drained, in seconds."""
 
 CALM_LOOKS: Final = 2
 """Looks in a row that find nothing: a node may open an episode before it hears of the pause."""
@@ -259,26 +257,23 @@ async def _actor_row(
     expectations = known(seen.nodes, actor) or {}
     paused, counted = seen.orders.pauses.get(actor), (counts or {}).get(actor, {})
     none = None if counts is None else 0
+    # Several differ only while another version is being rolled out.
+    newest = infos[max(infos)] if infos else None
     return {
         "actor_id": actor,
-        "domain": _newest(infos).domain if infos else None,
-        "spec_rev": (_newest(infos).spec_rev or None) if infos else None,
+        "domain": newest.domain if newest else None,
+        "spec_rev": (newest.spec_rev or None) if newest else None,
         **stacks.origin(seen.nodes, seen.definitions, *stacks.defined_by(actor)),
         "nodes": sorted(infos),
         "waking": sorted(name for name, info in infos.items() if info.wakes),
         "running_on": sorted(name for name, info in infos.items() if info.runs),
         "slots": sum(info.slots for info in infos.values() if info.runs),
-        "limits": (_newest(infos).limits or None) if infos else None,
+        "limits": (newest.limits or None) if newest else None,
         "paused": "" if paused is None else (paused.reason or f"by {paused.by}"),
         "expectations": sorted(expectations),
         **{each: counted.get(each, none) for each in ("queued", "running", "blocked")},
         **await stacks.backlog_of(ports, actor, expectations.values()),
     }
-
-
-def _newest(infos: Mapping[str, ActorInfo]) -> ActorInfo:
-    """Return one of several that differ only while another version is being rolled out."""
-    return infos[max(infos)]
 
 
 async def _expectation_row(

@@ -62,7 +62,7 @@ Id: TypeAlias = Annotated[str, Argument(metavar="ID", help="Of the definition, a
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands about definitions to a group; its name says which kind it is for."""
+    """Add the commands about definitions to a group; its name tells which kind it is for."""
     for command in (apply, disable, history, definition):
         app.command()(command)
 
@@ -237,7 +237,7 @@ def _in_words(row: Row) -> Row:
 def show_planned(
     planned: Sequence[AppliedDefinition], unchecked: Sequence[str], *, is_json: bool
 ) -> None:
-    """Print what applying would change, and what of it nobody has looked at."""
+    """Print what applying would change, and what of it nobody has checked."""
     if is_json:
         print(as_json([each.as_row() for each in planned]))
         return
@@ -388,10 +388,8 @@ def _say_reconciled(
 ) -> None:
     for each in applied:
         if each.actor not in running:
-            again = f"vigil reconcile --actor {each.actor}"
-            warn(
-                f"{each.registered.id}: no node runs it, so nothing of it is ended; later: {again}"
-            )
+            why = "no node runs it, so nothing of it is ended"
+            warn(f"{each.registered.id}: {why}; later: vigil reconcile --actor {each.actor}")
     if done is not None:
         from vigil.commands.repair import show_reconciled
 

@@ -82,7 +82,7 @@ ROUNDS_MAX: Final = 100
 TOLD_EVERY_S: Final = 1.0
 
 UNKNOWN: Final = ""
-"""Status of an episode that the journal does not hold."""
+"""Status of an episode that is not on the journal."""
 
 _CLOCK: Final = SystemClock()
 

@@ -130,10 +130,8 @@ def time_of(at: str | None, within: str | None) -> datetime | None:
         except ValueError as error:
             raise Mistake(f"--in: {within!r}: write 90s, 15m or 2d, up to 366d") from error
         return _CLOCK.now() + timedelta(seconds=delay_s)
-    return None if at is None else _time(at)
-
-
-def _time(at: str) -> datetime:
+    if at is None:
+        return None
     try:
         time = datetime.fromisoformat(at)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What to do about a finding: look closer, note it, put it in words, and advise.
+"""What to do about a finding: look closer, note it, and advise.
 
 Advice is a finding of its own, caused by the first one, and goes when that goes.
 """
@@ -53,7 +53,7 @@ class LookCloser(Strategy[AdviceCase]):
     """Finds out who is behind a finding, and advises."""
 
     def init(self, episode: EpisodeView, trigger: Trigger) -> AdviceCase:
-        """Take over what the finding says."""
+        """Take over the finding."""
         said = trigger.payload
         return AdviceCase(
             finding_key=said["finding_key"],
@@ -82,7 +82,7 @@ class LookCloser(Strategy[AdviceCase]):
         return converge()
 
     def handle_result(self, state: AdviceCase, step: StepTaken, result: Any) -> AdviceCase:  # noqa: ANN401 - JSON
-        """Learn from a step. One that failed leaves less to say, but something."""
+        """Learn from a step. One that failed leaves less to advise, but something."""
         match step.kind:
             case StepKind.TOOL_CALL if isinstance(result, Failure):
                 return replace(state, suspects=(), unseen=result.detail or result.error_class)

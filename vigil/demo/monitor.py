@@ -27,12 +27,12 @@ class Gauge(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is measured, and how much of it is how bad."""
 
     name: str
-    """First word of the findings' keys."""
+    """The beginning of the findings' keys."""
     class_: str
     reads: str
     """Key of the number in the event's payload."""
     says: str
-    """How to say a reading; `{about}` and `{value}` stand for what was read."""
+    """A reading as text; `{about}` and `{value}` stand for what was read."""
     levels: tuple[tuple[float, str], ...]
     """Thresholds and the severities from there on, highest first."""
 

@@ -13,6 +13,7 @@ import platform
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -65,7 +66,7 @@ def disks() -> Iterator[Measurement]:
 
 
 def memory() -> Measurement:
-    """Return how much memory programs hold."""
+    """Return how much memory programs use."""
     usage = psutil.virtual_memory()
     payload = {
         "total_bytes": usage.total,
@@ -173,10 +174,8 @@ async def say(error: Exception) -> None:
 
 async def wait_until(stop: asyncio.Event, *, seconds: float) -> None:
     """Wait for `stop`, at most `seconds`."""
-    try:
+    with suppress(TimeoutError):
         await asyncio.wait_for(stop.wait(), seconds)
-    except TimeoutError:
-        return
 
 
 def positive_s(text: str) -> float:

@@ -34,7 +34,7 @@ STEP_COLUMNS: Final = (
 
 
 def record_of(instance: Instance) -> dict[str, object]:
-    """Return what there is to say of an instance besides its steps."""
+    """Return an instance as one row, without its steps."""
     begun, finished, stopped = instance.begun, instance.finished, instance.aborted
     asked = instance.cancel_asked
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -37,7 +38,8 @@ def serve(
     A second signal ends the program at once, after `abandon`.
     """
     settings = config.settings
-    telemetry.log_to_stderr(form=settings.log, level=settings.log_level, node=config.node)
+    form, level = settings.log, settings.log_level
+    telemetry.log_to(sys.stderr, form=form, level=level, node=config.node)
     telemetry.export(os.environ, node=config.node)
     is_clean = run_program(_serve(config, app, is_projecting=is_projecting, abandon=abandon))
     return 0 if is_clean else EXIT_UNCLEAN

@@ -104,7 +104,8 @@ def supervise(
     Raises `Mistake` if a node's name is too long, or there are too many nodes.
     """
     settings = configs[0].settings
-    telemetry.log_to_stderr(form=settings.log, level=settings.log_level, node=_parent(configs))
+    form, level = settings.log, settings.log_level
+    telemetry.log_to(sys.stderr, form=form, level=level, node=_parent(configs))
     if (total := count * len(configs)) > PROCESSES_MAX:
         raise Mistake(f"{total} processes for {len(configs)} stacks; {PROCESSES_MAX} are the most")
     planned = [plans(each, app=app, count=count, is_projecting=is_projecting) for each in configs]

@@ -1,4 +1,4 @@
-"""Running a program's coroutine, and ending it when a signal says so."""
+"""Running a program's coroutine, and ending it on a signal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a running program reports: log lines on stderr always, traces and metrics when asked for.
+"""What a running program reports: log lines always, traces and metrics when asked for.
 
 OpenTelemetry's SDK is set up only when one of its own variables asks for it; it reads the others
 itself (https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/).
@@ -7,7 +7,6 @@ itself (https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-v
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any, Final, TextIO
@@ -84,11 +83,6 @@ def _stack_is_a_name(_logger: object, _method: str, event: EventDict) -> EventDi
     if "stack" in event:
         event["stack_name"] = event.pop("stack")
     return event
-
-
-def log_to_stderr(*, form: str, level: str, node: str) -> None:
-    """Write log lines where they disturb no output."""
-    log_to(sys.stderr, form=form, level=level, node=node)
 
 
 def export(environ: Mapping[str, str], *, node: str) -> None:
