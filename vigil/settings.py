@@ -97,14 +97,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: Annotated[float, Meta(ge=0, le=3600)] = 30.0
     """How long a stopping node waits for its episodes to reach a barrier, in seconds."""
     mode: Literal["full", "trigger_only", "disabled"] = "full"
-    """What a node does: wake actors and run their episodes, or less. `vigil mode` goes first."""
+    """What a node does: wake actors and run episodes, only wake, or neither; see `vigil mode`."""
     serve_stacks: str = ""
     """Other stacks on the same servers, separated by commas, each with its `env` if it has one:
     a node runs the episodes of its actors there as well, and wakes nobody."""
     replicas: Literal[1, 3, 5] = 1
     """Copies of every stream, used when it is created."""
     partitions: Annotated[int, Meta(ge=1, le=PARTITIONS_MAX)] | None = None
-    """Streams that a new stack is spread over. Empty: 1, or as many as it has."""
+    """Streams that a new stack is spread over, 1 by default; another stack must have as many."""
     log: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

@@ -33,7 +33,6 @@ from vigil.printing.tables import Row
 from vigil.settings import Config
 
 LOOK_S: Final = 0.1
-"""Between two looks at what nodes run, in seconds."""
 
 _CLOCK: Final = SystemClock()
 

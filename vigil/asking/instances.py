@@ -61,7 +61,6 @@ second; where none is free, the request waits."""
 BEGIN_LOOK_S: Final = 0.05
 
 LOOK_S: Final = 0.2
-"""Between two looks at an instance that is waited for, in seconds."""
 
 _CLOCK: Final = SystemClock()
 

@@ -54,10 +54,9 @@ CALM_LOOKS: Final = 2
 """Looks in a row that find nothing: a node may open an episode before it hears of the pause."""
 
 CATCH_UP_S_MAX: Final = 10.0
-"""Longest wait for the rows at each look, in seconds."""
 
 PER_NODE: Final = "per node"
-"""State of a circuit breaker that each node has one of."""
+"""The state of a breaker that each node has one of."""
 
 TRIES_MAX: Final = 16
 """Most tries to close a circuit breaker that nodes are changing, too."""

@@ -30,6 +30,7 @@ from vigil.serving.signals import stopping, wait_stop
 from vigil.settings import NODE_NAME_CHARS_MAX, PREFIX, SECRET, Config, host_name
 
 PROCESSES_MAX: Final = 64
+"""Most nodes of one parent: more cores than most machines have."""
 
 RESTART_S: Final = 0.5
 """First pause before a node that ended by itself is started again; doubles each time."""
