@@ -1,13 +1,7 @@
 """Adapters that come with Vigil: outputs as requests, mails, chat messages and NATS messages.
 
-    App(outputs={
-        "pager": Webhook("https://pager.example/alerts", secret=env("PAGER_SECRET")),
-        "mail": Email("smtp.example.com", sender="vigil@example.com"),
-        "chat": Slack(env("SLACK_URL")),
-        "orders": Subject("orders.checked"),
-    })
-
-An adapter of your own needs nothing of this module: implement `vigil.OutputAdapter`.
+`App(outputs={"pager": Webhook("https://pager.example/alerts", secret=env("PAGER_SECRET"))})`. Your
+own needs nothing of this module: implement `vigil.OutputAdapter`.
 """
 
 from __future__ import annotations

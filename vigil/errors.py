@@ -1,7 +1,7 @@
 """What can go wrong at the command line, and what the operator should do about it.
 
 VigilError
-├── Mistake    cannot work as it was typed or set     exit 2: change the words or the setting
+├── Mistake    cannot work as it was typed or set     exit 2: change the command or the setting
 └── Trouble    the surroundings do not play along     exit 1: start a server, look again
 """
 
@@ -45,7 +45,6 @@ EXPECTED: Final = (VigilError, StreamError, ProjectionError, OSError)
 SERVERS_REMEDY: Final = (
     "; `vigil up` brings servers of its own, `vigil doctor` shows which are looked for and why"
 )
-"""What to do where no server is."""
 
 _MISTAKES: Final = (BadName, TooLarge, QueryRefused, BadSchema)
 
@@ -58,12 +57,12 @@ def exit_code(error: Exception) -> int:
 
 
 def one_line(error: Exception) -> str:
-    """Return what `error` says as one line."""
+    """Return the message of `error` as one line."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 def remedy(error: Exception) -> str:
-    """Return what to add to what `error` says, if there is more to do about it than it knows."""
+    """Return what to add to `error`, if there is more to do about it than it names."""
     return SERVERS_REMEDY if isinstance(error, Unreachable | PostgresUnavailable) else ""
 
 
@@ -77,10 +76,8 @@ def only_error(group: ExceptionGroup[Exception]) -> Exception | None:
 
 
 NAMES_SHOWN_MAX: Final = 12
-"""Most names that a hint lists."""
 
 NEAREST: Final = 3
-"""Most names that a hint suggests."""
 
 
 def hint(wanted: str, names: Iterable[str]) -> str:

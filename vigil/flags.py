@@ -1,7 +1,6 @@
-"""The flags that every command takes: how to reach the servers, and how to talk.
+"""The flags that every command takes, wherever they are on the command line.
 
-They may stand anywhere on the command line; `in_front` moves them before the command, where
-typer looks for them.
+`in_front` moves them before the command, where typer looks for them.
 """
 
 from __future__ import annotations
@@ -11,23 +10,13 @@ from typing import Final
 
 DEBUG: Final = "--debug"
 
+_NAMES: Final = (
+    "nats_url", "nats_creds", "nats_inbox", "nats_domain", "postgres_dsn", "stack", "env", "node",
+    "lease_s", "grace_s", "mode", "serve_stacks", "replicas", "partitions", "log", "log_level",
+)  # fmt: skip
+
 SETTINGS: Final = {
-    "--nats-url": "nats_url",
-    "--nats-creds": "nats_creds",
-    "--nats-inbox": "nats_inbox",
-    "--nats-domain": "nats_domain",
-    "--postgres-dsn": "postgres_dsn",
-    "--stack": "stack",
-    "--env": "env",
-    "--node-name": "node",
-    "--lease-s": "lease_s",
-    "--grace-s": "grace_s",
-    "--mode": "mode",
-    "--serve-stacks": "serve_stacks",
-    "--replicas": "replicas",
-    "--partitions": "partitions",
-    "--log": "log",
-    "--log-level": "log_level",
+    "--node-name" if name == "node" else f"--{name.replace('_', '-')}": name for name in _NAMES
 }
 """Flag → the setting that it overrides."""
 

@@ -6,9 +6,10 @@ import getpass
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias, cast
+from typing import Annotated, Final, Literal, TypeAlias, cast
 
 import typer
+from typer import Option
 
 from vigil import settings
 from vigil.errors import Mistake, Trouble
@@ -32,24 +33,41 @@ def _checked_limit(limit: int) -> int:
     return limit
 
 
-IsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+IsJson: TypeAlias = Annotated[bool, Option("--json", help="Print JSON, for programs.")]
 Limit: TypeAlias = Annotated[
-    int, typer.Option(min=1, callback=_checked_limit, help="Most rows to print.")
+    int, Option(min=1, callback=_checked_limit, help="Most rows to print.")
 ]
 Timeout: TypeAlias = Annotated[
-    float, typer.Option("--timeout", min=0.0, help="Longest wait, in seconds.")
+    float, Option("--timeout", min=0.0, help="Longest wait, in seconds.")
 ]
 By: TypeAlias = Annotated[
-    str | None, typer.Option(help="Your name, kept with the change; by default your user name.")
+    str | None, Option(help="Your name, kept with the change; by default your user name.")
 ]
-Reason: TypeAlias = Annotated[str, typer.Option(help="Why; kept with the change.")]
+Reason: TypeAlias = Annotated[str, Option(help="Why; kept with the change.")]
 Hash: TypeAlias = Annotated[
     str | None,
-    typer.Option("--hash", help="The first 8 hex digits, or more, of the hash of what you saw."),
+    Option("--hash", help="The first 8 hex digits, or more, of the hash of what you saw."),
 ]
-IsSure: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+Verdict: TypeAlias = Literal["approve", "deny"]
+"""What is decided on a request for approval."""
+
+IsSure: TypeAlias = Annotated[bool, Option("--yes", help="Do not ask for confirmation.")]
+IsDry: TypeAlias = Annotated[
+    bool, Option("--dry-run", help="Run all of it, and change nothing outside.")
+]
+OverridesText: TypeAlias = Annotated[
+    str | None,
+    Option(
+        "--overrides",
+        help="Results that a dry run uses instead of calling tools: a JSON object with tools,"
+        " synthesis, persist_findings; @FILE, or - for standard input.",
+    ),
+]
+IsWaitingForEnd: TypeAlias = Annotated[
+    bool, Option("--wait", help="Wait for its end; exit code 1 unless it is done.")
+]
 IsWaiting: TypeAlias = Annotated[
-    bool, typer.Option("--wait/--no-wait", help="Whether to wait until it is on the journal.")
+    bool, Option("--wait/--no-wait", help="Whether to wait until it is on the journal.")
 ]
 
 
@@ -88,9 +106,7 @@ def require_consent(question: str) -> None:
 def read_bytes(text: str, *, what: str) -> bytes:
     """Return the bytes of `text`; of the file after `@`; or, for `-`, of standard input.
 
-    Raises:
-        Mistake: there are more than an event may have.
-        Trouble: the file cannot be read.
+    Raises `Mistake` if there are more than an event may have, `Trouble` if the file cannot be read.
     """
     from streams.ports.domain_events import EVENT_BYTES_MAX
 

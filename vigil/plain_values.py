@@ -1,8 +1,7 @@
 """Values of the command line without pydantic, which takes longer to import than most commands run.
 
-typer 0.29 builds a pydantic adapter for every parameter, also for those that nobody has typed.
-Text, numbers and choices need none. A value that is not plainly right goes typer's own way, so that
-its error is typer's own. Where typer keeps parameters in another way, nothing here has an effect.
+typer 0.29 builds an adapter for every parameter, typed or not. Plain values need none; any other
+goes typer's own way, so that its error is typer's. With another typer nothing here has an effect.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def use_plain_values(command: Any) -> None:  # noqa: ANN401 - of typer's own cli
 
 
 class _Plain:
-    """Stands for typer's `RuntimeParam`."""
+    """Replaces typer's `RuntimeParam`."""
 
     def __init__(self, convert: Callable[[Any], object], descriptor: Any) -> None:  # noqa: ANN401
         self._convert, self._descriptor = convert, descriptor
@@ -45,7 +44,6 @@ class _Plain:
 
 
 def _converter(descriptor: Any) -> Callable[[Any], object] | None:  # noqa: ANN401
-    """Return what converts a value, or returns `NOT_PLAIN`; None: typer has to do it."""
     of, info = descriptor.annotation, descriptor.parameter_info
     if descriptor.is_list:
         (of,) = of.__args__
@@ -56,7 +54,7 @@ def _converter(descriptor: Any) -> Callable[[Any], object] | None:  # noqa: ANN4
     if of in (int, float):
         return lambda value: _number(of, value, info.min, info.max)
     if issubclass(of, Enum):
-        return lambda value: _choice(of, value)
+        return lambda value: next((e for e in of if value in (e, e.value)), NOT_PLAIN)
     return None
 
 
@@ -67,7 +65,3 @@ def _number(of: Any, value: Any, least: float | None, most: float | None) -> obj
         return NOT_PLAIN
     fits = (least is None or number >= least) and (most is None or number <= most)
     return number if fits else NOT_PLAIN
-
-
-def _choice(of: type[Enum], value: object) -> object:
-    return next((each for each in of if value in (each, each.value)), NOT_PLAIN)

@@ -1,8 +1,6 @@
 """Public names that are imported when they are first used (PEP 562).
 
-The packages beside this one are called `engine`, `streams` and `projections`. Where a user's own
-folder or module of such a name is found first, nothing of ours can be imported: `shadowing` says
-so in one line.
+Where a user's own folder or module is called as a package of ours, `shadowing` tells in one line.
 """
 
 from __future__ import annotations
@@ -24,11 +22,7 @@ PACKAGES: Final = ("engine", "streams", "projections")
 def public(
     module: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` for `module`.
-
-    Args:
-        homes: module → the public names that it has, with blanks between.
-    """
+    """Return `__getattr__` and `__dir__` for `module`; `homes`: module → its public names."""
     home_of = {name: home for home, names in homes.items() for name in names.split()}
 
     def get(name: str) -> object:
@@ -58,8 +52,11 @@ def shadowing_in(folder: str) -> str:
         return ""
     for name in PACKAGES:
         spec = PathFinder.find_spec(name, [folder])
-        if spec is not None and (spec.origin is not None or _has_modules(join(folder, name))):
-            return _problem(name, join(folder, name))
+        place = join(folder, name)
+        if spec is not None and (
+            spec.origin is not None or any(each.endswith(".py") for each in listdir(place))
+        ):
+            return _problem(name, place)
     return ""
 
 
@@ -70,12 +67,7 @@ def _problem(name: str, place: str) -> str:
     )
 
 
-def _has_modules(folder: str) -> bool:
-    return any(name.endswith(".py") for name in listdir(folder))
-
-
 def _place_of(name: str) -> str | None:
-    """Return the folder or the file that `import name` finds, or has found; None: nothing."""
     loaded = sys.modules.get(name)
     spec = loaded.__spec__ if loaded is not None else PathFinder.find_spec(name)
     if spec is None:

@@ -1,10 +1,7 @@
 """`.vigil/run.toml`: how other terminals find the servers that run in this folder.
 
-`vigil up` and `vigil demo` write it once their servers listen and remove it when they stop;
-settings fall back to it. It is always here, in the current folder, wherever `--dir` has the
-servers keep what they store: here is where the other terminals look. What a killed process
-leaves behind is ignored, because it names the process; the lock beside it is the kernel's, so
-it ends with the process as well.
+`vigil up` and `vigil demo` write it, wherever `--dir` is, and remove it when they stop; settings
+fall back to it. That of a killed process is ignored: it names the process.
 """
 
 from __future__ import annotations
@@ -30,32 +27,21 @@ _HEAD: Final = "# Written by vigil for other terminals, removed when it stops.\n
 
 @contextmanager
 def locked(*folders: Path) -> Iterator[None]:
-    """Be the only one who runs servers in `folders`, made when missing.
-
-    Raises:
-        Trouble: someone else does.
-    """
+    """Be the only one who runs servers in `folders`, made when missing; else raise `Trouble`."""
     different = {folder.resolve(): folder for folder in folders}
     with ExitStack() as stack:
         for folder in different.values():
-            stack.enter_context(_locked(folder))
-        yield
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    with file_lock(folder / _LOCK) as is_held:
-        if not is_held:
-            raise Trouble(
-                f"another `vigil up` or `vigil demo` runs in {folder}; stop it, or go elsewhere"
-            )
+            folder.mkdir(parents=True, exist_ok=True)
+            if not stack.enter_context(file_lock(folder / _LOCK)):
+                raise Trouble(
+                    f"another `vigil up` or `vigil demo` runs in {folder}; stop it, or go elsewhere"
+                )
         yield
 
 
 @contextmanager
 def file_lock(path: Path) -> Iterator[bool]:
-    """Hold the lock that is the file at `path`, and yield whether nobody else does."""
+    """Lock the file at `path`, and yield whether nobody else does."""
     with path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,9 +2,7 @@
 
     a flag  ▶  VIGIL_* in the environment  ▶  vigil.toml here  ▶  .vigil/run.toml  ▶  the default
 
-The first one that says something wins. `.vigil/run.toml` is there while `vigil up` or
-`vigil demo` runs in this folder (see `runfile`). A key of `vigil.toml` is the variable's name
-in small letters without `VIGIL_`: `nats_url = "nats://nats-1:4222,nats://nats-2:4222"`.
+The first that has one wins. A key of `vigil.toml` is the variable's name in small letters.
 """
 
 from __future__ import annotations
@@ -41,15 +39,13 @@ SIBLING_CHARS: Final = 3
 SECRET: Final = frozenset({"nats_url", "postgres_dsn"})
 """May hold a password: never shown as they are."""
 
-
 _CREDENTIALS: Final = re.compile(r"(//|^|,)[^/,]*(@)|(?<=password=)[^&]*()")
-"""What stands before the @ of a server, and a DSN's query may say the password, too."""
+"""Between // and the @ of a server; a password in the query of a DSN."""
 
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
 def _stacks(text: str) -> str:
-    """Return `text` if every word between its commas names a stack, and none twice."""
     names = listed(text)
     for name in names:
         try:
@@ -74,13 +70,8 @@ def _domain(text: str) -> str:
 
 
 def listed(text: str) -> list[str]:
-    """Return the words between the commas of `text`."""
+    """Return what is between the commas of `text`."""
     return [word.strip() for word in text.split(",")] if text.strip() else []
-
-
-def _servers(url: str) -> str:
-    parse_servers(url)
-    return url
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,8 +80,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     nats_url: str = "nats://127.0.0.1:4222"
     """One server, or several of a cluster, separated by commas."""
     nats_creds: str = ""
-    """A file of credentials, as `nsc` writes it, for servers that use JWTs. A user and a password
-    are part of the URL."""
+    """A file of credentials, as `nsc` writes it. A user and a password are part of the URL."""
     nats_inbox: str = "_INBOX"
     """Where answers go: the beginning of the subjects that this user may subscribe to."""
     nats_domain: str = ""
@@ -101,23 +91,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     env: str = ""
     """A label such as `qa`. It makes a stack of its own: `<stack>-<env>`."""
     node: str = ""
-    """This process's name, unique in the stack. Empty: a node is called as its app says, else
-    after host, stack and folder, the same at every start; anything else after host and process."""
+    """This process's name, unique in the stack. Empty: the app's, or one that is made here."""
     lease_s: Annotated[float, Meta(ge=1, le=3600)] = 30.0
-    """Longest that a dead node can hold an episode, in seconds."""
+    """Longest that a dead node can block an episode, in seconds."""
     grace_s: Annotated[float, Meta(ge=0, le=3600)] = 30.0
     """How long a stopping node waits for its episodes to reach a barrier, in seconds."""
     mode: Literal["full", "trigger_only", "disabled"] = "full"
-    """What a node does: wake actors and run their episodes, only wake them, or neither. What
-    `vigil mode` says comes before it."""
+    """What a node does: wake actors and run episodes, only wake, or neither; see `vigil mode`."""
     serve_stacks: str = ""
     """Other stacks on the same servers, separated by commas, each with its `env` if it has one:
     a node runs the episodes of its actors there as well, and wakes nobody."""
     replicas: Literal[1, 3, 5] = 1
     """Copies of every stream, used when it is created."""
     partitions: Annotated[int, Meta(ge=1, le=PARTITIONS_MAX)] | None = None
-    """Streams that the journal and the work of a new stack are spread over. Empty: 1 for a new
-    stack, and what the servers say for any other; a number that contradicts them is refused."""
+    """Streams that a new stack is spread over, 1 by default; another stack must have as many."""
     log: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -126,12 +113,12 @@ DEFAULTS: Final = {each.name: each.default for each in msgspec.structs.fields(Se
 TYPES: Final = get_type_hints(Settings, include_extras=True)
 
 CHECKS: Final[Mapping[str, Callable[[str], object]]] = {
-    "nats_url": _servers,
+    "nats_url": parse_servers,
     "nats_inbox": _prefix,
     "nats_domain": _domain,
     "serve_stacks": _stacks,
 }
-"""What the text of a setting must be: each raises a `ValueError` or a `BadName` that says why."""
+"""What checks the text of a setting: it raises a `ValueError` or a `BadName`."""
 
 
 @dataclass(frozen=True)
@@ -141,9 +128,7 @@ class Config:
     settings: Settings
     origins: Mapping[str, str]
     stack: Stack
-    """The stack that everything happens in, its `env` included."""
     node: str
-    """Name of this node."""
     serves: tuple[Stack, ...]
     """The other stacks whose episodes a node runs."""
 
@@ -155,8 +140,7 @@ def read(given: Mapping[str, object], *, folder: Path | None = None) -> Config:
         given: setting → value; one that is None was not given.
         folder: where `vigil.toml` and `.vigil/` are looked for; the current one by default.
 
-    Raises:
-        Mistake: a setting cannot work, or is not known; the message names it and its place.
+    Raises `Mistake` for a setting that cannot work, or is not known; it names it and its place.
     """
     values: dict[str, object] = {}
     origins = dict.fromkeys(DEFAULTS, "default")
@@ -166,17 +150,20 @@ def read(given: Mapping[str, object], *, folder: Path | None = None) -> Config:
         origins |= dict.fromkeys(fresh, place)
     settings = Settings(**{key: _value(key, each, origins[key]) for key, each in values.items()})
     try:
-        stack = _stack(settings)
-        return Config(settings, origins, stack, _node(settings), _served(settings, stack))
+        name = f"{settings.stack}-{settings.env}" if settings.env else settings.stack
+        stack = Stack(name)
+        node, serves = _node(settings), tuple(map(Stack, listed(settings.serve_stacks)))
     except BadName as error:
         raise Mistake(str(error)) from error
+    if stack.name in {each.name for each in serves}:
+        raise Mistake(f"serve_stacks: {stack.name!r} is the stack that the node is of")
+    return Config(settings, origins, stack, node, serves)
 
 
 def read_each(given: Mapping[str, object], stacks: str) -> list[Config]:
     """Return the settings for each of the `stacks` between commas, as if `--stack` named it.
 
-    Raises:
-        Mistake: a setting cannot work; `--stack` names one, too; none is named, or one twice.
+    Raises `Mistake` if a setting cannot work, `--stack` is given, or none is named, or one twice.
     """
     names = listed(stacks)
     if given.get("stack") is not None:
@@ -192,17 +179,6 @@ def shown(key: str, value: object) -> str:
     return _CREDENTIALS.sub(r"\1…\2", said) if key in SECRET else said
 
 
-def _stack(settings: Settings) -> Stack:
-    return Stack(f"{settings.stack}-{settings.env}" if settings.env else settings.stack)
-
-
-def _served(settings: Settings, own: Stack) -> tuple[Stack, ...]:
-    stacks = tuple(Stack(name) for name in listed(settings.serve_stacks))
-    if own.name in {stack.name for stack in stacks}:
-        raise BadName(f"serve_stacks: {own.name!r} is the stack that the node is of")
-    return stacks
-
-
 def _node(settings: Settings) -> str:
     if settings.node:
         return checked_name(settings.node, of="node")
@@ -211,17 +187,18 @@ def _node(settings: Settings) -> str:
 
 
 def host_name(*, room_for: str) -> str:
-    """Return what this machine is called, as far as a node's name may be, with room for more."""
+    """Return this machine's name, as far as a node's name may have it, with room for more."""
     host = re.sub(r"[^A-Za-z0-9_-]", "-", platform.node())
     return host[: NODE_NAME_CHARS_MAX - SIBLING_CHARS - len(room_for)]
 
 
 def _layers(given: Mapping[str, object], folder: Path) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return what each place says, the strongest first."""
     flagged = {key: value for key, value in given.items() if value is not None}
+    said = {name.upper(): value for name, value in os.environ.items() if value}
+    variables = {key: said[name] for key in DEFAULTS if (name := PREFIX + key.upper()) in said}
     return [
         ("flag", flagged),
-        ("environment", _environment()),
+        ("environment", variables),
         (FILE, _table(folder / FILE)),
         (str(runfile.PATH), runfile.read(folder / runfile.PATH)),
     ]
@@ -236,14 +213,7 @@ def _table(path: Path) -> Mapping[str, Any]:
         raise Mistake(f"{path} is not TOML: {error}") from error
 
 
-def _environment() -> Mapping[str, str]:
-    """Return the settings that variables give; an empty one gives none."""
-    said = {name.upper(): value for name, value in os.environ.items() if value}
-    return {key: said[name] for key in DEFAULTS if (name := PREFIX + key.upper()) in said}
-
-
 def _value(key: str, given: object, place: str) -> Any:  # noqa: ANN401 - each has its own type
-    """Return the value of a setting, checked."""
     if key not in DEFAULTS:
         near = get_close_matches(key.lower(), DEFAULTS, n=1)
         known = f"did you mean {near[0]}?" if near else f"known: {', '.join(DEFAULTS)}"
@@ -258,7 +228,7 @@ def _value(key: str, given: object, place: str) -> Any:  # noqa: ANN401 - each h
 
 
 def _converted(key: str, given: object) -> Any:  # noqa: ANN401 - each has its own type
-    """Return a setting as its type has it: flags and variables are text, and may say a number."""
+    """Return a setting as its type has it: flags and variables are text, numbers too."""
     type_ = TYPES[key]
     if get_origin(type_) is Literal:
         for choice in get_args(type_):
@@ -281,7 +251,6 @@ def bounds(key: str) -> tuple[float, float] | None:
 
 
 def _name_in(place: str, key: str) -> str:
-    """Return how the setting `key` is called in `place`."""
     match place:
         case "environment":
             return PREFIX + key.upper()

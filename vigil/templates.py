@@ -1,12 +1,7 @@
 """Templates: strategies that are made from a configuration instead of being written.
 
-    observe_classify_converge      gather facts, and let rules classify them
-    observe_synthesize_converge    gather facts, and let a synthesizer classify them
-    dispatch                       gather entities, and publish an event for each
-
-The first two raise a finding, and may propose outputs. In Python a template is a function of its
-configuration: `actor.expect("…", observe_classify_converge({…}), on=…)`. Add your own with
-`App(templates={"name": factory})`.
+In Python a template is a function: `actor.expect("…", observe_classify_converge({…}), on=…)`. Add
+your own with `App(templates={"name": factory})`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Requests for approval, and deciding on them.
+"""Requests for approval, of episodes and of outputs, and deciding on them.
 
-The requests of episodes and of outputs are on their journals in the same events, so that one fold
-reads either. The newest request is the one that people are asked; each has a number, so that a
-decision is about that one. A decision is checked on the journal before it is sent, and again by the
-node that handles it: between the two somebody else may decide, or the time may run out.
+A decision is about the newest request. It is checked on the journal before it is sent, and again by
+the node that handles it: between the two somebody else may decide, or the time may run out.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
 from functools import partial
 from typing import Final, Literal
 
@@ -24,34 +21,15 @@ from engine.waits.approval import problem_of_decision
 from engine.waits.requests import approve, deny
 from streams.clock import SystemClock
 from streams.json import unraw
+from streams.model import events
 from streams.model.commands import Decide, Verdict
-from streams.model.events import (
-    EpisodeBlocked,
-    EpisodeFinished,
-    EpisodeOpened,
-    EpisodeResolved,
-    LogEvent,
-    OutputApproved,
-    OutputCanceled,
-    OutputFailed,
-    OutputProposed,
-    OutputRejected,
-    OutputRetried,
-    Resolution,
-)
 from streams.model.waits import Approval
 from streams.ports.all import Ports
 from streams.ports.log import Recorded
 from streams.subjects import Stack
+from vigil import options
 from vigil.asking.connect import with_ports
-from vigil.asking.requests import (
-    CommandOutcome,
-    CommandResult,
-    SentCommand,
-    report,
-    request,
-    watch,
-)
+from vigil.asking.requests import CommandOutcome, CommandResult, SentCommand, report, request, watch
 from vigil.asking.rows import parse_id
 from vigil.errors import Mistake, Trouble
 from vigil.options import stranger_hint, who
@@ -59,8 +37,8 @@ from vigil.printing import tables
 from vigil.printing.tables import Row, as_json
 from vigil.settings import Config
 
-APPROVED: Final = Resolution.APPROVED.value
-EXPIRED: Final = Resolution.EXPIRED.value
+APPROVED: Final = events.Resolution.APPROVED.value
+EXPIRED: Final = events.Resolution.EXPIRED.value
 REJECTED: Final = "rejected"
 CANCELED: Final = "canceled"
 """How the requests of outputs end, and any request that nobody need decide any more."""
@@ -74,7 +52,6 @@ class ApprovalDecision:
     """`approved`, `denied`, `rejected`, `expired` or `canceled`."""
     at: datetime
     by: str = ""
-    """Who decided; empty: nobody."""
     reason: str = ""
     id: str = ""
     """Of the request that it follows; empty: of none."""
@@ -129,65 +106,62 @@ def requests(records: Iterable[Recorded]) -> list[ApprovalRequest]:
 
 
 def owner_of(records: Iterable[Recorded]) -> tuple[str, str]:
-    """Return the actor and the episode of a journal; of an output, those of its newest proposal.
-
-    Both are empty if there are none.
-    """
+    """Return the actor and the episode of a journal, of the newest proposal; empty: of none."""
     owners = [
         (event.actor_id, event.episode_id)
         for record in records
         for event in record.commit.events
-        if isinstance(event, EpisodeOpened | OutputProposed)
+        if isinstance(event, events.EpisodeOpened | events.OutputProposed)
     ]
     return owners[-1] if owners else ("", "")
 
 
-def _asked(event: LogEvent, at: datetime) -> ApprovalRequest | None:
+def _asked(event: events.LogEvent, at: datetime) -> ApprovalRequest | None:
     match event:
-        case EpisodeBlocked(step_no=number, approval=Approval() as approval):
+        case events.EpisodeBlocked(step_no=number, approval=Approval() as approval):
             return ApprovalRequest(
                 number=number, approval=approval, plan=approval.plan, asked_at=at
             )
-        case OutputProposed(proposal_no=number, payload=payload, approval=Approval() as approval):
+        case events.OutputProposed(
+            proposal_no=number, payload=payload, approval=Approval() as approval
+        ):
             return ApprovalRequest(number=number, approval=approval, plan=payload, asked_at=at)
         case _:
             return None
 
 
 def _asked_again(
-    event: LogEvent, asked: Sequence[ApprovalRequest], at: datetime
+    event: events.LogEvent, asked: Sequence[ApprovalRequest], at: datetime
 ) -> ApprovalRequest | None:
-    """Return the request that was made once more because nobody had decided it in time."""
-    if not asked or not isinstance(event, OutputRetried) or event.approval is None:
+    """Return the request that was made once more as nobody had decided it in time."""
+    if not asked or not isinstance(event, events.OutputRetried) or event.approval is None:
         return None
     return replace(asked[-1], approval=event.approval, asked_at=at, decision=None)
 
 
-def _decided(event: LogEvent, at: datetime) -> ApprovalDecision | None:
+def _decided(event: events.LogEvent, at: datetime) -> ApprovalDecision | None:
     match event:
-        case EpisodeResolved(resolution=resolution, by=by, reason=reason, decision_id=id_):
+        case events.EpisodeResolved(resolution=resolution, by=by, reason=reason, decision_id=id_):
             return ApprovalDecision(outcome=resolution.value, at=at, by=by, reason=reason, id=id_)
-        case OutputApproved(by=by, reason=reason, decision_id=id_):
+        case events.OutputApproved(by=by, reason=reason, decision_id=id_):
             outcome = APPROVED if by else EXPIRED
             return ApprovalDecision(outcome=outcome, at=at, by=by, reason=reason, id=id_)
-        case OutputRejected(by=by, reason=reason, decision_id=id_, is_expiry=is_expiry):
+        case events.OutputRejected(by=by, reason=reason, decision_id=id_, is_expiry=is_expiry):
             outcome = EXPIRED if is_expiry else REJECTED
             return ApprovalDecision(outcome=outcome, at=at, by=by, reason=reason, id=id_)
-        case OutputFailed(attempt=0, error_detail=reason):  # Nobody has approved it in time.
+        case events.OutputFailed(attempt=0, error_detail=reason):  # Nobody has approved it in time.
             return ApprovalDecision(outcome=EXPIRED, at=at, reason=reason)
-        case OutputCanceled(reason=reason):
+        case events.OutputCanceled(reason=reason):
             return ApprovalDecision(outcome=CANCELED, at=at, reason=reason)
-        case EpisodeFinished(error_detail=detail):
+        case events.EpisodeFinished(error_detail=detail):
             return ApprovalDecision(outcome=CANCELED, at=at, reason=detail)
         case _:
             return None
 
 
 HASH_DIGITS_MIN: Final = 8
-"""Fewest hex digits that name a plan."""
 
 HASH_DIGITS_MAX: Final = 64
-"""Those of a whole SHA-256."""
 
 _CLOCK: Final = SystemClock()
 
@@ -196,7 +170,7 @@ _CLOCK: Final = SystemClock()
 class Choice:
     """What was typed with a decision."""
 
-    verdict: Literal["approve", "deny"]
+    verdict: options.Verdict
     hash: str | None
     is_sure: bool
     by: str | None
@@ -215,12 +189,7 @@ class Choice:
             raise Mistake(f"--hash: {digits!r} is not {length} hex digits")
 
     def confirm(self, what: str, row: Row, plan_hash: str) -> None:
-        """Check `hash`, or show the request and ask for confirmation.
-
-        Raises:
-            Trouble: the hash is that of another plan.
-            Mistake: there is no terminal to ask on.
-        """
+        """Check `hash`, or show the request and ask for confirmation."""
         if self.hash is not None:
             if not plan_hash.startswith(self.hash.lower()):
                 raise Trouble(f"{what} waits for a decision on another plan: {plan_hash}")
@@ -233,60 +202,40 @@ class Choice:
             typer.confirm(f"{self.verdict} {what}?", abort=True, err=True)
 
 
-class TargetKind(StrEnum):
-    """What may ask people."""
-
-    EPISODE = "episode"
-    OUTPUT = "output"
-
-
 @dataclass(frozen=True, kw_only=True)
 class ApprovalTarget:
     """What a decision is about."""
 
-    kind: TargetKind
+    kind: Literal["episode", "output"]
     name: str
     """An episode's id, or an output's key."""
 
     def __str__(self) -> str:
         """Return it as errors call it."""
-        is_output = self.kind is TargetKind.OUTPUT
-        return f"output {self.name!r}" if is_output else f"episode {self.name}"
+        return f"output {self.name!r}" if self.kind == "output" else f"episode {self.name}"
 
     def subject(self, stack: Stack) -> str:
         """Return where its journal is."""
-        at = stack.episode if self.kind is TargetKind.EPISODE else stack.output
-        return at(self.name)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PendingApproval:
-    """A request that waits, and whose it is."""
-
-    target: ApprovalTarget
-    actor_id: str
-    episode_id: str
-    request: ApprovalRequest
+        return stack.output(self.name) if self.kind == "output" else stack.episode(self.name)
 
 
 def decide_episode(config: Config, episode_id: str, choice: Choice) -> None:
     """Decide on the request of an episode, and print what became of it."""
-    name = str(parse_id(episode_id))
-    _decide(config, ApprovalTarget(kind=TargetKind.EPISODE, name=name), choice)
+    _decide(config, ApprovalTarget(kind="episode", name=str(parse_id(episode_id))), choice)
 
 
 def decide_output(config: Config, key: str, choice: Choice) -> None:
     """Decide on whether an output is delivered, and print what became of it."""
-    _decide(config, ApprovalTarget(kind=TargetKind.OUTPUT, name=key), choice)
+    _decide(config, ApprovalTarget(kind="output", name=key), choice)
 
 
 def _decide(config: Config, target: ApprovalTarget, choice: Choice) -> None:
     choice.check_hash()
     by = who(config, choice.by)
-    pending = with_ports(config, lambda ports: _read_pending(ports, target))
-    approval = pending.request.approval
+    pending, actor_id, episode_id = with_ports(config, lambda ports: _read_pending(ports, target))
+    approval = pending.approval
     wanted = Decide(
-        actor_id=pending.actor_id,
+        actor_id=actor_id,
         episode_id="",
         id="",
         verdict=Verdict.APPROVE,
@@ -296,24 +245,23 @@ def _decide(config: Config, target: ApprovalTarget, choice: Choice) -> None:
     problem = problem_of_decision(approval, wanted, at=_CLOCK.now())
     if problem is not None:
         raise Trouble(f"{target}: {problem}{stranger_hint(approval.approvers, by)}")
-    choice.confirm(str(target), pending.request.as_row(), approval.plan_hash)
+    choice.confirm(str(target), pending.as_row(), approval.plan_hash)
 
     async def decided(ports: Ports) -> list[CommandOutcome]:
-        id_ = await _send(ports, pending, choice, by=by)
+        id_ = await _send(ports, target, approval.plan_hash, choice, by=by)
         sent = SentCommand(
             name=target.name,
-            actor_id=pending.actor_id,
-            episode_id=pending.episode_id,
+            actor_id=actor_id,
+            episode_id=episode_id,
             subject=target.subject(ports.stack),
-            result=partial(_result_of_decision, pending.request.number, id_),
+            result=partial(_result_of_decision, pending.number, id_),
         )
         return await watch(ports, [sent], wait_s=choice.wait_s)
 
     report(request(config, decided, about=str(target)))
 
 
-async def _read_pending(ports: Ports, target: ApprovalTarget) -> PendingApproval:
-    """Return the request of `target` that waits; raise `Trouble` if there is none."""
+async def _read_pending(ports: Ports, target: ApprovalTarget) -> tuple[ApprovalRequest, str, str]:
     records = await ports.log.read(target.subject(ports.stack))
     if not records:
         hint = f"`vigil {target.kind}s list` shows those that there are"
@@ -324,22 +272,22 @@ async def _read_pending(ports: Ports, target: ApprovalTarget) -> PendingApproval
     newest = found[-1]
     if newest.decision is not None:
         raise Trouble(f"{target} does not wait any more: {newest.decision.in_words}")
-    actor_id, episode_id = owner_of(records)
-    return PendingApproval(target=target, actor_id=actor_id, episode_id=episode_id, request=newest)
+    return newest, *owner_of(records)
 
 
-async def _send(ports: Ports, pending: PendingApproval, choice: Choice, *, by: str) -> str:
-    name, hash_ = pending.target.name, pending.request.approval.plan_hash
-    approves = choice.verdict == "approve"
-    if pending.target.kind is TargetKind.EPISODE:
+async def _send(
+    ports: Ports, target: ApprovalTarget, hash_: str, choice: Choice, *, by: str
+) -> str:
+    name, reason, approves = target.name, choice.reason, choice.verdict == "approve"
+    if target.kind == "episode":
         send = approve if approves else deny
-        return await send(ports, name, plan_hash=hash_, by=by, reason=choice.reason)
+        return await send(ports, name, plan_hash=hash_, by=by, reason=reason)
     send_output = approve_output if approves else reject_output
-    return await send_output(ports, name, payload_hash=hash_, by=by, reason=choice.reason)
+    return await send_output(ports, name, payload_hash=hash_, by=by, reason=reason)
 
 
 def _result_of_decision(number: int, id_: str, records: Sequence[Recorded]) -> CommandResult | None:
-    """Return how the request of this number was decided, and whether the decision `id_` did it."""
+    """Return how request `number` was decided, and whether the decision `id_` did it."""
     decided = [each.decision for each in requests(records) if each.number == number]
     if not decided or decided[-1] is None:
         return None

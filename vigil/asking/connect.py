@@ -1,8 +1,7 @@
 """Connections for commands: to the log of a stack, and to the rows.
 
-Whatever awaits the log may raise `Unavailable`, and whatever asks the rows `PostgresUnavailable`;
-docstrings name only what else can go wrong. A first connection may also find the server or the
-stack `Incompatible`.
+What awaits the log may raise `Unavailable`, and what asks the rows `PostgresUnavailable`. A first
+connection may also find the server or the stack `Incompatible`.
 """
 
 from __future__ import annotations
@@ -49,12 +48,10 @@ async def connected(
     """Yield the log of the stack. Streams that are missing on the server are created.
 
     Args:
-        creates: whether to create a stack that is missing, too. Commands that only read or send
-            requests do not: the stack's name would be a typo.
+        creates: whether to create a stack that is missing, too: for who only reads, it is a typo.
         is_for_node: whether to check that the server permits all that a node does.
 
-    Raises:
-        BadName: there are no credentials where the settings say.
+    Raises `BadName` if there are no credentials where the settings name them.
     """
     from streams import jetstream
 
@@ -81,7 +78,7 @@ async def connected_elsewhere(config: Config) -> AsyncIterator[Sequence[Ports]]:
 
 
 def link_settings(config: Config) -> LinkSettings:
-    """Return what the settings say about the connection and what it creates."""
+    """Return the settings of the connection, and of what it creates."""
     from streams.jetstream import LinkSettings
 
     settings = config.settings

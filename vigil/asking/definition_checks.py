@@ -1,23 +1,23 @@
-"""Whether what is to be defined can run: with some app, whichever it is, or with a certain one.
+"""Whether what is to be defined can run: with a certain app, or with any.
 
-Without a certain one, an app is made up that has whatever definitions name of an app. What a node
-with that would refuse, every node refuses.
+Without one, an app is made up that has whatever the definitions name: what a node of that would
+refuse, every node refuses.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from engine.app.actions import Action, converge
 from engine.app.app import App, on_stack
-from engine.app.context import Context, EpisodeView
-from engine.app.outputs import OutputView
 from engine.app.strategy import ConvergeResult, Strategy
-from engine.app.tools import CallContext, check_name
+from engine.app.tools import check_name
 from engine.app.triggers import Cron, Every, spec_of
 from engine.app.workflow import cycle
 from engine.app.workflow_plan import START_EXPECTATION
@@ -25,13 +25,11 @@ from engine.cluster.nodes import NodeInfo, known
 from engine.definitions import AgentDefinition, agent_of, workflow_of
 from engine.definitions.agent import SourceDefinition, StrategyDefinition
 from engine.definitions.make import catalog_of, make
-from engine.definitions.steps import StepDefinition
 from engine.errors import BadDefinition
 from engine.templates import BUILT_IN
 from streams.json import NOTHING, JsonObject, unraw
 from streams.model.definitions import ID_KINDS, RegisteredDefinition, definition_id
 from streams.model.events.definitions import DefinitionKind
-from streams.model.triggers import Trigger
 from vigil.asking.drafts import Draft
 from vigil.asking.stack import defined_by, in_code
 from vigil.errors import Mistake, Trouble
@@ -44,11 +42,7 @@ OUTPUT: Final = "output"
 
 
 def require_undeclared(nodes: Iterable[NodeInfo], drafts: Sequence[Draft]) -> None:
-    """Refuse drafts of what a node declares in code, for that goes before a definition there.
-
-    Raises:
-        Trouble: names the file and the nodes.
-    """
+    """Refuse drafts of what a node declares in code, which goes before a definition there."""
     there = list(nodes)
     for draft in drafts:
         if names := in_code(there, draft.kind, draft.id):
@@ -62,19 +56,18 @@ def require_fitting(
     drafts: Sequence[Draft],
     definitions: Iterable[RegisteredDefinition],
 ) -> None:
-    """Refuse drafts that a node could not run.
+    """Refuse drafts that a node could not run: `Mistake` names the file and what is wrong in it.
 
     Args:
         app: what nodes run; None: nobody knows.
         stack: the name of the one that they run in.
-        drafts: what is to be defined.
         definitions: what is defined already; workflows may run actors and workflows of these.
-
-    Raises:
-        Mistake: names the file and what is wrong in it.
     """
     for draft in drafts:
-        _require_stack(draft, stack)
+        agent = _agent(draft)
+        if agent is not None and agent.stacks is not None and stack not in agent.stacks:
+            own = ", ".join(agent.stacks)
+            raise Mistake(f"{draft.file}: it is for {own}, and this stack is {stack}")
     there = planned(drafts, definitions)
     if app is None:
         _require_workable(drafts, there)
@@ -95,14 +88,6 @@ def unchecked(drafts: Iterable[Draft]) -> list[str]:
     """Return what drafts name of an app, as `gatherer 'disks'`, each once."""
     found = (f"{what} {name!r}" for each in drafts for what, name in _named(each))
     return sorted(dict.fromkeys(found))
-
-
-def _require_stack(draft: Draft, stack: str) -> None:
-    agent = _agent(draft)
-    if agent is not None and agent.stacks is not None and stack not in agent.stacks:
-        raise Mistake(
-            f"{draft.file}: it is for {', '.join(agent.stacks)}, and this stack is {stack}"
-        )
 
 
 def _require_workable(drafts: Sequence[Draft], there: Sequence[RegisteredDefinition]) -> None:
@@ -136,80 +121,55 @@ def _app_with(named: Iterable[tuple[str, str]]) -> App:
     return App(
         strategies=dict.fromkeys(names[STRATEGY], _AnyStrategy),
         templates=dict.fromkeys(names[TEMPLATE], _any_template),
-        gatherers=dict.fromkeys(names[GATHERER], _no_facts),
-        outputs=dict.fromkeys(names[OUTPUT], _no_delivery),
-        synthesizer=_no_answer,
+        gatherers=dict.fromkeys(names[GATHERER], _nothing),
+        outputs=dict.fromkeys(names[OUTPUT], _nothing),
+        synthesizer=_nothing,
     )
 
 
 class _AnyStrategy(Strategy[None]):
-    """Stands for one that an app may have. It never runs."""
+    def init(self, *_: object) -> None:
+        pass
 
-    def init(self, episode: EpisodeView, trigger: Trigger) -> None:
-        del episode, trigger
-
-    def next_step(self, state: None, ctx: Context) -> Action:
-        del state, ctx
+    def next_step(self, *_: object) -> Action:
         return converge()
 
-    def converge(self, state: None, ctx: Context) -> ConvergeResult:
-        del state, ctx
+    def converge(self, *_: object) -> ConvergeResult:
         return ConvergeResult()
 
 
-def _any_template(config: JsonObject) -> Strategy[Any]:
-    del config
+def _any_template(_config: JsonObject) -> Strategy[Any]:
     return _AnyStrategy()
 
 
-async def _no_facts(payload: JsonObject, options: JsonObject) -> object:
-    del payload, options
-    return {}
-
-
-async def _no_answer(prompt: object, transient: JsonObject, ctx: CallContext) -> object:
-    del prompt, transient, ctx
-    return {}
-
-
-async def _no_delivery(output: OutputView) -> str | None:
-    del output
-    return None
+async def _nothing(*_: object, **__: object) -> None:
+    pass
 
 
 def _named(draft: Draft) -> Iterator[tuple[str, str]]:
     agent = _agent(draft)
-    if agent is not None:
-        for each in agent.expectations.values():
-            yield from _named_by(each.strategy)
+    for each in agent.expectations.values() if agent is not None else ():
+        for what, name in _named_by(each.strategy):
+            # Why an app can have nothing under a name, it is for others to tell.
+            with suppress(ValueError):
+                if what != STRATEGY:  # It may also be a `module:Class`.
+                    check_name(name, of=f"a {what}")
+                yield what, str(name)
 
 
-def _named_by(strategy: StrategyDefinition) -> Iterator[tuple[str, str]]:
+def _named_by(strategy: StrategyDefinition) -> Iterator[tuple[str, object]]:
     if strategy.ref:
         yield STRATEGY, strategy.ref
     elif strategy.template not in BUILT_IN:
-        yield from _if_name(TEMPLATE, strategy.template)
+        yield TEMPLATE, strategy.template
     else:
-        yield from _if_name(GATHERER, strategy.config.get("gatherer"))
-        yield from _outputs(strategy.config.get("outputs"))
-
-
-def _outputs(said: object) -> Iterator[tuple[str, str]]:
-    for each in said if isinstance(said, list) else ():
-        yield from _if_name(OUTPUT, each.get("adapter") if isinstance(each, dict) else None)
-
-
-def _if_name(what: str, name: object) -> Iterator[tuple[str, str]]:
-    """Yield a name that an app can have something under; of another, who looks at it says why."""
-    try:
-        check_name(name, of=f"a {what}")
-    except ValueError:
-        return
-    yield what, str(name)
+        yield GATHERER, strategy.config.get("gatherer")
+        outputs = strategy.config.get("outputs")
+        for each in outputs if isinstance(outputs, list) else ():
+            yield OUTPUT, each.get("adapter") if isinstance(each, dict) else None
 
 
 def _agent(draft: Draft) -> AgentDefinition | None:
-    """Return the actor that a draft defines; None: it defines none."""
     return agent_of(unraw(draft.body)) if draft.kind is DefinitionKind.AGENT else None
 
 
@@ -221,9 +181,7 @@ Name: TypeAlias = tuple[DefinitionKind, str]
 """An actor or a workflow."""
 
 There: TypeAlias = Mapping[Name, Collection[str] | None]
-"""What there is, with its expectations; None: nobody says which."""
-
-_NO_EXPECTATIONS: Final[Collection[str]] = ()
+"""What there is → its expectations; None: they are not known."""
 
 
 class StepReference(msgspec.Struct, frozen=True):
@@ -233,11 +191,10 @@ class StepReference(msgspec.Struct, frozen=True):
     step: str
     named: Name
     expectation: str = ""
-    """Of the actor; a workflow has none."""
 
 
 def step_references(definitions: Iterable[RegisteredDefinition]) -> Iterator[StepReference]:
-    """Yield what the steps of the workflows among `definitions` name, as far as they hold."""
+    """Yield what the steps of the workflows among `definitions` name, unless disabled."""
     for registered in definitions:
         if registered.holds and registered.kind is DefinitionKind.WORKFLOW:
             yield from _needs_of(registered)
@@ -248,17 +205,13 @@ def needed_by(
 ) -> dict[str, list[str]]:
     """Return workflow → its steps that name an actor or a workflow.
 
-    Args:
-        definitions: all that is defined.
-        named: what the steps name.
-        only: these expectations of it; None: any.
+    `only`: these expectations of it; None: any.
     """
     found: defaultdict[str, list[str]] = defaultdict(list)
     for each in step_references(definitions):
         if each.named == named and (only is None or each.expectation in only):
-            steps = found[each.workflow]
-            steps += [each.step] if each.step not in steps else []
-    return dict(found)
+            found[each.workflow].append(each.step)
+    return {workflow: list(dict.fromkeys(steps)) for workflow, steps in found.items()}
 
 
 def around(definitions: Iterable[RegisteredDefinition]) -> str:
@@ -276,10 +229,8 @@ def lacks(
 ) -> list[str]:
     """Return what a workflow names that nobody has, in a line for each.
 
-    Args:
-        nodes: those that are up. If there are none nobody can say what is in their code.
-        definitions: all that is defined, or is to be, the workflow too.
-        workflow: its name.
+    Nothing without `nodes`: nobody knows what is in their code. `definitions` are all that there
+    are to be, the workflow too.
     """
     if not nodes:
         return []
@@ -295,22 +246,18 @@ def _needs_of(registered: RegisteredDefinition) -> Iterator[StepReference]:
         steps = workflow_of(unraw(registered.body)).steps
     except BadDefinition:  # A newer version has applied it.
         return
+    of = partial(StepReference, registered.id)
     for name, step in steps.items():
-        for named, expectation in _named_in(step):
-            yield StepReference(registered.id, name, named, expectation)
-
-
-def _named_in(step: StepDefinition) -> Iterator[tuple[Name, str]]:
-    if step.workflow:
-        yield (DefinitionKind.WORKFLOW, step.workflow), ""
-    else:
-        yield (DefinitionKind.AGENT, step.actor), step.expectation
-    if step.compensate is not None:
-        yield (DefinitionKind.AGENT, step.compensate.actor), step.compensate.expectation
+        if step.workflow:
+            yield of(name, (DefinitionKind.WORKFLOW, step.workflow))
+        else:
+            yield of(name, (DefinitionKind.AGENT, step.actor), step.expectation)
+        if (undo := step.compensate) is not None:
+            yield of(name, (DefinitionKind.AGENT, undo.actor), undo.expectation)
 
 
 def _there(nodes: Collection[NodeInfo], definitions: Iterable[RegisteredDefinition]) -> There:
-    """Return what there is: what nodes have, and what holds, though no node may run it yet."""
+    """Return what nodes have, and what is defined, though no node may run it yet."""
     actors = {actor for node in nodes for actor in node.actors}
     # A node that has much to say of itself leaves the expectations out.
     there: dict[Name, Collection[str] | None] = {
@@ -331,7 +278,7 @@ def _there(nodes: Collection[NodeInfo], definitions: Iterable[RegisteredDefiniti
 
 def _expectations_of(registered: RegisteredDefinition) -> Collection[str] | None:
     if registered.kind is DefinitionKind.WORKFLOW:
-        return _NO_EXPECTATIONS
+        return ()
     try:
         return agent_of(unraw(registered.body)).expectations
     except BadDefinition:  # A newer version has applied it.
@@ -339,7 +286,6 @@ def _expectations_of(registered: RegisteredDefinition) -> Collection[str] | None
 
 
 def _lack(need: StepReference, there: There) -> str:
-    """Return what is not there of a need, in words; empty: it is."""
     kind, id_ = need.named
     if need.named not in there:
         return f"step {need.step}: there is no {ID_KINDS[kind]} {id_!r}"
@@ -356,35 +302,28 @@ Sources: TypeAlias = Mapping[str, Iterable[SourceDefinition]]
 def removed(kind: DefinitionKind, before: msgspec.Raw, after: msgspec.Raw) -> list[str]:
     """Return the expectations and the schedules that are gone, by name.
 
-    Args:
-        before: what was applied last, in its canonical form; `NOTHING`: nothing ever was.
-
-    Returns:
-        None at all, too, if this version cannot read one of them.
+    `before` is `NOTHING` if nothing was ever applied. None if this version cannot read one.
     """
     try:
         had, has = _sources(kind, before), _sources(kind, after)
     except BadDefinition:
         return []
-    return [text for name in sorted(had) for text in _removed_of(name, had, has)]
-
-
-def _removed_of(name: str, had: Sources, has: Sources) -> Iterator[str]:
-    if name not in has:
-        yield name
-        return
-    for spec in sorted(_schedules(had[name]) - _schedules(has[name])):
-        yield f"{name} {spec}"
+    gone: list[str] = []
+    for name in sorted(had):
+        if name not in has:
+            gone.append(name)
+        else:
+            specs = sorted(_schedules(had[name]) - _schedules(has[name]))
+            gone += [f"{name} {spec}" for spec in specs]
+    return gone
 
 
 def _sources(kind: DefinitionKind, body: msgspec.Raw) -> Sources:
     if body == NOTHING:
         return {}
-    match kind:
-        case DefinitionKind.AGENT:
-            return {name: each.on for name, each in agent_of(unraw(body)).expectations.items()}
-        case DefinitionKind.WORKFLOW:
-            return {START_EXPECTATION: workflow_of(unraw(body)).on}
+    if kind is DefinitionKind.WORKFLOW:
+        return {START_EXPECTATION: workflow_of(unraw(body)).on}
+    return {name: each.on for name, each in agent_of(unraw(body)).expectations.items()}
 
 
 def _schedules(sources: Iterable[SourceDefinition]) -> set[str]:

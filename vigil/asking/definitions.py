@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -12,16 +13,8 @@ from engine.app.app import App
 from engine.app.workflow_plan import workflow_of as workflow_begun_by
 from engine.cluster.members import live_nodes
 from engine.cluster.nodes import NodeInfo, known, trigger_texts
-from engine.definitions import difference, workflow_of
+from engine.definitions import difference, store, workflow_of
 from engine.definitions.definition import UNDEFINED, Definition, evolve
-from engine.definitions.store import (
-    DefinitionChange,
-    DefinitionCommit,
-    apply_definition,
-    definition_history,
-    disable_definition,
-    read_definition,
-)
 from engine.definitions.text import Written, write
 from engine.errors import BadDefinition, BadRequest, Refused
 from engine.validation import REASON_CHARS_MAX, check_text
@@ -31,36 +24,15 @@ from streams.model.definitions import ID_KINDS, RegisteredDefinition
 from streams.model.events import DefinitionApplied
 from streams.model.events.definitions import DefinitionKind
 from streams.ports.all import Ports
+from vigil.asking import definition_checks as checks
+from vigil.asking import stack as stacks
 from vigil.asking.connect import with_ports
-from vigil.asking.definition_checks import (
-    lacks,
-    needed_by,
-    planned,
-    removed,
-    require_fitting,
-    require_undeclared,
-)
 from vigil.asking.drafts import Draft
-from vigil.asking.stack import (
-    CODE,
-    Rollout,
-    StackView,
-    actor_of,
-    backlog_of,
-    in_code,
-    origin,
-    problems_of,
-    read_definitions,
-    read_stack,
-    revisions_of,
-    rollout_of,
-)
 from vigil.errors import Mistake, Trouble, hint
 from vigil.printing.tables import Row
 from vigil.settings import Config
 
 LOOK_S: Final = 0.1
-"""Between two looks at what nodes run, in seconds."""
 
 _CLOCK: Final = SystemClock()
 
@@ -71,7 +43,6 @@ class AppliedDefinition(msgspec.Struct, frozen=True, kw_only=True):
     registered: RegisteredDefinition
     file: str
     happened: bool
-    """Whether that changes anything."""
     difference: Sequence[str]
     """What differs from the revision before, in lines for people."""
     removed: Sequence[str]
@@ -88,7 +59,7 @@ class AppliedDefinition(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def actor(self) -> str:
         """The actor that is defined, or the one that begins the workflow."""
-        return actor_of(self.registered.kind, self.registered.id)
+        return stacks.actor_of(self.registered.kind, self.registered.id)
 
     def as_row(self) -> Row:
         """Return it in columns, for programs."""
@@ -110,14 +81,10 @@ class CurrentDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
     definition: Definition
     needed_by: Mapping[str, Sequence[str]]
-    """Workflow → its steps that name it."""
 
 
 class _Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes and definitions that drafts are applied beside."""
-
     nodes: Sequence[NodeInfo]
-    """Those that are up."""
     planned: Sequence[RegisteredDefinition]
     """All that is defined once the drafts are."""
 
@@ -138,7 +105,7 @@ def preview(
     async def previewed(ports: Ports) -> list[AppliedDefinition]:
         scene = await _scene(ports, drafts, app)
         return [
-            _planned(scene, each, await read_definition(ports, each.kind, each.id), seen=seen)
+            _planned(scene, each, await store.read_definition(ports, each.kind, each.id), seen=seen)
             for each in drafts
         ]
 
@@ -159,12 +126,10 @@ def apply(
 
     Args:
         app: must have what they name; None: only what no app can have is refused.
-        seen: the revision that this person has looked at; None: whichever there is.
+        seen: the revision that this person has looked at; None: any.
 
-    Raises:
-        Mistake: a value is impossible, or `app` lacks something. Nothing is applied.
-        Trouble: a node has one in code, and nothing is applied. Or others have changed one
-            meanwhile; those before it are applied.
+    Raises `Mistake` for what cannot work, and `Trouble` for what a node has in code: nothing is
+    applied then. `Trouble`, too, if others have changed one meanwhile; those before it are applied.
     """
 
     async def applied(ports: Ports) -> list[AppliedDefinition]:
@@ -183,10 +148,10 @@ def read_current(config: Config, kind: DefinitionKind, id_: str) -> CurrentDefin
     """Return a definition as its journal has it; raise `Trouble` if nobody has ever defined it."""
 
     async def read(ports: Ports) -> CurrentDefinition:
-        definition = await read_definition(ports, kind, id_)
+        definition = await store.read_definition(ports, kind, id_)
         if not definition.revision:
             raise await unknown(ports, kind, id_)
-        needed = needed_by(await read_definitions(ports), (kind, id_))
+        needed = checks.needed_by(await stacks.read_definitions(ports), (kind, id_))
         return CurrentDefinition(definition=definition, needed_by=needed)
 
     return with_ports(config, read)
@@ -194,62 +159,57 @@ def read_current(config: Config, kind: DefinitionKind, id_: str) -> CurrentDefin
 
 def disable(
     config: Config, kind: DefinitionKind, id_: str, *, by: str, reason: str, seen: int | None
-) -> DefinitionChange:
+) -> store.DefinitionChange:
     """Disable a definition; raise `Trouble` if others have changed it since `seen`."""
-
-    async def disabled(ports: Ports) -> DefinitionChange:
-        return await disable_definition(ports, kind, id_, by=by, reason=reason, seen=seen)
-
+    change = partial(store.disable_definition, kind=kind, id_=id_, by=by, reason=reason, seen=seen)
     with _naming(id_):
-        return with_ports(config, disabled)
+        return with_ports(config, change)
 
 
 async def unknown(ports: Ports, kind: DefinitionKind, id_: str) -> Trouble:
-    """Return the error that says that nobody has ever defined this."""
-    declaring = in_code(await live_nodes(ports.gates), kind, id_)
+    """Return the error for what nobody has ever defined."""
+    declaring = stacks.in_code(await live_nodes(ports.gates), kind, id_)
     if declaring:
         what = f"{ID_KINDS[kind]} {id_!r} is not defined as data"
         return Trouble(f"{what}: it is in the code of {', '.join(declaring)}")
-    names = [
-        registered.id for registered in await read_definitions(ports) if registered.kind is kind
-    ]
+    names = [each.id for each in await stacks.read_definitions(ports) if each.kind is kind]
     return Trouble(f"nobody has defined {ID_KINDS[kind]} {id_!r}; {hint(id_, names)}")
 
 
 def holding(definition: Definition) -> JsonObject | None:
-    """Return what a definition says, or None if it does not hold."""
+    """Return the content of a definition, or None if it is disabled."""
     held: JsonObject | None = unraw(definition.body) if definition.holds else None
     return held
 
 
 async def _scene(ports: Ports, drafts: Sequence[Draft], app: App | None) -> _Surroundings:
-    """Return the nodes and definitions that `drafts` are applied beside, if they can be."""
-    nodes, definitions = await live_nodes(ports.gates), await read_definitions(ports)
-    require_undeclared(nodes, drafts)
-    require_fitting(app, ports.stack.name, drafts, definitions)
-    return _Surroundings(nodes=nodes, planned=planned(drafts, definitions))
+    nodes, definitions = await live_nodes(ports.gates), await stacks.read_definitions(ports)
+    checks.require_undeclared(nodes, drafts)
+    checks.require_fitting(app, ports.stack.name, drafts, definitions)
+    return _Surroundings(nodes=nodes, planned=checks.planned(drafts, definitions))
 
 
 def _planned(
     scene: _Surroundings, draft: Draft, stands: Definition, *, seen: int | None
 ) -> AppliedDefinition:
-    """Return what applying `draft` would make of what stands."""
     kind, id_, body = draft.kind, draft.id, draft.body
     if seen not in (None, stands.revision):
         raise Trouble(f"{id_}: it is at revision {stands.revision} by now, not {seen}")
     happens = not stands.holds or stands.body != body
     revision = stands.revision + happens
-    lost = removed(kind, stands.body, body)
-    had = revisions_of(scene.nodes, kind, id_)
+    lost = checks.removed(kind, stands.body, body)
+    had = stacks.revisions_of(scene.nodes, kind, id_)
     return AppliedDefinition(
         registered=RegisteredDefinition(kind=kind, id=id_, revision=revision, seq=0, body=body),
         file=draft.file,
         happened=happens,
         difference=difference(holding(stands), unraw(body)),
         removed=lost,
-        needed_by=needed_by(scene.planned, (kind, id_), only=lost) if lost else {},
-        lacks=lacks(scene.nodes, scene.planned, id_) if kind is DefinitionKind.WORKFLOW else [],
-        problems_before=problems_of(scene.nodes, kind, id_) if happens else {},
+        needed_by=checks.needed_by(scene.planned, (kind, id_), only=lost) if lost else {},
+        lacks=checks.lacks(scene.nodes, scene.planned, id_)
+        if kind is DefinitionKind.WORKFLOW
+        else [],
+        problems_before=stacks.problems_of(scene.nodes, kind, id_) if happens else {},
         ran={name: each for name, each in had.items() if each < revision},
     )
 
@@ -257,10 +217,12 @@ def _planned(
 async def _apply(
     ports: Ports, scene: _Surroundings, draft: Draft, *, by: str, reason: str, seen: int | None
 ) -> AppliedDefinition:
-    """Apply `draft` to what stands now, so that the difference is what happens."""
-    plan = _planned(scene, draft, await read_definition(ports, draft.kind, draft.id), seen=seen)
+    """Apply `draft` to what is there now, so that the difference is what happens."""
+    plan = _planned(
+        scene, draft, await store.read_definition(ports, draft.kind, draft.id), seen=seen
+    )
     looked_at = plan.registered.revision - plan.happened
-    change = await apply_definition(
+    change = await store.apply_definition(
         ports, draft.kind, draft.id, draft.body, by=by, reason=reason, seen=looked_at
     )
     return msgspec.structs.replace(plan, registered=change.registered, happened=change.happened)
@@ -268,7 +230,6 @@ async def _apply(
 
 @contextmanager
 def _naming(id_: str) -> Iterator[None]:
-    """Turn what is refused into one line about a definition."""
     try:
         yield
     except BadRequest as error:
@@ -281,26 +242,27 @@ class Withdrawal(msgspec.Struct, frozen=True, kw_only=True):
     """What nodes make of a definition that was disabled."""
 
     waking: Sequence[str]
-    """The nodes that still use it."""
     events: object
     """How many wait for it; a text if that cannot be known."""
 
 
 def wait_rollout(
     config: Config, applied: Sequence[AppliedDefinition], *, timeout_s: float
-) -> list[Rollout]:
+) -> list[stacks.Rollout]:
     """Return what the nodes make of what was applied, once all of them have reported.
 
-    A node that has not reported after `timeout_s` is silent.
+    One that has not after `timeout_s` is silent.
     """
 
-    async def rolled_out(ports: Ports) -> list[Rollout]:
+    async def rolled_out(ports: Ports) -> list[stacks.Rollout]:
         until_s = _CLOCK.monotonic_s() + timeout_s
         while True:
             nodes = await live_nodes(ports.gates)
             is_over = _CLOCK.monotonic_s() >= until_s
             found = [
-                rollout_of(nodes, each.registered, before={} if is_over else each.problems_before)
+                stacks.rollout_of(
+                    nodes, each.registered, before={} if is_over else each.problems_before
+                )
                 for each in applied
             ]
             if is_over or not any(each.silent for each in found):
@@ -314,7 +276,7 @@ def wait_withdrawal(
     config: Config, kind: DefinitionKind, id_: str, *, timeout_s: float
 ) -> Withdrawal:
     """Return which nodes still use what was disabled, once none does or the time is over."""
-    actor = actor_of(kind, id_)
+    actor = stacks.actor_of(kind, id_)
 
     async def withdrawn(ports: Ports) -> Withdrawal:
         until_s = _CLOCK.monotonic_s() + timeout_s
@@ -323,7 +285,7 @@ def wait_withdrawal(
         while (waking := _waking(nodes, actor)) and _CLOCK.monotonic_s() < until_s:
             await _CLOCK.sleep(LOOK_S)
             nodes = await live_nodes(ports.gates)
-        left = await backlog_of(ports, actor, expectations)
+        left = await stacks.backlog_of(ports, actor, expectations)
         return Withdrawal(waking=waking, events=left["events"])
 
     return with_ports(config, withdrawn)
@@ -338,10 +300,7 @@ def _waking(nodes: Sequence[NodeInfo], actor: str) -> list[str]:
 def changes_of(
     config: Config, kind: DefinitionKind, id_: str, *, with_difference: bool
 ) -> list[Row]:
-    """Return a row for each change of a definition, oldest first, with what it changed if wanted.
-
-    Columns are those of the table `definition_history`.
-    """
+    """Return a row for each change of a definition, as the table `definition_history` has it."""
     rows = list(_rows_of(_chapters(config, kind, id_)))
     if with_difference:
         return rows
@@ -351,10 +310,7 @@ def changes_of(
 def text_of(
     config: Config, kind: DefinitionKind, id_: str, *, revision: int | None, form: Written
 ) -> str:
-    """Return a definition as the text of a file that can be applied again.
-
-    `revision` None is the one that was applied last, even if it is disabled.
-    """
+    """Return a definition, by default as it was applied last, as the text of a file to apply."""
     bodies = {
         chapter.event.revision: chapter.event.body
         for chapter in _chapters(config, kind, id_)
@@ -368,7 +324,7 @@ def text_of(
 
 def list_workflows(config: Config) -> list[Row]:
     """Return a row for each workflow that a node has, or that was ever defined as data."""
-    seen = with_ports(config, read_stack)
+    seen = with_ports(config, stacks.read_stack)
     workflows = map(workflow_begun_by, seen.actors())
     definitions = {
         each.id: each for each in seen.definitions if each.kind is DefinitionKind.WORKFLOW
@@ -377,9 +333,9 @@ def list_workflows(config: Config) -> list[Row]:
     return [_workflow_row(seen, name, definitions.get(name)) for name in sorted(names)]
 
 
-def _chapters(config: Config, kind: DefinitionKind, id_: str) -> Sequence[DefinitionCommit]:
-    async def read(ports: Ports) -> Sequence[DefinitionCommit]:
-        chapters = await definition_history(ports, kind, id_)
+def _chapters(config: Config, kind: DefinitionKind, id_: str) -> Sequence[store.DefinitionCommit]:
+    async def read(ports: Ports) -> Sequence[store.DefinitionCommit]:
+        chapters = await store.definition_history(ports, kind, id_)
         if not chapters:
             raise await unknown(ports, kind, id_)
         return chapters
@@ -387,7 +343,7 @@ def _chapters(config: Config, kind: DefinitionKind, id_: str) -> Sequence[Defini
     return with_ports(config, read)
 
 
-def _rows_of(chapters: Sequence[DefinitionCommit]) -> Iterator[Row]:
+def _rows_of(chapters: Sequence[store.DefinitionCommit]) -> Iterator[Row]:
     definition = UNDEFINED
     for chapter in chapters:
         event, before = chapter.event, holding(definition)
@@ -408,22 +364,24 @@ def _rows_of(chapters: Sequence[DefinitionCommit]) -> Iterator[Row]:
         }
 
 
-def _workflow_row(seen: StackView, name: str, registered: RegisteredDefinition | None) -> Row:
-    actor = actor_of(DefinitionKind.WORKFLOW, name)
+def _workflow_row(
+    seen: stacks.StackView, name: str, registered: RegisteredDefinition | None
+) -> Row:
+    actor = stacks.actor_of(DefinitionKind.WORKFLOW, name)
     infos = {node.name: node.actors[actor] for node in seen.nodes if actor in node.actors}
     begins = [each for info in infos.values() for each in info.expectations.values()]
     row: Row = {
         "workflow_id": name,
-        **origin(seen.nodes, seen.definitions, DefinitionKind.WORKFLOW, name),
+        **stacks.origin(seen.nodes, seen.definitions, DefinitionKind.WORKFLOW, name),
         "nodes": sorted(infos),
         "triggers": sorted({text for each in begins for text in each.triggers}),
         "steps": None,
     }
-    return row if row["source"] == CODE else {**row, **_said(registered)}
+    return row if row["source"] == stacks.CODE else {**row, **_said(registered)}
 
 
 def _said(registered: RegisteredDefinition | None) -> Row:
-    """Return what the definition of a workflow says of itself, if it holds and can be read."""
+    """Return the content of the definition of a workflow, if it is in force and can be read."""
     if registered is None or not registered.holds:
         return {}
     try:

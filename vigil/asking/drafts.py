@@ -15,7 +15,6 @@ from engine.definitions import Format, agent_of, canonical, format_of, kind_of, 
 from engine.definitions.store import BODY_BYTES_MAX
 from engine.definitions.text import TEXT_BYTES_MAX
 from engine.errors import BadDefinition
-from streams.json import JsonObject
 from streams.model.definitions import ID_KINDS
 from streams.model.events.definitions import DefinitionKind
 from vigil import settings
@@ -23,7 +22,6 @@ from vigil.asking.stack import GROUPS
 from vigil.errors import Mistake, Trouble
 
 FILES_MAX: Final = 1_000
-"""Most files of one command."""
 
 STDIN: Final = "-"
 
@@ -35,7 +33,6 @@ class Draft:
     file: str
     kind: DefinitionKind
     id: str
-    """The actor's, or the workflow's."""
     body: msgspec.Raw
     """The definition in its canonical form."""
 
@@ -48,12 +45,9 @@ def drafts_of(
     Args:
         kind: what all of them are to define; None: they may define both.
         paths: names of files, and of folders with such; or `-` for standard input.
-        form: their format; None: as their names say. Folders are read by the names.
+        form: their format; None: as their names tell. Folders are read by the names.
 
-    Raises:
-        Mistake: one of them defines nothing that can work, or is of another kind; or two define
-            the same.
-        Trouble: one cannot be read, or a folder has none.
+    Raises `Mistake` for what cannot work, and for two of one name; `Trouble` for what is not read.
     """
     found: dict[str, Draft] = {}
     for file, format_ in _files(paths, form):
@@ -66,7 +60,6 @@ def drafts_of(
 
 
 def _files(paths: Sequence[str], form: Format | None) -> list[tuple[str, Format | None]]:
-    """Return the files that `paths` mean, with the format that is said of them."""
     found = [
         named
         for path in paths
@@ -80,20 +73,19 @@ def _files(paths: Sequence[str], form: Format | None) -> list[tuple[str, Format 
 
 
 def _files_in(folder: str) -> list[str]:
-    """Return the files in a folder and in those within it whose names say a format, sorted.
+    """Return the files in a folder, and within it, whose names tell a format, sorted.
 
-    What is hidden there is not meant, nor are our own settings: where `vigil up` runs, and where
-    an environment was made, the folder holds other files of these formats, too.
+    Not those that are hidden, nor our own settings: `vigil up` may run there, too.
     """
     root = Path(folder)
-    there = (str(each) for each in root.rglob("*") if _is_meant(each.relative_to(root), each))
+    there = (str(each) for each in root.rglob("*") if _is_ours(each.relative_to(root), each))
     found = sorted(islice(filter(_says_format, there), FILES_MAX + 1))
     if not found:
         raise Trouble(f"{folder}: there is no .yaml, .yml, .json or .toml in it")
     return found
 
 
-def _is_meant(within: Path, file: Path) -> bool:
+def _is_ours(within: Path, file: Path) -> bool:
     is_hidden = any(part.startswith(".") for part in within.parts)
     return not is_hidden and file.name != settings.FILE and file.is_file()
 
@@ -117,7 +109,12 @@ def _draft(kind: DefinitionKind | None, file: str, form: Format | None) -> Draft
             raise Mistake(
                 f"{file}: not for {GROUPS[kind]}; say `vigil {GROUPS[found]} apply {file}`"
             )
-        id_, body = _parsed(found, data)
+        if found is DefinitionKind.WORKFLOW:
+            workflow = workflow_of(data)
+            id_, body = workflow.name, canonical(workflow)
+        else:
+            agent = agent_of(data)
+            id_, body = agent.id, canonical(agent)
     except BadDefinition as error:
         raise Mistake(f"{file}: {error}") from error
     if len(bytes(body)) > BODY_BYTES_MAX:
@@ -127,19 +124,8 @@ def _draft(kind: DefinitionKind | None, file: str, form: Format | None) -> Draft
     return Draft(file=file, kind=found, id=id_, body=body)
 
 
-def _parsed(kind: DefinitionKind, data: JsonObject) -> tuple[str, msgspec.Raw]:
-    """Return the id of what is defined, and the definition in its canonical form."""
-    match kind:
-        case DefinitionKind.AGENT:
-            agent = agent_of(data)
-            return agent.id, canonical(agent)
-        case DefinitionKind.WORKFLOW:
-            workflow = workflow_of(data)
-            return workflow.name, canonical(workflow)
-
-
 def _text_of(file: str) -> bytes:
-    """Return what is read of a file: a little more than may be, so that what is too long shows."""
+    """Return the text of a file, at most one byte more than is allowed."""
     try:
         if file == STDIN:
             text = sys.stdin.buffer.read(TEXT_BYTES_MAX + 1)

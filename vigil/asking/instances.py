@@ -1,12 +1,7 @@
 """Instances of workflows: reading, starting and changing them, and those that no node runs.
 
-A request to start is durable once it is sent, and may still start nothing. So the episode that is
-to start the instance is watched, too, for a moment.
-
-Nobody handles the commands to an instance whose workflow no node runs. A disabled definition still
-has nodes that run what is open of it. A definition in force that no node can run has none, at best
-nodes that can stop it; nor has a workflow that was removed from the code: its instances can be
-neither canceled nor timed out until a node has a workflow of that name again.
+Nobody handles commands to an instance whose workflow no node has, in code or as a definition that
+it can run, in force or disabled: it can be neither canceled nor timed out until one has it again.
 """
 
 from __future__ import annotations
@@ -14,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -30,28 +26,22 @@ from projections.postgres.query_result import ROWS_MAX, Row
 from projections.postgres.reader import list_silent_instances
 from streams.clock import SystemClock
 from streams.json import JsonObject, unraw
+from streams.model import events
 from streams.model.definitions import RegisteredDefinition, definition_id
-from streams.model.events import (
-    LogEvent,
-    StepApproved,
-    StepDenied,
-    WorkflowAborted,
-    WorkflowCancelAsked,
-    WorkflowFinished,
-    WorkflowResumed,
-)
 from streams.model.events.definitions import DefinitionKind
 from streams.model.triggers import Overrides
 from streams.model.workflows import ResumeHow
 from streams.ports.all import Ports
 from streams.ports.log import Recorded
 from vigil import options
+from vigil.asking import stack as stacks
 from vigil.asking.approvals import Choice
 from vigil.asking.connect import connected, pooled
 from vigil.asking.requests import (
     CommandOutcome,
     CommandResult,
     KeyUse,
+    ResultReader,
     SentCommand,
     key_use_of,
     report,
@@ -59,13 +49,6 @@ from vigil.asking.requests import (
     watch,
 )
 from vigil.asking.rows import parse_id
-from vigil.asking.stack import (
-    read_definitions,
-    read_stack,
-    require_in_force,
-    require_plausible,
-    waking_obstacle,
-)
 from vigil.errors import Mistake, Trouble
 from vigil.options import stranger_hint, who
 from vigil.printing.tables import as_json
@@ -76,10 +59,8 @@ BEGIN_S: Final = 2.0
 second; where none is free, the request waits."""
 
 BEGIN_LOOK_S: Final = 0.05
-"""Between two of those looks, in seconds."""
 
 LOOK_S: Final = 0.2
-"""Between two looks at an instance that is waited for, in seconds."""
 
 _CLOCK: Final = SystemClock()
 
@@ -103,9 +84,8 @@ class StartedInstance:
     """An instance that was asked for, and that has begun or still may."""
 
     asked: StartRequest
-    """With a key."""
     is_key_typed: bool
-    """Whether whoever asked has chosen the key, and would use it again."""
+    """Whether a person has chosen the key, and would use it again."""
     instance_id: str
     obstacle: str
     """Why nothing comes of it now, in words; empty: something does."""
@@ -123,26 +103,23 @@ def step_overrides_of(text: str) -> dict[str, Overrides]:
 
 def read_instance(config: Config, instance_id: str) -> Instance:
     """Return an instance as its journal has it."""
-    return request(
-        config,
-        lambda ports: requests.read_instance(ports, instance_id),
-        about=f"instance {instance_id}",
-    )
+    read = partial(requests.read_instance, instance_id=instance_id)
+    return request(config, read, about=f"instance {instance_id}")
 
 
 def start(config: Config, asked: StartRequest) -> StartedInstance:
     """Request an instance, and watch for a moment whether it begins.
 
-    Raises:
-        Trouble: a node is up, and nobody knows the workflow; or it is disabled; or none begins.
+    Raises `Trouble` if nobody knows the workflow while a node is up, if it is disabled, or if none
+    begins.
     """
     is_key_typed = asked.key is not None
     asked = asked if is_key_typed else replace(asked, key=requests.new_key())
 
     async def done(ports: Ports) -> StartedInstance:
-        starter, seen = starter_id(asked.workflow), await read_stack(ports)
-        await require_plausible(config, ports, seen, starter)
-        await require_in_force(ports, seen, starter)
+        starter, seen = starter_id(asked.workflow), await stacks.read_stack(ports)
+        await stacks.require_plausible(config, ports, seen, starter)
+        await stacks.require_in_force(ports, seen, starter)
         used = await key_use_of(ports, starter, START_EXPECTATION, asked.key, dry_run=asked.dry_run)
         instance_id = await requests.start_workflow(ports, **vars(asked))
         is_over = used is not None and used.is_over
@@ -150,11 +127,13 @@ def start(config: Config, asked: StartRequest) -> StartedInstance:
             asked=asked,
             is_key_typed=is_key_typed,
             instance_id=instance_id,
-            obstacle="" if is_over else waking_obstacle(seen, starter),
+            obstacle="" if is_over else stacks.waking_obstacle(seen, starter),
             used=used,
         )
         if not started.obstacle:
-            await _wait_begun(ports, started)
+            until_s = _CLOCK.monotonic_s() + BEGIN_S
+            while not await _has_begun(ports, started) and _CLOCK.monotonic_s() < until_s:
+                await _CLOCK.sleep(BEGIN_LOOK_S)
         return started
 
     return request(config, done, about="instance")
@@ -189,7 +168,7 @@ def resume(
 ) -> None:
     """Retry or skip a paused step, and print what became of it."""
 
-    async def send(ports: Ports) -> Callable[[Sequence[Recorded]], CommandResult | None]:
+    async def send(ports: Ports) -> ResultReader:
         id_ = await requests.resume_workflow(
             ports, instance_id, step, how=how.value, by=by, reason=reason
         )
@@ -203,7 +182,7 @@ def resume(
 def cancel(config: Config, instance_id: str, *, by: str, reason: str, wait_s: float | None) -> None:
     """Cancel an instance, and print what became of it."""
 
-    async def send(ports: Ports) -> Callable[[Sequence[Recorded]], CommandResult | None]:
+    async def send(ports: Ports) -> ResultReader:
         await requests.cancel_workflow(ports, instance_id, by=by, reason=reason)
         return _result_of_cancel
 
@@ -230,7 +209,7 @@ def decide_step(config: Config, instance_id: str, step: str, choice: Choice) -> 
     choice.confirm(f"step {step!r}", row, asked.approval.plan_hash)
     by = who(config, choice.by)
 
-    async def send(ports: Ports) -> Callable[[Sequence[Recorded]], CommandResult | None]:
+    async def send(ports: Ports) -> ResultReader:
         try:
             sent = await requests.decide_step(
                 ports,
@@ -254,11 +233,11 @@ def decide_step(config: Config, instance_id: str, step: str, choice: Choice) -> 
 def _request(
     config: Config,
     instance_id: str,
-    send: Callable[[Ports], Awaitable[Callable[[Sequence[Recorded]], CommandResult | None]]],
+    send: Callable[[Ports], Awaitable[ResultReader]],
     *,
     wait_s: float | None,
 ) -> None:
-    """Send a request about an instance, and report its result, which `send` returns a reader of."""
+    """Send a request about an instance, and report the result, which `send` returns a reader of."""
 
     async def done(ports: Ports) -> list[CommandOutcome]:
         instance = await requests.read_instance(ports, instance_id)
@@ -273,59 +252,55 @@ def _request(
     report(request(config, done, about=f"instance {instance_id}"))
 
 
-def _result_of_request(
-    id_: str, wanted: CommandResult, *, rivals_at: str = ""
-) -> Callable[[Sequence[Recorded]], CommandResult | None]:
+def _result_of_request(id_: str, wanted: CommandResult, *, rivals_at: str = "") -> ResultReader:
     """Return what finds out whether the request `id_` was followed."""
 
     def stand(records: Sequence[Recorded]) -> CommandResult | None:
-        events = [event for record in records for event in record.commit.events]
-        if id_ in map(_request_of, events):
+        found = _events(records)
+        if id_ in map(_request_of, found):
             return wanted
-        for event in reversed(events):
-            if isinstance(event, WorkflowFinished):
+        for event in reversed(found):
+            if isinstance(event, events.WorkflowFinished):
                 return CommandResult(f"it is {event.status} by now", is_wanted=False)
-            if isinstance(event, StepApproved | StepDenied) and event.step == rivals_at:
+            if (
+                isinstance(event, events.StepApproved | events.StepDenied)
+                and event.step == rivals_at
+            ):
                 return CommandResult(f"{event.by or 'time'} was faster", is_wanted=False)
         return None
 
     return stand
 
 
-def _request_of(event: LogEvent) -> str:
+def _events(records: Sequence[Recorded]) -> list[events.LogEvent]:
+    return [event for record in records for event in record.commit.events]
+
+
+def _request_of(event: events.LogEvent) -> str:
     match event:
-        case WorkflowResumed(resume_id=id_):
+        case events.WorkflowResumed(resume_id=id_):
             return id_
-        case StepApproved(decision_id=id_) | StepDenied(decision_id=id_):
+        case events.StepApproved(decision_id=id_) | events.StepDenied(decision_id=id_):
             return id_
         case _:
             return ""
 
 
 def _result_of_cancel(records: Sequence[Recorded]) -> CommandResult | None:
-    for record in records:
-        for event in record.commit.events:
-            match event:
-                case WorkflowCancelAsked():
-                    return CommandResult("to be canceled", is_wanted=True)
-                case WorkflowAborted():
-                    return CommandResult(f"it was aborted: {event.error_class}", is_wanted=False)
-                case WorkflowFinished():
-                    return CommandResult(f"it is {event.status} by now", is_wanted=False)
-                case _:
-                    pass
+    for event in _events(records):
+        match event:
+            case events.WorkflowCancelAsked():
+                return CommandResult("to be canceled", is_wanted=True)
+            case events.WorkflowAborted():
+                return CommandResult(f"it was aborted: {event.error_class}", is_wanted=False)
+            case events.WorkflowFinished():
+                return CommandResult(f"it is {event.status} by now", is_wanted=False)
+            case _:
+                pass
     return None
 
 
-async def _wait_begun(ports: Ports, started: StartedInstance) -> None:
-    """Return once the instance has begun, or nothing is known after `BEGIN_S`."""
-    until_s = _CLOCK.monotonic_s() + BEGIN_S
-    while not await _has_begun(ports, started) and _CLOCK.monotonic_s() < until_s:
-        await _CLOCK.sleep(BEGIN_LOOK_S)
-
-
 async def _read_started(ports: Ports, started: StartedInstance) -> Instance | None:
-    """Return the instance as it is; None if it has not begun yet."""
     try:
         return await requests.read_instance(ports, started.instance_id)
     except Refused:
@@ -334,7 +309,6 @@ async def _read_started(ports: Ports, started: StartedInstance) -> Instance | No
 
 
 async def _has_begun(ports: Ports, started: StartedInstance) -> bool:
-    """Return whether the instance has begun; if not, it still may."""
     asked = started.asked
     assert asked.key is not None, "who asks without one is given one"
     name, is_dry = asked.workflow, asked.dry_run
@@ -354,13 +328,11 @@ REMEDY: Final = (
 
 
 class UnservedInstances(msgspec.Struct, frozen=True, kw_only=True):
-    """The instances of one workflow that no node sees to."""
+    """The instances of one workflow that no node runs."""
 
     workflow_id: str
     ids: tuple[str, ...]
-    """Theirs, the longest silent first."""
     silent_since: str
-    """When the first of them last showed something."""
     is_cut: bool
     """There may be more of them than the rows name in one answer."""
 
@@ -380,10 +352,10 @@ class UnservedInstances(msgspec.Struct, frozen=True, kw_only=True):
 async def unserved_instances(config: Config) -> list[Row]:
     """Return the rows of open instances whose workflow no node runs, the longest silent first.
 
-    At most `ROWS_MAX`. None while no node is up at all: nobody can say what they run.
+    At most `ROWS_MAX`. None while no node is up at all: nobody can tell what they run.
     """
     async with connected(config, creates=False) as ports:
-        nodes, definitions = await live_nodes(ports.gates), await read_definitions(ports)
+        nodes, definitions = await live_nodes(ports.gates), await stacks.read_definitions(ports)
     if not nodes:
         return []
     async with pooled(config) as pool:
@@ -393,7 +365,7 @@ async def unserved_instances(config: Config) -> list[Row]:
 
 
 def served(nodes: Iterable[NodeInfo], definitions: Iterable[RegisteredDefinition]) -> list[str]:
-    """Return the workflows that a node runs, or that are disabled and seen to, by name."""
+    """Return the workflows that a node runs, or finishes as they are disabled, by name."""
     there = list(nodes)
     running = (
         workflow_of(actor) for node in there for actor, info in node.actors.items() if info.runs
@@ -403,10 +375,9 @@ def served(nodes: Iterable[NodeInfo], definitions: Iterable[RegisteredDefinition
 
 
 def _sees_to(node: NodeInfo, registered: RegisteredDefinition) -> bool:
-    """Return whether a node has that go on which is open of a workflow that is disabled.
+    """Return whether a node finishes what is open of a workflow that is disabled.
 
-    Each does that runs anything, unless it says why not: what begins nothing needs none of its
-    app. By name a node says only what it begins.
+    Each does that runs anything, unless it reports why not; by name it tells only what it begins.
     """
     is_closed = registered.kind is DefinitionKind.WORKFLOW and not registered.holds
     has_problem = definition_id(registered.kind, registered.id) in node.problems

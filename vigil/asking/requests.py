@@ -1,8 +1,7 @@
 """Requests to aggregates: each is sent, then its result is read from the journal.
 
-A request is durable once it is sent, and may still be refused: somebody else was faster, or the
-time has run out. So it is reported as done only once the journal shows it. Where the journal never
-shows it, the report says whether any node that is up could have handled it.
+A request that is sent may still be refused. So it counts as done once the journal shows it; where
+it never does, the report tells whether any node that is up could have handled it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import typer
 
@@ -38,10 +37,8 @@ from vigil.errors import EXIT_TROUBLE, Mistake, Trouble
 from vigil.settings import Config
 
 IN_FLIGHT_MAX: Final = 64
-"""Journals read, or requests sent, at a time."""
 
 LOOK_S: Final = 0.1
-"""Between two looks at a journal, in seconds."""
 
 ASKED: Final = "asked for"
 LATE: Final = "not on the journal in time; it stays asked for"
@@ -61,19 +58,20 @@ class CommandResult:
     """Whether it is what was requested, and not what somebody else did."""
 
 
+ResultReader: TypeAlias = Callable[[Sequence[Recorded]], CommandResult | None]
+"""Reads a request's result from the journal, oldest record first; None: there is none so far."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SentCommand:
     """A request that was sent."""
 
     name: str
-    """Of what it is about, for people."""
     actor_id: str
     episode_id: str = ""
     """Whose it is; empty: that of an instance of a workflow."""
     subject: str
-    """Where its journal is."""
-    result: Callable[[Sequence[Recorded]], CommandResult | None]
-    """Reads its result from the journal, oldest record first; None: there is none so far."""
+    result: ResultReader
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,13 +81,10 @@ class CommandOutcome:
     name: str
     actor_id: str = ""
     done: str = ""
-    """What was done; empty if nothing was."""
     refused: str = ""
-    """Why nothing was done; empty if something was."""
     obstacle: str = ""
     """Why no node handles it now, in words; empty: one does."""
     is_in_vain: bool = False
-    """Whether the wait for it was in vain."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,9 +93,7 @@ class KeyUse:
 
     key: str
     at: datetime
-    """When an episode was opened for it."""
     is_over: bool
-    """Whether that episode has ended."""
 
     @property
     def in_words(self) -> str:
@@ -131,10 +124,8 @@ async def watch(
 ) -> list[CommandOutcome]:
     """Return the outcome of each request, in order, once the journals show it.
 
-    Args:
-        sent: the requests.
-        wait_s: longest wait for all of them together, in seconds; None: do not wait. Where no node
-            that is up can handle them, there is no wait.
+    All of them together are waited for at most `wait_s`; None: not at all. Where no node that is up
+    can handle them, there is no wait.
     """
     until_s = None if wait_s is None else _CLOCK.monotonic_s() + wait_s
     nodes = await live_nodes(ports.gates)
@@ -170,14 +161,10 @@ def report(outcomes: Iterable[CommandOutcome]) -> None:
 async def key_use_of(
     ports: Ports, actor: str, expectation: str, key: str | None, *, dry_run: bool
 ) -> KeyUse | None:
-    """Return the earlier use of an idempotency key, if the journal has one.
+    """Return the earlier use of an idempotency key, if an episode was opened for it.
 
-    The journal has it once an episode was opened. A request that still waits for a node is not
-    there yet, and one for a later time is replaced by the next of its key. Look before you send:
-    afterwards the use may be your own.
-
-    Raises:
-        BadRequest: a value is impossible; the error names the field.
+    Ask before you send: afterwards the use may be your own. Raises `BadRequest` for an impossible
+    value.
     """
     if key is None:
         return None
@@ -209,7 +196,7 @@ def say_begun(what: str, id_: str, *, used: KeyUse | None, obstacle: str, is_jso
 
 @contextmanager
 def waiting(goes_on: str) -> Iterator[None]:
-    """On Ctrl-C, say what goes on without the one who waits."""
+    """On Ctrl-C, print what goes on without the one who waits."""
     try:
         yield
     except KeyboardInterrupt:
@@ -227,7 +214,10 @@ async def _watch_one(
         return replace(asked, obstacle=str(why))
     if until_s is None:
         return asked
-    result = await _wait_result(ports, sent, until_s)
+    while (result := sent.result(await ports.log.read(sent.subject))) is None:
+        if _CLOCK.monotonic_s() >= until_s:
+            break
+        await _CLOCK.sleep(LOOK_S)
     if result is None:
         why = await _why_unheard(ports, await live_nodes(ports.gates), sent)
         return replace(asked, obstacle=str(why)) if why else replace(whose, refused=LATE)
@@ -236,18 +226,10 @@ async def _watch_one(
     return replace(whose, refused=result.words)
 
 
-async def _wait_result(ports: Ports, sent: SentCommand, until_s: float) -> CommandResult | None:
-    while (result := sent.result(await ports.log.read(sent.subject))) is None:
-        if _CLOCK.monotonic_s() >= until_s:
-            return None
-        await _CLOCK.sleep(LOOK_S)
-    return result
-
-
 async def _why_unheard(
     ports: Ports, nodes: Sequence[NodeInfo], sent: SentCommand
 ) -> Unheard | None:
-    """Return why none of `nodes` handles a request, as far as they say; None: one does."""
+    """Return why none of `nodes` handles a request; None: one does, as far as they tell."""
     workflow = workflow_of(sent.actor_id)
     if workflow is not None:
         registered = definition_of(await read_definitions(ports), DefinitionKind.WORKFLOW, workflow)

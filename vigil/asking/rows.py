@@ -39,9 +39,7 @@ _CLOCK: Final = SystemClock()
 def ask(config: Config, question: Callable[[Pool], Awaitable[T]]) -> T:
     """Return the answer of the rows to `question`.
 
-    Raises:
-        Trouble: there are no tables yet, since nothing was ever projected there.
-        QueryRefused: Postgres does not run the question.
+    Raises `Trouble` if nothing was ever projected there, and `QueryRefused` if Postgres refuses.
     """
 
     async def done() -> T:
@@ -70,6 +68,11 @@ def show_found(
     """Print rows as `show_rows` does; if there are none, also whether the stack is known."""
     why_none = "" if rows else why_empty(config)
     show_rows(rows, columns, is_json=is_json, spare=spare, why_none=why_none)
+
+
+def ask_one(config: Config, question: Callable[[Pool], Awaitable[T | None]], what: str) -> T:
+    """Return the answer of the rows to `question`; raise `Trouble` if they have no such `what`."""
+    return require(ask(config, question), what, config.stack)
 
 
 def require(found: T | None, what: str, stack: Stack) -> T:
@@ -114,8 +117,7 @@ def stacks_hint(name: str, there: Sequence[str]) -> str:
     if not there:
         return "nor for any other"
     more = ", …" if len(there) > NAMES_SHOWN_MAX else ""
-    known = f"there are: {', '.join(there[:NAMES_SHOWN_MAX])}{more}"
-    return near_hint(name, there) or known
+    return near_hint(name, there) or f"there are: {', '.join(there[:NAMES_SHOWN_MAX])}{more}"
 
 
 async def wait_ended(
@@ -123,8 +125,7 @@ async def wait_ended(
 ) -> Row:
     """Return the row of an episode, which may not be opened yet, once it has ended.
 
-    Raises:
-        Trouble: it has not ended by then.
+    Raises `Trouble` if it has not by `until_s`, on the monotonic clock.
     """
     while True:
         row = await show_episode(pool, stack, episode_id)
@@ -142,7 +143,7 @@ async def answer(pool: Pool, stack: Stack, name: str) -> Table:
 
 
 def shown_question(name: str, stack: Stack) -> str:
-    """Return a question as it can be asked again; its first line is a comment that says it."""
+    """Return a question, with a comment as its first line, as it can be asked again."""
     return _question(name).replace("$1", f"'{stack.name}'")
 
 

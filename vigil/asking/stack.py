@@ -1,9 +1,6 @@
 """A stack as its registry shows it: nodes that are up, orders of people, and definitions.
 
-A command may name an actor that no node has: the actor may be retired, or its nodes may be down for
-a while. As long as a node is up, only a name that is unknown everywhere is refused, as a typo: no
-node that is up has such an actor, there is no order for it, it was never defined as data, it has no
-lane, and the rows show no episode of it. While no node is up, any name is accepted.
+While a node is up, a name that nobody knows is refused as a typo; otherwise any is accepted.
 """
 
 from __future__ import annotations
@@ -74,23 +71,13 @@ async def read_stack(ports: Ports) -> StackView:
 
 
 async def require_plausible(config: Config, ports: Ports, seen: StackView, actor: str) -> None:
-    """Refuse an actor that nobody knows while a node is up; without any, nobody can say.
-
-    Raises:
-        BadName: `actor` cannot name an actor.
-        Trouble: says which names are near.
-    """
+    """Refuse an actor that nobody knows while a node is up: `Trouble` names those near."""
     if seen.nodes:
         await require_known(config, ports, seen, actor)
 
 
 async def require_known(config: Config, ports: Ports, seen: StackView, actor: str) -> None:
-    """Refuse an actor that nobody knows, be a node up or not.
-
-    Raises:
-        BadName: `actor` cannot name an actor.
-        Trouble: says which names are near.
-    """
+    """Refuse an actor that nobody knows, be a node up or not: `Trouble` names those near."""
     names = {*seen.actors(), *seen.mentioned()}
     if actor in names or await ports.log.last(ports.stack.lane(actor)) is not None:
         return
@@ -107,12 +94,7 @@ async def require_known(config: Config, ports: Ports, seen: StackView, actor: st
 
 
 async def require_in_force(ports: Ports, seen: StackView, actor: str) -> None:
-    """Refuse an actor that is, or begins, what was disabled.
-
-    Raises:
-        BadName: `actor` cannot name an actor.
-        Trouble: says since when, and by whom.
-    """
+    """Refuse an actor that is, or begins, what was disabled."""
     kind, id_ = defined_by(actor)
     registered = definition_of(seen.definitions, kind, id_)
     if registered is None or registered.holds or in_code(seen.nodes, kind, id_):
@@ -124,11 +106,7 @@ async def require_in_force(ports: Ports, seen: StackView, actor: str) -> None:
 
 
 def require_expectation(seen: StackView, actor: str, expectation: str) -> None:
-    """Refuse an expectation that no node knows which is up and has the actor.
-
-    Raises:
-        Trouble: says which names are near.
-    """
+    """Refuse an expectation that no node of the actor has: `Trouble` names those near."""
     expectations = known(seen.nodes, actor)
     if expectations and expectation not in expectations:
         near = hint(expectation, expectations)
@@ -157,22 +135,14 @@ def running_obstacle(seen: StackView, actor: str) -> str:
 
 
 def _is_closed(seen: StackView, actor: str) -> bool:
-    """Return whether a node has only that go on which is open of `actor`."""
     return any(actor in node.closed for node in seen.nodes)
 
 
 CODE: Final = "code"
 DEFINITION: Final = "definition"
 DISABLED: Final = "disabled"
-"""Where an actor or a workflow comes from; disabled: from a definition that holds no longer."""
 
-GROUPS: Final = {
-    DefinitionKind.AGENT: "actors",
-    DefinitionKind.WORKFLOW: "workflows",
-}
-"""The group of commands about each kind."""
-
-NOTHING_KNOWN: Final[Mapping[str, str]] = {}
+GROUPS: Final = {DefinitionKind.AGENT: "actors", DefinitionKind.WORKFLOW: "workflows"}
 
 
 class Rollout(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,18 +151,14 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     running: Sequence[str]
     """Those that run this revision, or a later one."""
     failing: Mapping[str, str]
-    """Those that cannot, each with its reason."""
+    """Those that cannot → why."""
     silent: Sequence[str]
-    """Those that say neither."""
+    """The others."""
 
     @property
     def is_in_vain(self) -> bool:
         """Whether nodes are up, and none of them runs it."""
         return not self.running and bool(self.failing or self.silent)
-
-    def as_row(self) -> Row:
-        """Return it in columns, for programs."""
-        return {"running": self.running, "failing": self.failing, "silent": self.silent}
 
 
 async def read_definitions(ports: Ports) -> list[RegisteredDefinition]:
@@ -204,11 +170,7 @@ async def read_definitions(ports: Ports) -> list[RegisteredDefinition]:
 
 def actor_of(kind: DefinitionKind, id_: str) -> str:
     """Return the actor by which a node is seen to run what is defined."""
-    match kind:
-        case DefinitionKind.AGENT:
-            return id_
-        case DefinitionKind.WORKFLOW:
-            return starter_id(id_)
+    return starter_id(id_) if kind is DefinitionKind.WORKFLOW else id_
 
 
 def defined_by(actor: str) -> tuple[DefinitionKind, str]:
@@ -249,24 +211,22 @@ def rollout_of(
     nodes: Iterable[NodeInfo],
     registered: RegisteredDefinition,
     *,
-    before: Mapping[str, str] = NOTHING_KNOWN,
+    before: Mapping[str, str] | None = None,
 ) -> Rollout:
-    """Return what `nodes` make of an registered.
+    """Return what `nodes`, which are up, make of a definition that is not disabled.
 
     Args:
-        nodes: those that are up.
-        registered: one that holds.
-        before: what they said of earlier ones: node → problem. Who still says so is silent, unless
-            it says which revision that is about.
+        before: node → the problem that it had with earlier ones. One that still reports the same is
+            silent, unless it names the revision.
     """
-    there = list(nodes)
+    there, earlier = list(nodes), before or {}
     revisions = revisions_of(there, registered.kind, registered.id)
     running = [name for name, revision in revisions.items() if revision >= registered.revision]
     failing = {
         node.name: problem
         for node in there
         if node.name not in running
-        and (problem := _problem(node, registered, before.get(node.name, "")))
+        and (problem := _problem(node, registered, earlier.get(node.name, "")))
     }
     silent = [node.name for node in there if node.name not in {*running, *failing}]
     return Rollout(running=running, failing=failing, silent=silent)
@@ -292,14 +252,14 @@ def origin(
 
 
 def in_short(row: Row) -> Row:
-    """Return a row with the columns of `origin` as a table shows it: whose problems there are."""
+    """Return a row with the columns of `origin` as a table shows it."""
     problems = row["problems"]
     assert isinstance(problems, Mapping)
     return {**row, "source": source_in_words(row), "problems": sorted(problems)}
 
 
 def source_in_words(row: Row) -> str | None:
-    """Return the source that a row with the columns of `origin` says, for people."""
+    """Return the source of a row with the columns of `origin`, for people."""
     source, revision, revisions = row["source"], row["revision"], row["revisions"]
     assert isinstance(revisions, Mapping)
     match source:
@@ -316,11 +276,11 @@ def source_in_words(row: Row) -> str | None:
 
 
 def _problem(node: NodeInfo, registered: RegisteredDefinition, before: str) -> str:
-    """Return why a node cannot run an registered; empty: it has not said so."""
+    """Return why a node cannot run a definition; empty: it has not reported so."""
     key = definition_id(registered.kind, registered.id)
     problem, about = node.problems.get(key, ""), node.problems_at.get(key)
-    is_news = problem != before if about is None else about >= registered.revision
-    return problem if is_news else ""
+    is_new = problem != before if about is None else about >= registered.revision
+    return problem if is_new else ""
 
 
 def _source(
@@ -336,13 +296,9 @@ def _source(
 
 
 def _shares(revisions: Mapping[str, int]) -> Iterator[str]:
-    """Yield which nodes have what, where they do not have the same."""
     for revision in sorted({*revisions.values()}):
         names = sorted(name for name, each in revisions.items() if each == revision)
         yield f"{f'{DEFINITION} {revision}' if revision else CODE} on {' and '.join(names)}"
-
-
-NOTHING_TOLD: Final[Row] = {}
 
 
 class DefinitionStory(msgspec.Struct, frozen=True, kw_only=True):
@@ -351,15 +307,11 @@ class DefinitionStory(msgspec.Struct, frozen=True, kw_only=True):
     applied: DefinitionCommit | None = None
     """What was applied last; None: nobody has ever defined it."""
     disabled: DefinitionCommit | None = None
-    """None: it holds."""
+    """None: it is in force."""
 
 
 async def story_of(ports: Ports, kind: DefinitionKind, id_: str) -> DefinitionStory:
-    """Return how a definition came to stand as it does.
-
-    Raises:
-        BadName: the id can name nothing of this kind.
-    """
+    """Return how a definition came to stand as it does."""
     story = DefinitionStory()
     for chapter in await definition_history(ports, kind, id_):
         if isinstance(chapter.event, DefinitionApplied):
@@ -375,10 +327,10 @@ def when_and_who(chapter: DefinitionCommit) -> str:
 
 
 async def story_columns(ports: Ports, kind: DefinitionKind, id_: str) -> Row:
-    """Return the same in columns, and where to see the definition; nothing: there never was one."""
+    """Return the same in columns, and where to see the definition; nothing: there is none."""
     story = await story_of(ports, kind, id_)
     if story.applied is None:
-        return NOTHING_TOLD
+        return {}
     return {
         **_columns("applied", story.applied),
         **_columns("disabled", story.disabled),
@@ -387,7 +339,6 @@ async def story_columns(ports: Ports, kind: DefinitionKind, id_: str) -> Row:
 
 
 def _columns(change: str, chapter: DefinitionCommit | None) -> Row:
-    """Return who did it, when and why, by the names that the tables of definitions have."""
     return {
         f"{change}_at": None if chapter is None else chapter.record.commit.at,
         f"{change}_by": None if chapter is None else chapter.event.by,
@@ -401,8 +352,7 @@ UNREADABLE: Final = "unreadable"
 async def backlog_of(ports: Ports, actor: str, expectations: Iterable[ExpectationInfo]) -> Row:
     """Return how many events, due messages and commands wait, or are being worked on.
 
-    Args:
-        expectations: what the nodes that are up know of it; none if none is.
+    `expectations` are what the nodes that are up know of it; none if none is.
     """
     return {
         "events": await _events(ports, actor, list(expectations)),
@@ -412,13 +362,16 @@ async def backlog_of(ports: Ports, actor: str, expectations: Iterable[Expectatio
 
 
 async def debounced_of(ports: Ports, actor: str) -> Mapping[str, int]:
-    """Return of how many subjects each expectation holds an event until they are calm."""
+    """Return expectation → of how many subjects an event waits until they are calm."""
     keys = await ports.timers.keys(actor, debounce.PURPOSE)
     return Counter(key.partition("/")[0] for key in keys)
 
 
 async def _events(ports: Ports, actor: str, expectations: list[ExpectationInfo]) -> int | str:
-    names, feeds = _watched(expectations)
+    said = [text.split() for each in expectations for text in each.triggers]
+    names = [words[1] for words in said if words[0] == "event"]
+    streams = sorted({(words[1], words[2]) for words in said if words[0] == "stream"})
+    feeds = [ForeignStream(stream=stream, subject=subject) for stream, subject in streams]
     try:
         cursors = await _cursors(ports, actor)
     except UnreadableEvent:
@@ -430,7 +383,7 @@ async def _events(ports: Ports, actor: str, expectations: list[ExpectationInfo])
 
 
 async def _cursors(ports: Ports, actor: str) -> Mapping[str, int]:
-    """Return how far the lane of `actor` has come in what it watches; nothing: it has no lane."""
+    """Return how far the lane of `actor` has come in what it watches; nothing: no lane."""
     subject = ports.stack.lane(actor)
     newest = await ports.log.last(subject)
     if newest is None:
@@ -455,13 +408,3 @@ async def _past(ports: Ports, cursors: Mapping[str, int]) -> int:
     return count + sum(
         [await ports.domain_events.count(names, after=seq) for seq, names in together.items()]
     )
-
-
-def _watched(expectations: Iterable[ExpectationInfo]) -> tuple[list[str], list[ForeignStream]]:
-    """Return the names of events, and the streams of others, that any of `expectations` is for."""
-    said = [text.split() for each in expectations for text in each.triggers]
-    names = [words[1] for words in said if words[0] == "event"]
-    feeds = {tuple(words[1:3]) for words in said if words[0] == "stream"}
-    return names, [
-        ForeignStream(stream=stream, subject=subject) for stream, subject in sorted(feeds)
-    ]

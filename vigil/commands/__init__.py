@@ -1,7 +1,7 @@
-"""The command line: one module for each group of commands, with what the commands do.
+# ruff: noqa: ARG001 - typer keeps in its context what a command is given
+"""The command line: one module for each group of commands.
 
-Only the module of the command that was typed is imported. The other commands are known by name and
-help alone, so that `vigil --help` and the commands that only read rows start fast.
+Only the module of the command that was typed is imported, so that help and questions start fast.
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated, Final, NamedTuple, NoReturn
+from typing import Annotated, Final, NamedTuple, NoReturn, TypeAlias
 
 import typer
+from typer import Option
 
 from vigil.errors import EXIT_TROUBLE, EXPECTED, exit_code, one_line, only_error, remedy
-from vigil.flags import DEBUG, in_front
+from vigil.flags import DEBUG, SETTINGS, in_front
 from vigil.plain_values import use_plain_values
 
 NAME: Final = "vigil"
 """What is typed, however the program is run."""
 
+Text: TypeAlias = str | None
+
 _PREFIX: Final = "Value error, "
-"""What typer's own checks put before what is wrong."""
 
 
 class Listed(NamedTuple):
@@ -65,7 +67,6 @@ ENTRIES: Final = {
     "sql": Listed("sql", "Query the tables with SQL."),
     "doctor": Listed("doctor", "Check settings, servers, streams and tables."),
 }
-"""Every command, in the order of the help."""
 
 
 def whole() -> typer.Typer:
@@ -97,7 +98,6 @@ def run(arguments: Sequence[str]) -> NoReturn:
 
 
 def _app(loaded: Sequence[str] | set[str] | dict[str, Listed]) -> typer.Typer:
-    """Return the command line; of `loaded`, the commands themselves."""
     app = typer.Typer(
         name=NAME,
         help="An event-sourced engine for autonomous actors.",
@@ -134,78 +134,48 @@ def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer hands it over b
 def _shared(
     ctx: typer.Context,
     *,
-    nats_url: Annotated[str | None, typer.Option(help="NATS servers, separated by commas.")] = None,
-    nats_creds: Annotated[str | None, typer.Option(help="A file of credentials for NATS.")] = None,
+    nats_url: Annotated[Text, Option(help="NATS servers, separated by commas.")] = None,
+    nats_creds: Annotated[Text, Option(help="A file of credentials for NATS.")] = None,
     nats_inbox: Annotated[
-        str | None,
-        typer.Option(metavar="PREFIX", help="Prefix of the subjects that receive replies of NATS."),
+        Text, Option(metavar="PREFIX", help="Prefix of the subjects that receive replies of NATS.")
     ] = None,
-    nats_domain: Annotated[
-        str | None, typer.Option(help="The JetStream domain of the streams.")
-    ] = None,
-    postgres_dsn: Annotated[
-        str | None, typer.Option(help="The Postgres database that has the tables.")
-    ] = None,
+    nats_domain: Annotated[Text, Option(help="The JetStream domain of the streams.")] = None,
+    postgres_dsn: Annotated[Text, Option(help="The Postgres database that has the tables.")] = None,
     stack: Annotated[
-        str | None,
-        typer.Option(help="The stack: the logical cluster, first word of every subject."),
+        Text, Option(help="The stack: the logical cluster, first word of every subject.")
     ] = None,
     env: Annotated[
-        str | None, typer.Option(help="A label that makes a stack of its own: <stack>-<env>.")
+        Text, Option(help="A label that makes a stack of its own: <stack>-<env>.")
     ] = None,
-    node_name: Annotated[
-        str | None, typer.Option(help="The name of this process, unique in the stack.")
+    node: Annotated[
+        Text, Option("--node-name", help="The name of this process, unique in the stack.")
     ] = None,
-    lease_s: Annotated[str | None, typer.Option(help="How long a lease lasts, in seconds.")] = None,
+    lease_s: Annotated[Text, Option(help="How long a lease lasts, in seconds.")] = None,
     grace_s: Annotated[
-        str | None,
-        typer.Option(help="How long a stopping node waits for its episodes, in seconds."),
+        Text, Option(help="How long a stopping node waits for its episodes, in seconds.")
     ] = None,
     mode: Annotated[
-        str | None, typer.Option(help="The mode of a node: full, trigger_only or disabled.")
+        Text, Option(help="The mode of a node: full, trigger_only or disabled.")
     ] = None,
     serve_stacks: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", help="Other stacks whose episodes the node runs, too."),
+        Text, Option(metavar="A,B", help="Other stacks whose episodes the node runs, too.")
     ] = None,
-    replicas: Annotated[str | None, typer.Option(help="Replicas of new streams.")] = None,
+    replicas: Annotated[Text, Option(help="Replicas of new streams.")] = None,
     partitions: Annotated[
-        str | None,
-        typer.Option(
-            help="Partitions of a new stack: streams that it is spread over; by default one."
-        ),
+        Text,
+        Option(help="Partitions of a new stack: streams that it is spread over; by default one."),
     ] = None,
-    log: Annotated[str | None, typer.Option(help="Format of log lines: console or json.")] = None,
+    log: Annotated[Text, Option(help="Format of log lines: console or json.")] = None,
     log_level: Annotated[
-        str | None, typer.Option(help="Lowest level of log lines: debug, info, warning or error.")
+        Text, Option(help="Lowest level of log lines: debug, info, warning or error.")
     ] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,  # noqa: ARG001 - `run` reads it
-    version: Annotated[  # noqa: ARG001 - its callback answers
-        bool,
-        typer.Option(
-            "--version", is_eager=True, callback=_print_version, help="Print the version."
-        ),
+    debug: Annotated[bool, Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
     ] = False,
 ) -> None:
     """Keep the flags for all commands."""
-    ctx.obj = {
-        "nats_url": nats_url,
-        "nats_creds": nats_creds,
-        "nats_inbox": nats_inbox,
-        "nats_domain": nats_domain,
-        "postgres_dsn": postgres_dsn,
-        "stack": stack,
-        "env": env,
-        "node": node_name,
-        "lease_s": lease_s,
-        "grace_s": grace_s,
-        "mode": mode,
-        "serve_stacks": serve_stacks,
-        "replicas": replicas,
-        "partitions": partitions,
-        "log": log,
-        "log_level": log_level,
-    }
+    ctx.obj = {name: ctx.params[name] for name in SETTINGS.values()}
 
 
 def _refuse(error: typer.TyperException) -> NoReturn:

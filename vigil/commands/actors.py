@@ -7,11 +7,12 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 import typer
+from typer import Argument, Option
 
 from engine.app.actor import Actor
 from engine.app.checks import Breaker
 from engine.cluster.modes import PauseOrder
-from engine.cluster.nodes import ActorInfo, ExpectationInfo, NodeInfo, known
+from engine.cluster.nodes import ExpectationInfo, known
 from engine.episodes.breaker import BreakerState
 from engine.triggers import schedule
 from projections.errors import NotCaughtUp, PostgresUnavailable, QueryRefused
@@ -25,24 +26,10 @@ from streams.ports.all import Ports
 from streams.ports.bucket import Bucket, BucketEntry
 from streams.subjects import Stack
 from vigil import options
+from vigil.asking import stack as stacks
 from vigil.asking.connect import pooled, with_ports
 from vigil.asking.requests import waiting
 from vigil.asking.rows import answer
-from vigil.asking.stack import (
-    UNREADABLE,
-    StackView,
-    backlog_of,
-    debounced_of,
-    defined_by,
-    in_short,
-    origin,
-    read_stack,
-    require_expectation,
-    require_known,
-    require_plausible,
-    source_in_words,
-    story_columns,
-)
 from vigil.commands import definitions
 from vigil.errors import Trouble
 from vigil.options import By, IsJson, Timeout, who
@@ -60,26 +47,23 @@ COLUMNS: Final = (
 SPARE: Final = ("expectations", "domain", "source", "waking", "commands", "due", "events")
 
 DRAIN_S: Final = 600.0
-"""How long `--wait` waits by default, in seconds."""
 
 LOOK_S: Final = 0.5
-"""Between two looks at an actor that is being drained, in seconds."""
 
 CALM_LOOKS: Final = 2
 """Looks in a row that find nothing: a node may open an episode before it hears of the pause."""
 
 CATCH_UP_S_MAX: Final = 10.0
-"""Longest wait for the rows at each look, in seconds."""
 
 PER_NODE: Final = "per node"
-"""State of a circuit breaker that each node has one of: nobody else knows it."""
+"""The state of a breaker that each node has one of."""
 
 TRIES_MAX: Final = 16
 """Most tries to close a circuit breaker that nodes are changing, too."""
 
 _CLOCK: Final = SystemClock()
 
-ActorId: TypeAlias = Annotated[str, typer.Argument(metavar="ACTOR", help="The actor's id.")]
+ActorId: TypeAlias = Annotated[str, Argument(metavar="ACTOR", help="The actor's id.")]
 
 Counts: TypeAlias = Mapping[str, Mapping[str, object]]
 """Actor → how many of its episodes are queued, how many run, and how many are blocked."""
@@ -95,13 +79,13 @@ def list_(ctx: typer.Context, *, is_json: IsJson = False) -> None:
     config = options.config(ctx)
 
     async def listed(ports: Ports) -> list[Row]:
-        seen, counts = await read_stack(ports), await _counts_if_any(config)
+        seen, counts = await stacks.read_stack(ports), await _counts_if_any(config)
         defined = [each.id for each in seen.definitions if each.kind is DefinitionKind.AGENT]
         names = sorted({*seen.actors(), *seen.orders.pauses, *defined, *(counts or {})})
         return [await _actor_row(ports, seen, counts, name) for name in names]
 
     rows = with_ports(config, listed)
-    shown = rows if is_json else [tables.in_words(in_short(row)) for row in rows]
+    shown = rows if is_json else [tables.in_words(stacks.in_short(row)) for row in rows]
     show_rows(shown, COLUMNS, is_json=is_json, spare=SPARE)
 
 
@@ -111,11 +95,14 @@ def show(ctx: typer.Context, *, actor: ActorId, is_json: IsJson = False) -> None
     config = options.config(ctx)
 
     async def shown(ports: Ports) -> tuple[Row, list[Row]]:
-        seen, counts = await read_stack(ports), await _counts_if_any(config)
-        await require_known(config, ports, seen, actor)
+        seen, counts = await stacks.read_stack(ports), await _counts_if_any(config)
+        await stacks.require_known(config, ports, seen, actor)
         row = await _actor_row(ports, seen, counts, actor)
-        row = {**row, **await story_columns(ports, *defined_by(actor))}
-        expectations, debounced = known(seen.nodes, actor) or {}, await debounced_of(ports, actor)
+        row = {**row, **await stacks.story_columns(ports, *stacks.defined_by(actor))}
+        expectations, debounced = (
+            known(seen.nodes, actor) or {},
+            await stacks.debounced_of(ports, actor),
+        )
         return row, [
             await _expectation_row(ports, actor, name, each, debounced=debounced.get(name, 0))
             for name, each in sorted(expectations.items())
@@ -138,7 +125,7 @@ def pause(
     reason: options.Reason = "",
     by: By = None,
     is_waiting: Annotated[
-        bool, typer.Option("--wait", help="Wait until nothing of it is queued or running.")
+        bool, Option("--wait", help="Wait until nothing of it is queued or running.")
     ] = False,
     timeout_s: Timeout = DRAIN_S,
 ) -> None:
@@ -147,8 +134,8 @@ def pause(
     order = PauseOrder(by=who(config, by), reason=reason, at=_CLOCK.now())
 
     async def paused(ports: Ports) -> str:
-        seen = await read_stack(ports)
-        await require_plausible(config, ports, seen, actor)
+        seen = await stacks.read_stack(ports)
+        await stacks.require_plausible(config, ports, seen, actor)
         await ports.registry.put(pause_key(actor), msgspec.json.encode(order))
         is_up = actor in seen.actors()
         return f"{actor}: paused" + ("" if is_up else "; no node that is up has it")
@@ -167,9 +154,9 @@ def resume(ctx: typer.Context, *, actor: ActorId) -> None:
     config = options.config(ctx)
 
     async def resumed(ports: Ports) -> str:
-        seen = await read_stack(ports)
+        seen = await stacks.read_stack(ports)
         if await ports.registry.get(pause_key(actor)) is None:
-            await require_known(config, ports, seen, actor)
+            await stacks.require_known(config, ports, seen, actor)
             return f"{actor}: was not paused"
         await ports.registry.delete(pause_key(actor))
         return f"{actor}: resumed"
@@ -182,14 +169,14 @@ def reset(
     ctx: typer.Context,
     *,
     actor: ActorId,
-    expectation: Annotated[str, typer.Argument(metavar="EXPECTATION", help="Its name.")],
+    expectation: Annotated[str, Argument(metavar="EXPECTATION", help="Its name.")],
 ) -> None:
     """Close the circuit breaker of an expectation, and forget the failures that it has counted."""
     config = options.config(ctx)
 
     async def closed(ports: Ports) -> str:
-        seen = await read_stack(ports)
-        await require_plausible(config, ports, seen, actor)
+        seen = await stacks.read_stack(ports)
+        await stacks.require_plausible(config, ports, seen, actor)
         _require_breaker(seen, actor, expectation)
         was = await _close(ports.gates, breaker_key(actor, expectation))
         return f"{actor}, {expectation}: {was}"
@@ -212,15 +199,12 @@ def _in_words(row: Row) -> Row:
         if isinstance(value, Mapping)
     }
     if "source" in row:
-        said |= {"source": source_in_words(row), "revisions": None}
+        said |= {"source": stacks.source_in_words(row), "revisions": None}
     return tables.in_words({**row, **said})
 
 
 async def _wait_drained(config: Config, ports: Ports, actor: str, timeout_s: float) -> None:
-    """Wait until nothing of a paused actor is queued or runs, and print what is left.
-
-    What is blocked needs no node. Raises `Trouble` if something is left after `timeout_s`.
-    """
+    """Wait until nothing of a paused actor is queued or runs, and print what is left."""
     async with pooled(config) as pool:
         until_s, left, calm = _CLOCK.monotonic_s() + timeout_s, "", 0
         while calm < CALM_LOOKS:
@@ -235,8 +219,8 @@ async def _wait_drained(config: Config, ports: Ports, actor: str, timeout_s: flo
 
 
 async def _left(ports: Ports, pool: Pool, actor: str) -> str:
-    """Return what is left of a paused actor, in words; empty: nothing."""
-    waking = [node.name for node in (await read_stack(ports)).nodes if _wakes(node, actor)]
+    nodes = (await stacks.read_stack(ports)).nodes
+    waking = [each.name for each in nodes if actor in each.actors and each.actors[actor].wakes]
     commands = await ports.commands.backlog(actor)
     try:
         await caught_up(pool, ports.stack, await heads(ports), timeout_s=CATCH_UP_S_MAX)
@@ -252,12 +236,7 @@ async def _left(ports: Ports, pool: Pool, actor: str) -> str:
     return ", ".join(f"{count} {what}" for what, count in found.items() if count)
 
 
-def _wakes(node: NodeInfo, actor: str) -> bool:
-    return actor in node.actors and node.actors[actor].wakes
-
-
 async def _counts_if_any(config: Config) -> Counts | None:
-    """Return what the rows say, or None if there are none to ask."""
     try:
         async with pooled(config) as pool:
             return await _counts(pool, config.stack)
@@ -270,33 +249,30 @@ async def _counts(pool: Pool, stack: Stack) -> Counts:
     return {str(row["actor_id"]): row for row in found.as_rows()}
 
 
-async def _actor_row(ports: Ports, seen: StackView, counts: Counts | None, actor: str) -> Row:
+async def _actor_row(
+    ports: Ports, seen: stacks.StackView, counts: Counts | None, actor: str
+) -> Row:
     infos = {node.name: node.actors[actor] for node in seen.nodes if actor in node.actors}
     expectations = known(seen.nodes, actor) or {}
     paused, counted = seen.orders.pauses.get(actor), (counts or {}).get(actor, {})
     none = None if counts is None else 0
+    # Several differ only while another version is being rolled out.
+    newest = infos[max(infos)] if infos else None
     return {
         "actor_id": actor,
-        "domain": _newest(infos).domain if infos else None,
-        "spec_rev": (_newest(infos).spec_rev or None) if infos else None,
-        **origin(seen.nodes, seen.definitions, *defined_by(actor)),
+        "domain": newest.domain if newest else None,
+        "spec_rev": (newest.spec_rev or None) if newest else None,
+        **stacks.origin(seen.nodes, seen.definitions, *stacks.defined_by(actor)),
         "nodes": sorted(infos),
         "waking": sorted(name for name, info in infos.items() if info.wakes),
         "running_on": sorted(name for name, info in infos.items() if info.runs),
         "slots": sum(info.slots for info in infos.values() if info.runs),
-        "limits": (_newest(infos).limits or None) if infos else None,
+        "limits": (newest.limits or None) if newest else None,
         "paused": "" if paused is None else (paused.reason or f"by {paused.by}"),
         "expectations": sorted(expectations),
-        "queued": counted.get("queued", none),
-        "running": counted.get("running", none),
-        "blocked": counted.get("blocked", none),
-        **await backlog_of(ports, actor, expectations.values()),
+        **{each: counted.get(each, none) for each in ("queued", "running", "blocked")},
+        **await stacks.backlog_of(ports, actor, expectations.values()),
     }
-
-
-def _newest(infos: Mapping[str, ActorInfo]) -> ActorInfo:
-    """Return one of several; they differ only while another version is being rolled out."""
-    return infos[max(infos)]
 
 
 async def _expectation_row(
@@ -307,18 +283,17 @@ async def _expectation_row(
         "triggers": list(said.triggers),
         "next_ticks": {spec: await _next(ports, actor, name, spec) for spec in said.schedules},
         "breaker": await _breaker(ports, actor, name, said),
-        "cooling_down": await _cooling(ports, actor, name),
+        "cooling_down": len(await ports.gates.entries(under=f"{COOLDOWNS}.{actor}.{name}")),
         "waiting_for_calm": debounced,
         "options": said.options,
     }
 
 
 async def _next(ports: Ports, actor: str, expectation: str, spec: str) -> object:
-    """Return when a schedule ticks next; None: no tick of it is pending."""
     try:
         timer = await ports.timers.pending(actor, schedule.PURPOSE, f"{expectation}/{spec}")
     except UnreadableEvent:
-        return UNREADABLE
+        return stacks.UNREADABLE
     return None if timer is None else timer.due_at
 
 
@@ -335,11 +310,7 @@ async def _breaker(ports: Ports, actor: str, expectation: str, said: Expectation
     try:
         return msgspec.json.decode(entry.value, type=BreakerState).status
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return UNREADABLE
-
-
-async def _cooling(ports: Ports, actor: str, expectation: str) -> int:
-    return len(await ports.gates.entries(under=f"{COOLDOWNS}.{actor}.{expectation}"))
+        return stacks.UNREADABLE
 
 
 async def _close(gates: Bucket, key: str) -> str:
@@ -366,9 +337,9 @@ def _breaker_in_words(entry: BucketEntry) -> str:
     return f"{state.status.replace('_', ' ')}{since}{failed}"
 
 
-def _require_breaker(seen: StackView, actor: str, expectation: str) -> None:
+def _require_breaker(seen: stacks.StackView, actor: str, expectation: str) -> None:
     """Refuse what has no breaker that the cluster shares; without nodes, nobody can tell."""
-    require_expectation(seen, actor, expectation)
+    stacks.require_expectation(seen, actor, expectation)
     expectations = known(seen.nodes, actor)
     if not expectations:
         return

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
+from typer import Argument, Option
 
 from projections.postgres.query_result import ROWS_MAX
 from projections.postgres.reader import list_dead_letters, show_dead_letter
 from streams.model.outputs import OutputStatus
 from vigil import options
 from vigil.asking.connect import with_ports
-from vigil.asking.rows import ask, require, show_found
-from vigil.errors import EXIT_TROUBLE, Mistake
+from vigil.asking.rows import ask, ask_one, show_found
+from vigil.errors import Mistake
 from vigil.options import By, IsJson, Limit, require_consent, who
 from vigil.printing.output import show_record
 from vigil.printing.tables import Row
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from engine.cluster.nodes import NodeInfo
     from engine.operations.dead_letters import DeadLetterRequests
     from streams.ports.all import Ports
+    from vigil.asking.requests import CommandOutcome
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -42,27 +43,14 @@ GONE_ON: Final = "its output has gone on"
 """Why the dead letter of an output that is no longer failed is of no use."""
 
 Keys: TypeAlias = Annotated[
-    list[str] | None, typer.Argument(metavar="KEY", help="Dead letters, as the list shows them.")
+    list[str] | None, Argument(metavar="KEY", help="Dead letters, as the list shows them.")
 ]
 IsAllWaiting: TypeAlias = Annotated[
-    bool, typer.Option("--all-waiting", help="Every dead letter that waits.")
+    bool, Option("--all-waiting", help="Every dead letter that waits.")
 ]
 IsSureOfAll: TypeAlias = Annotated[
-    bool, typer.Option("--yes", help="With --all-waiting: do not ask for confirmation.")
+    bool, Option("--yes", help="With --all-waiting: do not ask for confirmation.")
 ]
-
-
-@dataclass(frozen=True)
-class SettledLetter:
-    """What became of the decision about one dead letter."""
-
-    letter_key: str
-    done: str = ""
-    """What was done; empty if nothing was."""
-    refused: str = ""
-    """Why nothing was done; empty if something was."""
-    obstacle: str = ""
-    """Why no node that is up handles it; empty: one does, or none was asked."""
 
 
 Decided: TypeAlias = tuple[str, str]
@@ -73,29 +61,27 @@ Decided: TypeAlias = tuple[str, str]
 def list_(
     ctx: typer.Context,
     *,
-    is_all: Annotated[bool, typer.Option("--all", help="Also those that are settled.")] = False,
+    is_all: Annotated[bool, Option("--all", help="Also those that are settled.")] = False,
     limit: Limit = 50,
     is_json: IsJson = False,
 ) -> None:
     """List dead letters that wait for a decision, the latest first."""
     config, status = options.config(ctx), None if is_all else WAITING
-    rows = ask(
-        config, lambda pool: list_dead_letters(pool, config.stack, status=status, limit=limit)
-    )
-    show_found(config, rows, COLUMNS, is_json=is_json, spare=SPARE)
+    question = partial(list_dead_letters, stack=config.stack, status=status, limit=limit)
+    show_found(config, ask(config, question), COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()
 def show(
     ctx: typer.Context,
     *,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The dead letter's key.")],
+    key: Annotated[str, Argument(metavar="KEY", help="The dead letter's key.")],
     is_json: IsJson = False,
 ) -> None:
     """Show one dead letter, its message, and the command that settles it."""
     config = options.config(ctx)
-    row = ask(config, lambda pool: show_dead_letter(pool, config.stack, key))
-    row = require(row, f"dead letter {key!r}", config.stack)
+    question = partial(show_dead_letter, stack=config.stack, key=key)
+    row = ask_one(config, question, f"dead letter {key!r}")
     payload = row["payload"]
     assert isinstance(payload, bytes)
     words = {"payload": payload.decode(errors="replace"), "what_to_do": what_to_do(row)}
@@ -138,7 +124,7 @@ def discard(
     keys: Keys = None,
     is_all_waiting: IsAllWaiting = False,
     is_sure: IsSureOfAll = False,
-    reason: Annotated[str, typer.Option(help="Why they are discarded; kept with them.")],
+    reason: Annotated[str, Option(help="Why they are discarded; kept with them.")],
     by: By = None,
 ) -> None:
     """Discard dead letters. They stay in the table, and no longer wait."""
@@ -156,8 +142,7 @@ def discard(
 def what_to_do(row: Row) -> str | None:
     """Return the command that settles a dead letter; None: it is settled.
 
-    It tries again what the letter is about, unless that has gone on in another way meanwhile: then
-    trying it again would be refused.
+    It tries again what the letter is about, unless that has gone on by now and would be refused.
     """
     if row["status"] != WAITING:
         return None
@@ -177,14 +162,12 @@ def _argument(text: str) -> str:
 def _chosen(
     config: Config, what: str, keys: list[str] | None, *, is_all_waiting: bool, is_sure: bool
 ) -> list[str]:
-    """Return the letters to `what`: those that were named, or, with consent, all that wait."""
     if bool(keys) is is_all_waiting:
         raise Mistake("name the dead letters, or give --all-waiting")
     if keys:
         return keys
     rows = ask(
-        config,
-        lambda pool: list_dead_letters(pool, config.stack, status=WAITING, limit=ROWS_MAX),
+        config, lambda pool: list_dead_letters(pool, config.stack, status=WAITING, limit=ROWS_MAX)
     )
     if rows and not is_sure:
         require_consent(f"{what} {len(rows):,} dead letters?")
@@ -196,26 +179,16 @@ def _settle(
     keys: Sequence[str],
     decide: Callable[[DeadLetterRequests, str], Awaitable[Decided]],
 ) -> None:
-    """Settle dead letters, and print what became of each; exit code 1 if one was refused."""
     from engine.cluster.members import live_nodes
     from engine.operations.dead_letters import DeadLetterRequests
     from streams.clock import SystemClock
+    from vigil.asking.requests import report
 
-    async def done(ports: Ports) -> list[SettledLetter]:
+    async def done(ports: Ports) -> list[CommandOutcome]:
         settler, nodes = DeadLetterRequests(ports, SystemClock()), await live_nodes(ports.gates)
         return [await _settle_one(settler, nodes, key, decide) for key in dict.fromkeys(keys)]
 
-    settled = with_ports(config, done, creates=True)
-    for each in settled:
-        if each.done:
-            print(f"{each.letter_key}: {each.done}")
-    for line in sorted({each.obstacle for each in settled if each.obstacle}):
-        print(f"vigil: {line}", file=sys.stderr)
-    refused = [each for each in settled if each.refused]
-    for each in refused:
-        print(f"vigil: {each.letter_key}: {each.refused}", file=sys.stderr)
-    if refused:
-        raise typer.Exit(EXIT_TROUBLE)
+    report(with_ports(config, done, creates=True))
 
 
 async def _settle_one(
@@ -223,18 +196,19 @@ async def _settle_one(
     nodes: Sequence[NodeInfo],
     key: str,
     decide: Callable[[DeadLetterRequests, str], Awaitable[Decided]],
-) -> SettledLetter:
+) -> CommandOutcome:
     from engine.errors import Rejected
     from streams.errors import BadName
+    from vigil.asking.requests import CommandOutcome
 
     try:
         done, episode_id = await decide(settler, key)
     except BadName:
-        return SettledLetter(key, refused="there is no such dead letter")
+        return CommandOutcome(name=key, refused="there is no such dead letter")
     except Rejected as error:
-        return SettledLetter(key, refused=str(error))
+        return CommandOutcome(name=key, refused=str(error))
     obstacle = await _why_unheard(settler.ports, nodes, episode_id) if episode_id else ""
-    return SettledLetter(key, done=done, obstacle=obstacle)
+    return CommandOutcome(name=key, done=done, obstacle=obstacle)
 
 
 async def _why_unheard(ports: Ports, nodes: Sequence[NodeInfo], episode_id: str) -> str:

@@ -1,9 +1,4 @@
-"""Definitions as data: `vigil apply`, and the commands that groups of both kinds have.
-
-vigil apply definitions/ --dry-run
-vigil actors apply disks.yaml            vigil workflows apply onboarding.yaml
-vigil actors disable disk_watch          vigil workflows disable onboarding
-"""
+"""Definitions as data: `vigil apply`, and the commands that groups of both kinds have."""
 
 from __future__ import annotations
 
@@ -13,6 +8,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
+from msgspec import structs
+from typer import Argument, Option
 
 from vigil import options
 from vigil.errors import EXIT_TROUBLE, Mistake
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
     from vigil.commands.repair import Reconcile
 
 ROLLOUT_S: Final = 10.0
-"""How long to wait for the nodes by default, in seconds."""
 
 HISTORY: Final = ("revision", "change", "person", "at", "reason")
 INDENT: Final = "  "
@@ -53,23 +49,20 @@ class TextFormat(StrEnum):
 
 Seen: TypeAlias = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--if-revision",
         min=0,
         help="Only if this is still its revision; 0: only if it was never defined.",
     ),
 ]
 ForNodes: TypeAlias = Annotated[
-    float,
-    typer.Option("--timeout", min=0.0, help="Longest wait for the nodes, in seconds; 0: none."),
+    float, Option("--timeout", min=0.0, help="Longest wait for the nodes, in seconds; 0: none.")
 ]
-Id: TypeAlias = Annotated[
-    str, typer.Argument(metavar="ID", help="Of the definition, as in the list.")
-]
+Id: TypeAlias = Annotated[str, Argument(metavar="ID", help="Of the definition, as in the list.")]
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands about definitions to a group; its name says which kind it is for."""
+    """Add the commands about definitions to a group; its name tells which kind it is for."""
     for command in (apply, disable, history, definition):
         app.command()(command)
 
@@ -79,34 +72,27 @@ def apply(
     *,
     paths: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="PATH",
             help="Files, and folders with .yaml, .yml, .json and .toml; - for standard input.",
         ),
     ],
     form: Annotated[
-        FileFormat | None,
-        typer.Option("--format", help="Of the files; by default by their names."),
+        FileFormat | None, Option("--format", help="Of the files; by default by their names.")
     ] = None,
     app: Annotated[
         str | None,
-        typer.Option(
-            metavar="MODULE:ATTRIBUTE", help="Check that this app has what the files name."
-        ),
+        Option(metavar="MODULE:ATTRIBUTE", help="Check that this app has what the files name."),
     ] = None,
     is_dry: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+        bool, Option("--dry-run", help="Show what would change, and change nothing.")
     ] = False,
     by: By = None,
     reason: Reason = "",
     seen: Seen = None,
     timeout_s: ForNodes = ROLLOUT_S,
     is_reconciling: Annotated[
-        bool,
-        typer.Option(
-            "--reconcile",
-            help="Then end what was removed, as vigil reconcile does.",
-        ),
+        bool, Option("--reconcile", help="Then end what was removed, as vigil reconcile does.")
     ] = False,
     is_json: IsJson = False,
 ) -> None:
@@ -187,9 +173,7 @@ def history(
     ctx: typer.Context,
     *,
     id_: Id,
-    is_diff: Annotated[
-        bool, typer.Option("--diff", help="With what each of them has changed.")
-    ] = False,
+    is_diff: Annotated[bool, Option("--diff", help="With what each of them has changed.")] = False,
     is_json: IsJson = False,
 ) -> None:
     """List the changes of a definition, oldest first."""
@@ -211,11 +195,9 @@ def definition(
     *,
     id_: Id,
     revision: Annotated[
-        int | None, typer.Option(min=1, help="Which; by default the one applied last.")
+        int | None, Option(min=1, help="Which; by default the one applied last.")
     ] = None,
-    form: Annotated[
-        TextFormat, typer.Option("--format", help="Format to print.")
-    ] = TextFormat.YAML,
+    form: Annotated[TextFormat, Option("--format", help="Format to print.")] = TextFormat.YAML,
 ) -> None:
     """Print a definition as a file that can be applied again."""
     from vigil.asking import definitions
@@ -255,7 +237,7 @@ def _in_words(row: Row) -> Row:
 def show_planned(
     planned: Sequence[AppliedDefinition], unchecked: Sequence[str], *, is_json: bool
 ) -> None:
-    """Print what applying would change, and what of it nobody has looked at."""
+    """Print what applying would change, and what of it nobody has checked."""
     if is_json:
         print(as_json([each.as_row() for each in planned]))
         return
@@ -299,11 +281,7 @@ def show_rollout(
     reconcile: Reconcile | None,
     is_json: bool,
 ) -> None:
-    """Print what nodes make of what was applied, and what is left of what was there before.
-
-    Raises:
-        Exit: nodes are up, and none of them runs one.
-    """
+    """Print what nodes make of what was applied; exit code 1: none of those up runs one."""
     pairs = list(zip(applied, rollouts, strict=bool(rollouts)))
     if not is_json:
         for each, rollout in pairs:
@@ -339,31 +317,22 @@ def show_withdrawal(
             "revision": registered.revision,
             "changed": change.happened,
             "needed_by": needed_by,
-            "waking": withdrawal.waking,
-            "events": withdrawal.events,
         }
-        print(as_json(row))
+        print(as_json({**row, **structs.asdict(withdrawal)}))
         return
-    waits = (
-        f"{_count(withdrawal.events)}; what comes waits, too"
-        if withdrawal.events
-        else "what comes waits"
-    )
+    match withdrawal.events:
+        case 0:
+            waits = "what comes waits"
+        case 1:
+            waits = "1 event waits; what comes waits, too"
+        case int(count):
+            waits = f"{count:,} events wait; what comes waits, too"
+        case _:
+            waits = "nobody can say how many events wait; what comes waits, too"
     print(f"{registered.id}: {waits}, and fires when it is applied again", flush=True)
     for node in withdrawal.waking:
         since = f"within {timeout_s:g} s " if timeout_s else ""
         warn(f"{registered.id}: {node} has not said {since}that it lets go of it")
-
-
-def _count(events: object) -> str:
-    """Return how many events wait, in words."""
-    match events:
-        case 1:
-            return "1 event waits"
-        case int():
-            return f"{events:,} events wait"
-        case _:
-            return "nobody can say how many events wait"
 
 
 def _rows(
@@ -374,7 +343,7 @@ def _rows(
 ) -> list[Row]:
     from vigil.commands import repair
 
-    told = [each.as_row() for each in rollouts] or [{} for _ in applied]
+    told = [structs.asdict(each) for each in rollouts] or [{} for _ in applied]
     ended = {} if done is None else {each: repair.report_of(each, done) for each in running}
     return [
         {**each.as_row(), **said, "reconciled": ended.get(each.actor)}
@@ -402,7 +371,6 @@ def _say_rollout(applied: AppliedDefinition, said: Rollout, *, timeout_s: float)
 
 
 def _way_back(applied: AppliedDefinition) -> str:
-    """Return where something ran before this revision, and how it runs there again."""
     from vigil.asking.stack import GROUPS
 
     registered, before = applied.registered, max(applied.ran.values())
@@ -420,10 +388,8 @@ def _say_reconciled(
 ) -> None:
     for each in applied:
         if each.actor not in running:
-            again = f"vigil reconcile --actor {each.actor}"
-            warn(
-                f"{each.registered.id}: no node runs it, so nothing of it is ended; later: {again}"
-            )
+            why = "no node runs it, so nothing of it is ended"
+            warn(f"{each.registered.id}: {why}; later: vigil reconcile --actor {each.actor}")
     if done is not None:
         from vigil.commands.repair import show_reconciled
 
@@ -431,7 +397,6 @@ def _say_reconciled(
 
 
 def _say_gone(applied: Sequence[AppliedDefinition]) -> None:
-    """Print what is to be run so that nothing is left of what is gone."""
     for each in applied:
         if each.removed:
             left = f"what is left of it stays until vigil reconcile --actor {each.actor}"
@@ -439,5 +404,5 @@ def _say_gone(applied: Sequence[AppliedDefinition]) -> None:
 
 
 def warn(line: str) -> None:
-    """Print a line that is not what was asked for."""
+    """Print a line on stderr."""
     print(printable(f"vigil: {line}"), file=sys.stderr)

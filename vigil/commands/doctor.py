@@ -16,12 +16,11 @@ from engine.cluster.nodes import NodeInfo
 from projections.errors import ProjectionError
 from projections.postgres.pool import Pool
 from projections.postgres.queries import migrations
-from projections.postgres.query_result import Row
 from projections.postgres.reader import list_checkpoints, run_sql
 from streams import jetstream
 from streams.clock import SystemClock
 from streams.errors import StreamError
-from streams.jetstream import Inspection, StreamReport
+from streams.jetstream import StreamReport
 from streams.layout import Stream
 from streams.model.definitions import ID_KINDS, RegisteredDefinition
 from streams.subjects import Stack
@@ -42,7 +41,15 @@ def doctor(ctx: typer.Context, *, is_json: IsJson = False) -> None:
 
     config = options.config(ctx)
     checks = run(examine(config))
-    settings, installed = settings_in_force(config), versions()
+    settings = [
+        {"setting": key, "value": shown(key, getattr(config.settings, key)), "from": origin}
+        for key, origin in config.origins.items()
+    ]
+    installed = {
+        "vigil": vigil_version(),
+        "python": platform.python_version(),
+        "nats-py": version("nats-py"),
+    }
     if is_json:
         print(tables.as_json({"versions": installed, "settings": settings, "checks": checks}))
     else:
@@ -59,12 +66,10 @@ LAG_MAX: Final = 10_000
 """Messages that the rows may be behind before that is a problem: half a second of projecting."""
 
 STILL_S_MAX: Final = 60.0
-"""Longest that a checkpoint with messages beyond it may stand still, in seconds: a dead
-projector's lease lapses and another takes over in less."""
+"""Longest that a checkpoint may stand still, in seconds; a lease that lapses takes less."""
 
 PATIENCE_S: Final = 2.0
-"""How long to watch such a checkpoint, in seconds: after a quiet hour, what is beyond it may
-be as new as our look."""
+"""How long to watch such a checkpoint, in seconds: what is beyond it may be new."""
 
 LOOK_S: Final = 0.1
 """Between two looks at it, in seconds."""
@@ -82,7 +87,7 @@ _CLAIMS: Final = "claims"
 _CLOCK: Final = SystemClock()
 
 
-class DoctorCheck(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorCheck(msgspec.Struct, frozen=True):
     """One thing looked at."""
 
     what: str
@@ -94,29 +99,14 @@ class DoctorCheck(msgspec.Struct, frozen=True, kw_only=True):
     """The ids of what it is about, if it is about instances of a workflow; for programs."""
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of what runs here."""
-    return {
-        "vigil": vigil_version(),
-        "python": platform.python_version(),
-        "nats-py": version("nats-py"),
-    }
-
-
-def settings_in_force(config: Config) -> list[dict[str, str]]:
-    """Return every setting, its value without secrets, and the place that says so."""
-    return [
-        {"setting": key, "value": shown(key, getattr(config.settings, key)), "from": origin}
-        for key, origin in config.origins.items()
-    ]
-
-
 async def examine(config: Config) -> list[DoctorCheck]:
     """Return everything looked at, problems included."""
     of_log = await _look_at_log(config)
     if any(check.status != "ok" for check in of_log):
         return [*of_log, *await _look_at_rows(config, {})]
-    of_definitions = await _look_at_definitions(config)
+    async with connected(config, creates=False) as ports:
+        nodes, definitions = await live_nodes(ports.gates), await read_definitions(ports)
+    of_definitions = look_at_definitions(nodes, [each for each in definitions if each.holds])
     of_rows = await _look_at_rows(config, await _heads(config))
     return [*of_log, *of_definitions, *of_rows, *await _look_at_instances(config)]
 
@@ -129,47 +119,40 @@ async def _look_at_log(config: Config) -> list[DoctorCheck]:
         inspection = await jetstream.inspect(settings.nats_url, stack=config.stack, settings=link)
     except StreamError as error:
         remedy = "Start a server with JetStream, or correct nats_url; `vigil up` brings its own."
-        return [DoctorCheck(what=what, status="problem", says=str(error), remedy=remedy)]
-    return [_of_server(inspection, what), *map(_of_stream, inspection.streams)]
-
-
-async def _look_at_definitions(config: Config) -> list[DoctorCheck]:
-    async with connected(config, creates=False) as ports:
-        nodes, definitions = await live_nodes(ports.gates), await read_definitions(ports)
-    return look_at_definitions(nodes, [each for each in definitions if each.holds])
+        return [DoctorCheck(what, "problem", str(error), remedy)]
+    says, problem = f"nats-server {inspection.server_version}", inspection.problem
+    server = DoctorCheck(what, "ok", f"{says}, with JetStream")
+    if problem:
+        server = DoctorCheck(what, "problem", says, problem)
+    return [server, *map(_of_stream, inspection.streams)]
 
 
 def look_at_definitions(
     nodes: Sequence[NodeInfo], definitions: Sequence[RegisteredDefinition]
 ) -> list[DoctorCheck]:
-    """Return which of the definitions that hold no node runs, and why; or that all is well."""
+    """Return which of the definitions in force no node runs, and why; or that all is well."""
     what = "definitions"
     if not definitions:
-        return [DoctorCheck(what=what, status="ok", says="none")]
+        return [DoctorCheck(what, "ok", "none")]
     if not nodes:
-        return [
-            DoctorCheck(what=what, status="note", says=f"{len(definitions):,}, and no node is up")
-        ]
+        return [DoctorCheck(what, "note", f"{len(definitions):,}, and no node is up")]
     received = [(each, rollout_of(nodes, each)) for each in definitions]
     bad = [_of_definition(each, said) for each, said in received if said.is_in_vain]
-    return bad or [
-        DoctorCheck(what=what, status="ok", says=f"{len(definitions):,}, and nodes run them")
-    ]
+    return bad or [DoctorCheck(what, "ok", f"{len(definitions):,}, and nodes run them")]
 
 
 def _of_definition(registered: RegisteredDefinition, said: Rollout) -> DoctorCheck:
     node, problem = next(iter(said.failing.items()), ("", ""))
     says = f"{node} cannot: {problem}" if problem else f"{said.silent[0]} does not say why"
     return DoctorCheck(
-        what=f"{ID_KINDS[registered.kind]} {registered.id}",
-        status="problem",
-        says=f"nobody runs revision {registered.revision}: {says}",
-        remedy=f"Apply one that nodes can run, or disable it: `vigil {GROUPS[registered.kind]}`.",
+        f"{ID_KINDS[registered.kind]} {registered.id}",
+        "problem",
+        f"nobody runs revision {registered.revision}: {says}",
+        f"Apply one that nodes can run, or disable it: `vigil {GROUPS[registered.kind]}`.",
     )
 
 
 async def _heads(config: Config) -> dict[str, int]:
-    """Return the newest sequence of what is projected. The streams are there: none is made."""
     async with connected(config) as ports:
         return {
             ports.stack.part(stream, partition): await ports.log.head(stream, partition=partition)
@@ -183,15 +166,15 @@ async def _look_at_rows(config: Config, heads: Mapping[str, int]) -> list[Doctor
     try:
         async with pooled(config) as pool:
             (found,) = (await run_sql(pool, "SHOW server_version")).rows
-            server = DoctorCheck(what=what, status="ok", says=f"PostgreSQL {found[0]}")
+            server = DoctorCheck(what, "ok", f"PostgreSQL {found[0]}")
             applied = await applied_migrations(pool)
             if applied is None:
                 says = "no tables yet; the first projector makes them"
-                return [server, DoctorCheck(what="migrations", status="note", says=says)]
+                return [server, DoctorCheck("migrations", "note", says)]
             lags = await look_at_lags(pool, config.stack, heads)
     except ProjectionError as error:
         remedy = "Start a server, or correct postgres_dsn; `vigil up` brings its own."
-        return [DoctorCheck(what=what, status="problem", says=str(error), remedy=remedy)]
+        return [DoctorCheck(what, "problem", str(error), remedy)]
     return [server, _of_migrations(applied), *lags]
 
 
@@ -203,47 +186,41 @@ async def look_at_lags(pool: Pool, stack: Stack, heads: Mapping[str, int]) -> li
         for each, head in heads.items()
     ]
     strange = sorted(places.keys() - heads.keys() - {_CLAIMS}) if heads else []
-    return [*lags, *map(_of_another_layout, strange)]
+    says = "the rows show a journal that was spread over another number of partitions"
+    others = [DoctorCheck(f"projection {each}", "problem", says, _OF_ANOTHER) for each in strange]
+    return [*lags, *others]
 
 
 async def _look_at_instances(config: Config) -> list[DoctorCheck]:
-    """Return which instances no node sees to. Rows that cannot be asked have been told already."""
+    """Return which instances no node runs. Rows that cannot be asked are reported already."""
     try:
         rows = await instances.unserved_instances(config)
     except ProjectionError:
         return []
-    return list(map(_of_unserved, instances.by_workflow(rows)))
-
-
-def _of_unserved(forsaken: instances.UnservedInstances) -> DoctorCheck:
-    return DoctorCheck(
-        what=f"instances of {forsaken.workflow_id}",
-        status="problem",
-        says=f"{forsaken.number}, {forsaken.problem}",
-        remedy=instances.REMEDY,
-        instances=forsaken.ids,
-    )
-
-
-def _of_server(inspection: Inspection, what: str) -> DoctorCheck:
-    says = f"nats-server {inspection.server_version}"
-    if inspection.problem:
-        return DoctorCheck(what=what, status="problem", says=says, remedy=inspection.problem)
-    return DoctorCheck(what=what, status="ok", says=f"{says}, with JetStream")
+    return [
+        DoctorCheck(
+            f"instances of {each.workflow_id}",
+            "problem",
+            f"{each.number}, {each.problem}",
+            instances.REMEDY,
+            each.ids,
+        )
+        for each in instances.by_workflow(rows)
+    ]
 
 
 def _of_stream(report: StreamReport) -> DoctorCheck:
     what = f"stream {report.name}"
     if not report.exists:
-        return DoctorCheck(what=what, status="note", says="not there yet; the first node makes it")
+        return DoctorCheck(what, "note", "not there yet; the first node makes it")
     if not report.contradictions:
-        return DoctorCheck(what=what, status="ok", says="as it must be")
+        return DoctorCheck(what, "ok", "as it must be")
     says = "; ".join(
         f"{each.field} is {each.theirs!r} and must be {each.ours!r}"
         for each in report.contradictions
     )
     remedy = "Change it with `nats stream edit`, or choose another stack."
-    return DoctorCheck(what=what, status="problem", says=says, remedy=remedy)
+    return DoctorCheck(what, "problem", says, remedy)
 
 
 def _of_migrations(applied: Mapping[str, str]) -> DoctorCheck:
@@ -251,50 +228,37 @@ def _of_migrations(applied: Mapping[str, str]) -> DoctorCheck:
     missing = sorted(ours.keys() - applied.keys())
     changed = sorted(name for name in ours.keys() & applied.keys() if ours[name] != applied[name])
     if not missing and not changed:
-        return DoctorCheck(what="migrations", status="ok", says=f"all {len(ours)} applied")
+        return DoctorCheck("migrations", "ok", f"all {len(ours)} applied")
     if changed:
         says = f"changed after they were applied: {', '.join(changed)}"
         remedy = "Install the version that applied them, or project into an empty database."
     else:
         says = f"missing: {', '.join(missing)}"
         remedy = "Run `vigil project` or a node of this version; it applies them."
-    return DoctorCheck(what="migrations", status="problem", says=says, remedy=remedy)
+    return DoctorCheck("migrations", "problem", says, remedy)
 
 
 class _Checkpoint(msgspec.Struct, frozen=True):
-    """Where a projection has come to."""
+    """How far a projection has come."""
 
-    reached: int = 0
+    journal_seq: int = 0
     trouble: str | None = None
-    moved_at: datetime | None = None
+    updated_at: datetime | None = None
 
 
 _NOWHERE: Final = _Checkpoint()
 
 
-def _checkpoint_of(row: Row) -> _Checkpoint:
-    return msgspec.convert(
-        {"reached": row["journal_seq"], "trouble": row["trouble"], "moved_at": row["updated_at"]},
-        _Checkpoint,
-    )
-
-
 async def _checkpoints(pool: Pool, stack: Stack) -> dict[str, _Checkpoint]:
     rows = await list_checkpoints(pool, stack)
-    return {str(row["projection"]): _checkpoint_of(row) for row in rows}
-
-
-def _of_another_layout(projection: str) -> DoctorCheck:
-    says = "the rows show a journal that was spread over another number of partitions"
-    what = f"projection {projection}"
-    return DoctorCheck(what=what, status="problem", says=says, remedy=_OF_ANOTHER)
+    return {str(row["projection"]): msgspec.convert(row, _Checkpoint) for row in rows}
 
 
 async def _of_lag(
     pool: Pool, stack: Stack, projection: str, *, head: int, place: _Checkpoint
 ) -> DoctorCheck:
-    what, behind = f"projection {projection}", head - place.reached
-    says, remedy = f"at {place.reached:,} of {head:,}", _OF_NOBODY
+    what, behind = f"projection {projection}", head - place.journal_seq
+    says, remedy = f"at {place.journal_seq:,} of {head:,}", _OF_NOBODY
     if place.trouble is not None:
         says, remedy = f"stands still {says}: {place.trouble}", _OF_TROUBLE
     elif behind < 0:
@@ -304,22 +268,20 @@ async def _of_lag(
     elif behind and await _stands_still(pool, stack, projection, place):
         says = f"stands still {says}"
     else:
-        return DoctorCheck(what=what, status="ok", says=says)
-    return DoctorCheck(what=what, status="problem", says=says, remedy=remedy)
+        return DoctorCheck(what, "ok", says)
+    return DoctorCheck(what, "problem", says, remedy)
 
 
 async def _stands_still(pool: Pool, stack: Stack, projection: str, place: _Checkpoint) -> bool:
-    """Return whether the checkpoint has not moved for `STILL_S_MAX`, and does not while we look."""
-    still_s = _seconds_since(place.moved_at)
-    if still_s is not None and still_s <= STILL_S_MAX:
+    """Return whether the checkpoint has not moved for `STILL_S_MAX`, nor while we look."""
+    moved_at = place.updated_at
+    if moved_at is not None and (_CLOCK.now() - moved_at).total_seconds() <= STILL_S_MAX:
         return False
     until_s = _CLOCK.monotonic_s() + PATIENCE_S
     while _CLOCK.monotonic_s() < until_s:
         await _CLOCK.sleep(LOOK_S)
-        if (await _checkpoints(pool, stack)).get(projection, _NOWHERE).reached > place.reached:
+        if (await _checkpoints(pool, stack)).get(
+            projection, _NOWHERE
+        ).journal_seq > place.journal_seq:
             return False
     return True
-
-
-def _seconds_since(moment: datetime | None) -> float | None:
-    return (_CLOCK.now() - moment).total_seconds() if moment else None

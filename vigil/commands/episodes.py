@@ -5,14 +5,16 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from uuid import UUID
 
 import msgspec
 import typer
+from typer import Argument, Option
 
 from projections.postgres.pool import Pool
 from projections.postgres.query_result import ROWS_MAX, Row
@@ -31,22 +33,8 @@ from streams.model.outputs import OutputOutcome
 from streams.subjects import Stack
 from vigil import options
 from vigil.asking.connect import with_ports
-from vigil.asking.rows import ENDS, ask, parse_id, require, show_found, wait_ended
+from vigil.asking.rows import ENDS, ask, ask_one, parse_id, require, show_found, wait_ended
 from vigil.errors import EXIT_TROUBLE, Mistake, Trouble
-from vigil.options import (
-    DECISION_S,
-    WAIT_S,
-    By,
-    Hash,
-    IsJson,
-    IsSure,
-    IsWaiting,
-    Limit,
-    Reason,
-    Timeout,
-    require_consent,
-    who,
-)
 from vigil.printing import tables
 from vigil.printing.output import show_record, show_rows
 from vigil.settings import Config
@@ -89,23 +77,22 @@ REPLAY_SPARE: Final = (
 ANYBODY: Final = "anybody"
 
 ROUNDS_MAX: Final = 100
-"""Most questions for what an actor has open: a million episodes, at the rows' `ROWS_MAX` each."""
+"""Most questions for the episodes of an actor."""
 
 TOLD_EVERY_S: Final = 1.0
-"""Between two lines of progress, in seconds."""
 
 UNKNOWN: Final = ""
-"""Status of an episode that the journal does not hold."""
+"""Status of an episode that is not on the journal."""
 
 _CLOCK: Final = SystemClock()
 
 EpisodeId: TypeAlias = Annotated[
-    str, typer.Argument(metavar="ID", help="The episode's id, as `vigil episodes list` shows it.")
+    str, Argument(metavar="ID", help="The episode's id, as `vigil episodes list` shows it.")
 ]
 
 
 class EpisodeStatus(StrEnum):
-    """What the rows call the states of an episode: the open ones, and how it may have ended."""
+    """Statuses of episodes in the rows: the open ones, and how it may have ended."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -126,21 +113,16 @@ class Unended(StrEnum):
 
 @dataclass(frozen=True)
 class EpisodeToCancel:
-    """An episode, and where it is in its life."""
+    """An episode, and its status."""
 
     episode_id: UUID
     actor_id: str
     status: str
 
     @property
-    def is_known(self) -> bool:
-        """Whether there is such an episode."""
-        return self.status != UNKNOWN
-
-    @property
     def is_open(self) -> bool:
         """Whether it can still be canceled."""
-        return self.is_known and self.status not in ENDS
+        return self.status not in {UNKNOWN, *ENDS}
 
     @property
     def outlook(self) -> str:
@@ -156,27 +138,25 @@ class EpisodeToCancel:
 def list_(
     ctx: typer.Context,
     *,
-    status: Annotated[EpisodeStatus | None, typer.Option(help="Only with this status.")] = None,
-    actor: Annotated[str | None, typer.Option(help="Only of this actor.")] = None,
-    limit: Limit = 50,
-    is_json: IsJson = False,
+    status: Annotated[EpisodeStatus | None, Option(help="Only with this status.")] = None,
+    actor: Annotated[str | None, Option(help="Only of this actor.")] = None,
+    limit: options.Limit = 50,
+    is_json: options.IsJson = False,
 ) -> None:
     """List episodes: queued ones first, then the latest started."""
     config = options.config(ctx)
-    rows = ask(
-        config,
-        lambda pool: list_episodes(pool, config.stack, status=status, actor=actor, limit=limit),
-    )
+    question = partial(list_episodes, stack=config.stack, status=status, actor=actor, limit=limit)
+    rows = ask(config, question)
     shown = rows if is_json else [{**row, "says": says(row)} for row in rows]
     show_found(config, shown, COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()
-def show(ctx: typer.Context, *, episode_id: EpisodeId, is_json: IsJson = False) -> None:
+def show(ctx: typer.Context, *, episode_id: EpisodeId, is_json: options.IsJson = False) -> None:
     """Show everything about one episode."""
     config, wanted = options.config(ctx), parse_id(episode_id)
-    row = ask(config, lambda pool: _record(pool, config.stack, wanted))
-    row = require(row, f"episode {wanted}", config.stack)
+    question = partial(_record, stack=config.stack, episode_id=wanted)
+    row = ask_one(config, question, f"episode {wanted}")
     if is_json:
         show_record(row, is_json=True)
         return
@@ -189,7 +169,7 @@ def show(ctx: typer.Context, *, episode_id: EpisodeId, is_json: IsJson = False) 
 
 
 @app.command()
-def steps(ctx: typer.Context, *, episode_id: EpisodeId, is_json: IsJson = False) -> None:
+def steps(ctx: typer.Context, *, episode_id: EpisodeId, is_json: options.IsJson = False) -> None:
     """List the steps of one episode, in order."""
     config, wanted = options.config(ctx), parse_id(episode_id)
 
@@ -207,26 +187,28 @@ def replay(
     *,
     episode_id: EpisodeId,
     at: Annotated[
-        int | None,
-        typer.Option(min=1, help="Stop after this many events, and show the whole state."),
+        int | None, Option(min=1, help="Stop after this many events, and show the whole state.")
     ] = None,
-    is_json: Annotated[bool, typer.Option("--json", help="Print JSON: a line each.")] = False,
+    is_json: Annotated[bool, Option("--json", help="Print JSON: a line each.")] = False,
 ) -> None:
     """Fold one episode's journal event by event, and show the state after each of them."""
-    from engine.operations import replay as operations_replay
+    from engine.operations.replay import frames as frames_of
 
     config, wanted = options.config(ctx), parse_id(episode_id)
 
-    async def read(ports: Ports) -> Sequence[Recorded]:
-        return await ports.log.read(ports.stack.episode(str(wanted)))
+    async def read(ports: Ports) -> list[Frame]:
+        return list(frames_of(await ports.log.read(ports.stack.episode(str(wanted)))))
 
-    frames = list(operations_replay.frames(with_ports(config, read, creates=True)))
+    frames = with_ports(config, read, creates=True)
     if not frames:
         raise Trouble(f"no episode {wanted} on the journal of stack {config.stack.name}")
     if at is not None and at > len(frames):
         raise Trouble(f"its journal holds {len(frames):,} events, not {at:,}")
     if at is not None:
-        show_record(_whole_frame(frames[at - 1]), is_json=is_json)
+        chosen = frames[at - 1]
+        state: Row = unraw(raw(chosen.episode))
+        shown = {**_frame_row(chosen), "said": unraw(raw(_as_shown(chosen.event))), **state}
+        show_record(shown, is_json=is_json)
     elif is_json:
         for frame in frames:
             print(tables.as_json_line(_frame_row(frame)))
@@ -239,29 +221,24 @@ def replay(
 def cancel(
     ctx: typer.Context,
     *,
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID", help="Episodes, by their ids.")
-    ] = None,
+    ids: Annotated[list[str] | None, Argument(metavar="ID", help="Episodes, by their ids.")] = None,
     actor: Annotated[
-        str | None, typer.Option(help="Instead of ids: all of this actor that have not ended.")
+        str | None, Option(help="Instead of ids: all of this actor that have not ended.")
     ] = None,
     expectation: Annotated[
-        str | None, typer.Option(help="With --actor: only of this expectation.")
+        str | None, Option(help="With --actor: only of this expectation.")
     ] = None,
-    status: Annotated[
-        Unended | None, typer.Option(help="With --actor: only with this status.")
-    ] = None,
+    status: Annotated[Unended | None, Option(help="With --actor: only with this status.")] = None,
     is_sure: Annotated[
-        bool, typer.Option("--yes", help="With --actor: do not ask for confirmation.")
+        bool, Option("--yes", help="With --actor: do not ask for confirmation.")
     ] = False,
-    reason: Reason = "",
-    by: By = None,
+    reason: options.Reason = "",
+    by: options.By = None,
     is_waiting: Annotated[
-        bool,
-        typer.Option("--wait", help="Wait for their ends; exit code 1 unless all are canceled."),
+        bool, Option("--wait", help="Wait for their ends; exit code 1 unless all are canceled.")
     ] = False,
-    timeout_s: Timeout = WAIT_S,
-    is_json: IsJson = False,
+    timeout_s: options.Timeout = options.WAIT_S,
+    is_json: options.IsJson = False,
 ) -> None:
     """Cancel episodes, whether they are queued, running or blocked."""
     if bool(ids) is (actor is not None):
@@ -274,8 +251,8 @@ def cancel(
     else:
         found = _unended(config, actor=actor, expectation=expectation, status=status)
     if actor is not None and found and not is_sure:
-        require_consent(f"cancel {len(found):,} episodes of {actor}?")
-    _request_cancel(config, found, by=who(config, by), reason=reason)
+        options.require_consent(f"cancel {len(found):,} episodes of {actor}?")
+    _request_cancel(config, found, by=options.who(config, by), reason=reason)
     after = _wait_ends(config, found, timeout_s=timeout_s) if is_waiting else found
     if is_json:
         show_rows([each.as_row() for each in after], (), is_json=True)
@@ -286,46 +263,40 @@ def cancel(
         words = (f"{count:,} {outlook}" for outlook, count in counts.items())
         print(", ".join(words) or "nothing to cancel")
     canceled = EndStatus.CANCELED
-    if not all(each.is_known and (each.status == canceled or not is_waiting) for each in after):
+    known = [each for each in after if each.status != UNKNOWN]
+    if len(known) < len(after) or (is_waiting and any(e.status != canceled for e in known)):
         raise typer.Exit(EXIT_TROUBLE)
 
 
-@app.command()
-def approve(
-    ctx: typer.Context,
-    *,
-    episode_id: EpisodeId,
-    hash_: Hash = None,
-    is_sure: IsSure = False,
-    reason: Reason = "",
-    by: By = None,
-    is_waiting: IsWaiting = True,
-    timeout_s: Timeout = DECISION_S,
-) -> None:
-    """Approve what an episode asks for. Shows the plan first, and asks for confirmation."""
-    from vigil.asking.approvals import Choice, decide_episode
+def _decision(verdict: options.Verdict) -> Callable[..., None]:
+    """Return the command that decides so on what an episode asks for."""
 
-    choice = Choice("approve", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-    decide_episode(options.config(ctx), episode_id, choice)
+    def decide(
+        ctx: typer.Context,
+        *,
+        episode_id: EpisodeId,
+        hash_: options.Hash = None,
+        is_sure: options.IsSure = False,
+        reason: options.Reason = "",
+        by: options.By = None,
+        is_waiting: options.IsWaiting = True,
+        timeout_s: options.Timeout = options.DECISION_S,
+    ) -> None:
+        from vigil.asking.approvals import Choice, decide_episode
+
+        choice = Choice(verdict, hash_, is_sure, by, reason, timeout_s if is_waiting else None)
+        decide_episode(options.config(ctx), episode_id, choice)
+
+    return decide
 
 
-@app.command()
-def deny(
-    ctx: typer.Context,
-    *,
-    episode_id: EpisodeId,
-    hash_: Hash = None,
-    is_sure: IsSure = False,
-    reason: Reason = "",
-    by: By = None,
-    is_waiting: IsWaiting = True,
-    timeout_s: Timeout = DECISION_S,
-) -> None:
-    """Deny what an episode asks for. Shows the plan first, and asks for confirmation."""
-    from vigil.asking.approvals import Choice, decide_episode
-
-    choice = Choice("deny", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-    decide_episode(options.config(ctx), episode_id, choice)
+app.command(
+    "approve",
+    help="Approve what an episode asks for. Shows the plan first, and asks for confirmation.",
+)(_decision("approve"))
+app.command(
+    "deny", help="Deny what an episode asks for. Shows the plan first, and asks for confirmation."
+)(_decision("deny"))
 
 
 @app.command()
@@ -333,17 +304,17 @@ def resolve(
     ctx: typer.Context,
     *,
     ref: Annotated[
-        str, typer.Argument(metavar="REF", help="What episodes wait for, such as payment:42.")
+        str, Argument(metavar="REF", help="What episodes wait for, such as payment:42.")
     ],
     result: Annotated[
-        str, typer.Option(help="JSON for the strategies; @FILE, or - for standard input.")
+        str, Option(help="JSON for the strategies; @FILE, or - for standard input.")
     ] = "null",
     episode_id: Annotated[
-        str | None, typer.Option("--episode", metavar="ID", help="Only this episode.")
+        str | None, Option("--episode", metavar="ID", help="Only this episode.")
     ] = None,
-    by: By = None,
-    is_waiting: IsWaiting = True,
-    timeout_s: Timeout = DECISION_S,
+    by: options.By = None,
+    is_waiting: options.IsWaiting = True,
+    timeout_s: options.Timeout = options.DECISION_S,
 ) -> None:
     """Resolve a wait: give the episodes that wait for a reference its result."""
     from engine.errors import Refused
@@ -354,7 +325,7 @@ def resolve(
     body = options.read_json(result, what="--result")
     only = None if episode_id is None else str(parse_id(episode_id))
     config = options.config(ctx)
-    name, wait_s = who(config, by), timeout_s if is_waiting else None
+    name, wait_s = options.who(config, by), timeout_s if is_waiting else None
 
     async def resolved(ports: Ports) -> list[CommandOutcome]:
         waiters = await _waiters(ports, ref, only)
@@ -376,9 +347,7 @@ def says(row: Row) -> str:
 def came_to(outcomes: Iterable[OutputOutcome], own: Iterable[Row]) -> list[Row]:
     """Return a row for each output of an episode, with its `outcome` once that is settled.
 
-    Args:
-        own: rows of what the episode proposed itself. Of an output of another episode, or of a dry
-            run, only the outcome is known here.
+    `own` are rows of what it proposed itself: of another's, only the outcome is known here.
     """
     settled = {each.output_key: each for each in outcomes}
     rows: list[Row] = []
@@ -404,7 +373,6 @@ async def _record(pool: Pool, stack: Stack, episode_id: UUID) -> dict[str, objec
 
 
 def _asked(block: Mapping[str, object]) -> Row:
-    """Return what an episode waits for as people read it, with the command to type."""
     if block["reason"] == BlockReason.WAIT:
         asks: Row = {"ref": block["ref"]}
         todo = f"resolve {shlex.quote(str(block['ref']))}"
@@ -444,12 +412,6 @@ def _frame_row(frame: Frame) -> Row:
     }
 
 
-def _whole_frame(frame: Frame) -> Row:
-    """Return everything in `frame`: the event, and the state after it."""
-    state: Row = unraw(raw(frame.episode))
-    return {**_frame_row(frame), "said": unraw(raw(_as_shown(frame.event))), **state}
-
-
 def _as_shown(event: EpisodeEvent) -> EpisodeEvent:
     """Return `event` as people may see it: a step's result may be for the replay alone."""
     if isinstance(event, StepRecorded) and event.result_shown != NOTHING:
@@ -458,17 +420,16 @@ def _as_shown(event: EpisodeEvent) -> EpisodeEvent:
 
 
 def _print_each(episodes: Sequence[EpisodeToCancel], config: Config) -> None:
+    hint = "`vigil episodes list` shows those that there are"
     for each in episodes:
-        if each.is_known:
+        if each.status != UNKNOWN:
             print(f"{each.episode_id}: {each.outlook}")
         else:
-            hint = "`vigil episodes list` shows those that there are"
-            line = f"no episode {each.episode_id} in stack {config.stack.name}; {hint}"
-            print(f"vigil: {line}", file=sys.stderr)
+            what = f"no episode {each.episode_id} in stack {config.stack.name}"
+            print(f"vigil: {what}; {hint}", file=sys.stderr)
 
 
 def _named(config: Config, ids: Iterable[UUID]) -> list[EpisodeToCancel]:
-    """Return the episodes of these ids as the journal has them, each once."""
     from engine.episodes.episode import fold
     from vigil.asking.requests import in_batches
 
@@ -487,7 +448,7 @@ def _named(config: Config, ids: Iterable[UUID]) -> list[EpisodeToCancel]:
 def _unended(
     config: Config, *, actor: str, expectation: str | None, status: str | None
 ) -> list[EpisodeToCancel]:
-    """Return the unended episodes of an actor; raise `Trouble` if nobody knows the actor."""
+    """Return the unended episodes of an actor; `Trouble`: nobody knows the actor."""
     from vigil.asking.stack import read_stack, require_expectation, require_known
 
     async def known(ports: Ports) -> None:
@@ -496,12 +457,8 @@ def _unended(
         if expectation is not None:
             require_expectation(seen, actor, expectation)
 
-    found = ask(
-        config,
-        lambda pool: read_unended(
-            pool, config.stack, actor=actor, expectation=expectation, status=status
-        ),
-    )
+    question = partial(read_unended, stack=config.stack, actor=actor)
+    found = ask(config, partial(question, expectation=expectation, status=status))
     if not found:
         with_ports(config, known)
     return found
@@ -522,16 +479,11 @@ async def read_unended(
     """
     found: list[EpisodeToCancel] = []
     past: Row | None = None
+    of_actor = partial(
+        list_unended_episodes, pool, stack, actor=actor, expectation=expectation, status=status
+    )
     for _ in range(ROUNDS_MAX):
-        rows = await list_unended_episodes(
-            pool,
-            stack,
-            actor=actor,
-            expectation=expectation,
-            status=status,
-            past=past,
-            limit=round_max,
-        )
+        rows = await of_actor(past=past, limit=round_max)
         found += [
             EpisodeToCancel(UUID(str(row["episode_id"])), str(row["actor_id"]), str(row["status"]))
             for row in rows
@@ -546,7 +498,7 @@ async def read_unended(
 def _request_cancel(
     config: Config, episodes: Sequence[EpisodeToCancel], *, by: str, reason: str
 ) -> None:
-    """Request that the open ones be canceled; print progress, and which no node can end now."""
+    """Request that the open ones be canceled; print progress, and what no node can end now."""
     from engine.cluster.members import live_nodes
     from engine.episodes import cancel as episodes_cancel
     from engine.operations.why_unheard import unheard
@@ -579,15 +531,13 @@ def _request_cancel(
 def _wait_ends(
     config: Config, episodes: Sequence[EpisodeToCancel], *, timeout_s: float
 ) -> list[EpisodeToCancel]:
-    """Return `episodes` as they ended, once the rows show that of all that are known."""
     until_s = _CLOCK.monotonic_s() + timeout_s
 
     async def as_ended(pool: Pool, each: EpisodeToCancel) -> EpisodeToCancel:
         if not each.is_open:
             return each
-        row = await wait_ended(
-            pool, config.stack, each.episode_id, until_s=until_s, timeout_s=timeout_s
-        )
+        ended = partial(wait_ended, pool, config.stack, each.episode_id)
+        row = await ended(until_s=until_s, timeout_s=timeout_s)
         return replace(each, status=str(row["status"]))
 
     async def question(pool: Pool) -> list[EpisodeToCancel]:
@@ -597,7 +547,7 @@ def _wait_ends(
 
 
 async def _waiters(ports: Ports, ref: str, episode_id: str | None) -> list[WaitEntry]:
-    """Return the episodes that wait for `ref`: there may be an entry of one that was answered."""
+    """Return the episodes that wait for `ref`: an entry may be of one that was answered."""
     from engine.waits.signals import find_waiters
     from vigil.asking.requests import in_batches
 
@@ -631,7 +581,6 @@ def _sent(ports: Ports, waiter: WaitEntry, id_: str) -> SentCommand:
 
 
 def _newest_wait(records: Sequence[Recorded], ref: str) -> StillWaiting | None:
-    """Return when an episode waited for `ref` last; None: never."""
     from engine.waits.answer import waits_of
 
     waits = [each for each in waits_of(records) if each.blocked.ref == ref]

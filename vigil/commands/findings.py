@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from typer import Argument, Option
 
 from projections.postgres.reader import list_causal_chain, list_findings, show_finding
 from streams.model.findings import Finding, FindingStatus, Severity
 from vigil import options
 from vigil.asking.connect import with_ports
-from vigil.asking.rows import ask, require, show_found
+from vigil.asking.rows import ask, ask_one, show_found
 from vigil.errors import Mistake, Trouble
 from vigil.options import By, IsJson, Limit, Reason, who
 from vigil.printing.output import show_record, show_rows
@@ -37,7 +39,7 @@ HISTORY_COLUMNS: Final = (
 )  # fmt: skip
 CHAIN_COLUMNS: Final = ("depth", "finding_key", "status", "severity", "class", "summary")
 
-Key = Annotated[str, typer.Argument(metavar="KEY", help="The finding's key.")]
+Key = Annotated[str, Argument(metavar="KEY", help="The finding's key.")]
 
 
 class WantedStatus(StrEnum):
@@ -54,36 +56,27 @@ class WantedStatus(StrEnum):
 def list_(
     ctx: typer.Context,
     *,
-    status: Annotated[
-        WantedStatus, typer.Option(help="Only with this status.")
-    ] = WantedStatus.ACTIVE,
-    severity: Annotated[Severity | None, typer.Option(help="Only of this severity.")] = None,
-    actor: Annotated[str | None, typer.Option(help="Only of this actor.")] = None,
+    status: Annotated[WantedStatus, Option(help="Only with this status.")] = WantedStatus.ACTIVE,
+    severity: Annotated[Severity | None, Option(help="Only of this severity.")] = None,
+    actor: Annotated[str | None, Option(help="Only of this actor.")] = None,
     limit: Limit = 50,
     is_json: IsJson = False,
 ) -> None:
     """List findings: the most severe first, then the latest changed."""
     config = options.config(ctx)
-    rows = ask(
-        config,
-        lambda pool: list_findings(
-            pool,
-            config.stack,
-            status=None if status is WantedStatus.ALL else status,
-            severity=severity,
-            actor=actor,
-            limit=limit,
-        ),
+    only = None if status is WantedStatus.ALL else status
+    question = partial(
+        list_findings, stack=config.stack, status=only, severity=severity, actor=actor, limit=limit
     )
-    show_found(config, rows, COLUMNS, is_json=is_json, spare=SPARE)
+    show_found(config, ask(config, question), COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()
 def show(ctx: typer.Context, *, key: Key, is_json: IsJson = False) -> None:
     """Show one finding, and its history."""
     config = options.config(ctx)
-    found = ask(config, lambda pool: show_finding(pool, config.stack, key))
-    found = require(found, f"finding {key!r}", config.stack)
+    question = partial(show_finding, stack=config.stack, key=key)
+    found = ask_one(config, question, f"finding {key!r}")
     if is_json:
         show_record(found, is_json=True)
         return
@@ -125,7 +118,7 @@ def note(
     ctx: typer.Context,
     *,
     key: Key,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The note.")],
+    text: Annotated[str, Argument(metavar="TEXT", help="The note.")],
     by: By = None,
 ) -> None:
     """Add a note to a finding. It stays active."""
@@ -140,14 +133,13 @@ def chain(
     ctx: typer.Context,
     *,
     key: Key,
-    depth: Annotated[int, typer.Option(help="Most steps.", min=1, max=100)] = 10,
+    depth: Annotated[int, Option(help="Most steps.", min=1, max=100)] = 10,
     is_json: IsJson = False,
 ) -> None:
     """Show a finding and its causes, step by step."""
     config = options.config(ctx)
-    rows = ask(config, lambda pool: list_causal_chain(pool, config.stack, key, depth=depth))
-    rows = require(rows, f"finding {key!r}", config.stack)
-    show_rows(rows, CHAIN_COLUMNS, is_json=is_json)
+    question = partial(list_causal_chain, stack=config.stack, key=key, depth=depth)
+    show_rows(ask_one(config, question, f"finding {key!r}"), CHAIN_COLUMNS, is_json=is_json)
 
 
 def _change(

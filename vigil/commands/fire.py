@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Final
 from uuid import UUID
 
 import typer
+from typer import Argument, Option
 
 from engine.app.tools import parse_overrides
 from engine.episodes import fire as requester
 from engine.validation import seconds_of
-from projections.postgres.pool import Pool
 from streams.clock import SystemClock
 from streams.model.events import EndStatus
 from streams.model.triggers import Overrides
 from streams.ports.all import Ports
 from vigil import options
+from vigil.asking import stack as stacks
 from vigil.asking.requests import KeyUse, key_use_of, request, say_begun, waiting
 from vigil.asking.rows import ask, wait_ended
-from vigil.asking.stack import (
-    read_stack,
-    require_expectation,
-    require_in_force,
-    require_plausible,
-    waking_obstacle,
-)
 from vigil.errors import EXIT_TROUBLE, Mistake
-from vigil.options import WAIT_S, By, IsJson, Reason, Timeout, who
 from vigil.printing import tables
-from vigil.printing.tables import Row
 
 DELAY_S_MAX: Final = 366 * 86_400
 """Longest `--in`, in seconds. A later time can be given with `--at`."""
@@ -41,52 +33,41 @@ _CLOCK: Final = SystemClock()
 def fire(
     ctx: typer.Context,
     *,
-    actor: Annotated[str, typer.Argument(metavar="ACTOR", help="The actor's id.")],
+    actor: Annotated[str, Argument(metavar="ACTOR", help="The actor's id.")],
     expectation: Annotated[
-        str, typer.Argument(metavar="EXPECTATION", help="The name of one of its expectations.")
+        str, Argument(metavar="EXPECTATION", help="The name of one of its expectations.")
     ],
     payload: Annotated[
-        str, typer.Option(help="A JSON object for the strategy; @FILE, or - for standard input.")
+        str, Option(help="A JSON object for the strategy; @FILE, or - for standard input.")
     ] = "{}",
-    reason: Reason = "",
+    reason: options.Reason = "",
     key: Annotated[
-        str | None,
-        typer.Option(help="Idempotency key: the same one opens no second episode."),
+        str | None, Option(help="Idempotency key: the same one opens no second episode.")
     ] = None,
-    priority: Annotated[int, typer.Option(help="Episodes with a higher number run earlier.")] = 0,
+    priority: Annotated[int, Option(help="Episodes with a higher number run earlier.")] = 0,
     at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When, such as 2030-01-31T09:00:00Z.")
+        str | None, Option(metavar="TIME", help="When, such as 2030-01-31T09:00:00Z.")
     ] = None,
     within: Annotated[
-        str | None, typer.Option("--in", metavar="DURATION", help="When, such as 90s, 15m or 2d.")
+        str | None, Option("--in", metavar="DURATION", help="When, such as 90s, 15m or 2d.")
     ] = None,
-    is_dry: Annotated[
-        bool, typer.Option("--dry-run", help="Run all of it, and change nothing outside.")
-    ] = False,
-    overrides: Annotated[
-        str | None,
-        typer.Option(
-            help="Results that a dry run uses instead of calling tools: a JSON object with tools,"
-            " synthesis, persist_findings; @FILE, or - for standard input."
-        ),
-    ] = None,
-    by: By = None,
-    is_waiting: Annotated[
-        bool, typer.Option("--wait", help="Wait for its end; exit code 1 unless it is done.")
-    ] = False,
-    timeout_s: Timeout = WAIT_S,
-    is_json: IsJson = False,
+    is_dry: options.IsDry = False,
+    overrides: options.OverridesText = None,
+    by: options.By = None,
+    is_waiting: options.IsWaitingForEnd = False,
+    timeout_s: options.Timeout = options.WAIT_S,
+    is_json: options.IsJson = False,
 ) -> None:
     """Open an episode by hand, now or later, and print its id."""
     config = options.config(ctx)
-    body, name = options.read_object(payload, what="--payload"), who(config, by)
+    body, name = options.read_object(payload, what="--payload"), options.who(config, by)
     when, replaced = time_of(at, within), None if overrides is None else overrides_of(overrides)
 
     async def send(ports: Ports) -> tuple[str, str, KeyUse | None]:
-        seen = await read_stack(ports)
-        await require_plausible(config, ports, seen, actor)
-        await require_in_force(ports, seen, actor)
-        require_expectation(seen, actor, expectation)
+        seen = await stacks.read_stack(ports)
+        await stacks.require_plausible(config, ports, seen, actor)
+        await stacks.require_in_force(ports, seen, actor)
+        stacks.require_expectation(seen, actor, expectation)
         used = await key_use_of(ports, actor, expectation, key, dry_run=is_dry)
         episode_id = await requester.fire(
             ports,
@@ -102,7 +83,7 @@ def fire(
             overrides=replaced,
         )
         is_over = used is not None and used.is_over
-        return episode_id, "" if is_over else waking_obstacle(seen, actor), used
+        return episode_id, "" if is_over else stacks.waking_obstacle(seen, actor), used
 
     episode_id, obstacle, used = request(config, send)
     row = None
@@ -111,14 +92,8 @@ def fire(
         if is_waiting:
             delay_s = 0.0 if when is None else max(0.0, (when - _CLOCK.now()).total_seconds())
             until_s = _CLOCK.monotonic_s() + delay_s + timeout_s
-
-            async def ended(pool: Pool) -> Row:
-                id_ = UUID(episode_id)
-                return await wait_ended(
-                    pool, config.stack, id_, until_s=until_s, timeout_s=timeout_s
-                )
-
-            row = ask(config, ended)
+            ended = partial(wait_ended, stack=config.stack, episode_id=UUID(episode_id))
+            row = ask(config, partial(ended, until_s=until_s, timeout_s=timeout_s))
     if is_json:
         said = {
             "episode_id": episode_id,
@@ -130,7 +105,9 @@ def fire(
         }
         print(tables.as_json({**said, **(row or {})}))
     elif row is not None:
-        print(_in_a_line(row))
+        detail = str(row["error_detail"] or "").splitlines()[-1:]
+        words = (row["status"], row["error_class"], *detail, row["summary"])
+        print(": ".join(str(each) for each in words if each))
     if row is not None and row["status"] != EndStatus.DONE:
         raise typer.Exit(EXIT_TROUBLE)
 
@@ -148,24 +125,13 @@ def time_of(at: str | None, within: str | None) -> datetime | None:
     if at is not None and within is not None:
         raise Mistake("--at and --in both give the time; leave one out")
     if within is not None:
-        return _CLOCK.now() + timedelta(seconds=_delay_s(within))
-    return None if at is None else _time(at)
-
-
-def _in_a_line(row: Mapping[str, object]) -> str:
-    detail = str(row["error_detail"] or "").splitlines()[-1:]
-    said = (row["status"], row["error_class"], *detail, row["summary"])
-    return ": ".join(str(each) for each in said if each)
-
-
-def _delay_s(within: str) -> float:
-    try:
-        return seconds_of(within, least_s=0, most_s=DELAY_S_MAX)
-    except ValueError as error:
-        raise Mistake(f"--in: {within!r}: write 90s, 15m or 2d, up to 366d") from error
-
-
-def _time(at: str) -> datetime:
+        try:
+            delay_s = seconds_of(within, least_s=0, most_s=DELAY_S_MAX)
+        except ValueError as error:
+            raise Mistake(f"--in: {within!r}: write 90s, 15m or 2d, up to 366d") from error
+        return _CLOCK.now() + timedelta(seconds=delay_s)
+    if at is None:
+        return None
     try:
         time = datetime.fromisoformat(at)
     except ValueError as error:

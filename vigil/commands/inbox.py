@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import typer
 from rich.text import Text
+from typer import Option
 
 from projections.postgres.reader import list_inbox
 from vigil import options
@@ -21,7 +22,7 @@ WHO: Final = "who may decide"
 def inbox(
     ctx: typer.Context,
     *,
-    actor: Annotated[str | None, typer.Option(help="Only of this actor.")] = None,
+    actor: Annotated[str | None, Option(help="Only of this actor.")] = None,
     limit: Limit = 50,
     is_json: IsJson = False,
 ) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Final
 
 import msgspec
 import typer
+from typer import Argument, Option
 
-from engine.cluster.modes import ModeOrder, NodeMode, Orders, orders_of, with_mode, without_mode
+from engine.cluster.modes import ModeOrder, NodeMode, orders_of, with_mode, without_mode
 from engine.cluster.nodes import NodeInfo
 from streams.clock import SystemClock
 from streams.errors import RevisionConflict
@@ -29,6 +31,9 @@ COLUMNS: Final = ("node", "state", "mode", "said", "actors", "by", "at", "host",
 SPARE: Final = ("version", "host", "since", "at", "by")
 PAUSE_COLUMNS: Final = ("actor_id", "paused_by", "paused_at", "reason")
 
+SELF_TOLD: Final = ("host", "pid", "version", "since", "lease_s")
+"""What a node that is up publishes of itself, as columns."""
+
 TRIES_MAX: Final = 16
 """Most tries to change what somebody else is changing, too."""
 
@@ -42,17 +47,15 @@ def mode(
     ctx: typer.Context,
     *,
     node: Annotated[
-        str | None, typer.Argument(metavar="NODE", help="A node's name; by default all.")
+        str | None, Argument(metavar="NODE", help="A node's name; by default all.")
     ] = None,
     wanted: Annotated[
         str | None,
-        typer.Argument(
-            metavar="MODE", help="full, trigger_only or disabled; by default show the mode."
-        ),
+        Argument(metavar="MODE", help="full, trigger_only or disabled; by default show the mode."),
     ] = None,
-    actor: Annotated[str | None, typer.Option(help="Only for this actor.")] = None,
+    actor: Annotated[str | None, Option(help="Only for this actor.")] = None,
     is_reset: Annotated[
-        bool, typer.Option("--reset", help="Remove the order: the node's own setting counts again.")
+        bool, Option("--reset", help="Remove the order: the node's own setting counts again.")
     ] = False,
     by: By = None,
     is_json: IsJson = False,
@@ -70,20 +73,16 @@ def mode(
     if node is None or (wanted is not None and is_reset):
         raise Mistake("mode: name a node, and give either a mode or --reset")
     name, at = who(config, by), _CLOCK.now()
-    if wanted is None:
+    chosen = None if wanted is None else parse_mode(wanted)
 
-        def reset(order: ModeOrder) -> ModeOrder | None:
+    def change(order: ModeOrder) -> ModeOrder | None:
+        if chosen is None:
             return without_mode(order, actor=actor, by=name, at=at)
+        return with_mode(order, chosen, actor=actor, by=name, at=at)
 
-        print(with_ports(config, lambda p: _reset_mode(config, p, node, actor, reset)))
-    else:
-        chosen = parse_mode(wanted)
-
-        def change(order: ModeOrder) -> ModeOrder | None:
-            return with_mode(order, chosen, actor=actor, by=name, at=at)
-
-        done = with_ports(config, lambda p: _set_mode(config, p, node, actor, change))
-        print(f"{_about(node, actor)}: {chosen.value}{done}")
+    ordering = partial(_order, config, node=node, actor=actor, chosen=chosen, change=change)
+    done = with_ports(config, ordering)
+    print(f"{node}, actor {actor}: {done}" if actor else f"{node}: {done}")
     return None
 
 
@@ -96,7 +95,11 @@ def parse_mode(text: str) -> NodeMode:
 
 
 def _show(seen: StackView, node: str | None, *, is_json: bool) -> None:
-    rows, paused = _node_rows(seen, node=node), _pause_rows(seen.orders)
+    rows = _node_rows(seen, node=node)
+    paused = [
+        {"actor_id": actor, "paused_by": each.by, "paused_at": each.at, "reason": each.reason}
+        for actor, each in sorted(seen.orders.pauses.items())
+    ]
     problems = seen.orders.problems
     if is_json:
         print(tables.as_json({"nodes": rows, "paused": paused, "ignored": problems}))
@@ -109,7 +112,6 @@ def _show(seen: StackView, node: str | None, *, is_json: bool) -> None:
 
 
 def _node_rows(seen: StackView, *, node: str | None = None) -> list[Row]:
-    """Return a row for each node that is up or has an order, or for the one that is asked for."""
     up = {info.name: info for info in seen.nodes}
     names = sorted({*up, *seen.orders.modes})
     if node is not None and node not in names:
@@ -118,44 +120,31 @@ def _node_rows(seen: StackView, *, node: str | None = None) -> list[Row]:
     return [_node_row(name, up.get(name), seen.orders.modes.get(name)) for name in wanted]
 
 
-def _pause_rows(orders: Orders) -> list[Row]:
-    return [
-        {"actor_id": actor, "paused_by": each.by, "paused_at": each.at, "reason": each.reason}
-        for actor, each in sorted(orders.pauses.items())
-    ]
-
-
-async def _set_mode(
+async def _order(
     config: Config,
     ports: Ports,
     node: str,
     actor: str | None,
+    *,
+    chosen: NodeMode | None,
     change: Callable[[ModeOrder], ModeOrder | None],
 ) -> str:
-    """Change the order for a node, and return why it has no effect yet, as by `_caveat`."""
+    """Change the order for a node, and return in words what counts now."""
     seen = await read_stack(ports)
-    if actor is not None:
-        await require_plausible(config, ports, seen, actor)
-    await _change(ports.registry, mode_key(node), change)
-    return _caveat(seen, node, actor)
-
-
-async def _reset_mode(
-    config: Config,
-    ports: Ports,
-    node: str,
-    actor: str | None,
-    change: Callable[[ModeOrder], ModeOrder | None],
-) -> str:
-    seen, entry = await read_stack(ports), await ports.registry.get(mode_key(node))
-    if entry is None and node not in _up(seen):
-        raise _unknown(seen, node)
-    if entry is None or (actor is not None and actor not in _order(entry).actors):
+    if chosen is not None:
         if actor is not None:
-            await require_known(config, ports, seen, actor)
-        return f"{_about(node, actor)}: there was no order"
+            await require_plausible(config, ports, seen, actor)
+    else:
+        entry = await ports.registry.get(mode_key(node))
+        if entry is None and node not in _up(seen):
+            raise _unknown(seen, node)
+        if entry is None or (actor is not None and actor not in _order_in(entry).actors):
+            if actor is not None:
+                await require_known(config, ports, seen, actor)
+            return "there was no order"
     await _change(ports.registry, mode_key(node), change)
-    return f"{_about(node, actor)}: as it was started{_caveat(seen, node, actor)}"
+    counts = "as it was started" if chosen is None else chosen.value
+    return f"{counts}{_caveat(seen, node, actor)}"
 
 
 async def _change(
@@ -163,7 +152,7 @@ async def _change(
 ) -> None:
     for _ in range(TRIES_MAX):
         entry = await registry.get(key)
-        wanted = change(_order(entry))
+        wanted = change(_order_in(entry))
         if wanted is None:
             return await registry.delete(key)
         try:
@@ -175,14 +164,10 @@ async def _change(
     raise Trouble(f"somebody else keeps changing {key}; try again")
 
 
-def _order(entry: BucketEntry | None) -> ModeOrder:
-    """Return the order in `entry`; an empty one if there is none, or it cannot be read."""
+def _order_in(entry: BucketEntry | None) -> ModeOrder:
+    """Return the order in `entry`; an empty one if none can be read."""
     orders = orders_of([] if entry is None else [entry]).modes.values()
     return next(iter(orders), ModeOrder())
-
-
-def _about(node: str, actor: str | None) -> str:
-    return f"{node}, actor {actor}" if actor else node
 
 
 def _caveat(seen: StackView, node: str, actor: str | None) -> str:
@@ -215,11 +200,7 @@ def _node_row(name: str, info: NodeInfo | None, ordered: ModeOrder | None) -> Ro
         "actors": dict(order.actors) or None,
         "by": order.by or None,
         "at": order.at,
-        "host": info.host if info else None,
-        "pid": info.pid if info else None,
-        "version": info.version if info else None,
-        "since": info.since if info else None,
-        "lease_s": info.lease_s if info else None,
+        **{each: getattr(info, each, None) for each in SELF_TOLD},
         "runs": _able(info, "runs"),
         "wakes": _able(info, "wakes"),
     }

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
+from typer import Argument, Option
 
 from projections.postgres.query_result import ROWS_MAX
 from projections.postgres.reader import list_outputs, show_output
 from streams.model.outputs import OutputStatus
 from vigil import options
-from vigil.asking.rows import ask, require, show_found
+from vigil.asking.rows import ask, ask_one, show_found
 from vigil.errors import Mistake
-from vigil.options import (
-    DECISION_S,
-    By,
-    Hash,
-    IsJson,
-    IsSure,
-    IsWaiting,
-    Limit,
-    Reason,
-    Timeout,
-    require_consent,
-    who,
-)
 from vigil.printing import tables
 from vigil.printing.output import show_record, show_rows
 
@@ -53,46 +41,39 @@ HISTORY_COLUMNS: Final = (
     "error_detail", "next_attempt_at",
 )  # fmt: skip
 
-Key = Annotated[str, typer.Argument(metavar="KEY", help="The output's key, as the list shows it.")]
+Key = Annotated[str, Argument(metavar="KEY", help="The output's key, as the list shows it.")]
+
+SendsRequest: TypeAlias = "Callable[[Ports, str], Awaitable[str]]"
+"""Sends a request about the output of a key, and returns the request's id."""
 
 ReadsResult: TypeAlias = "Callable[[str, LogEvent], CommandResult | None]"
 """Request's id, an event after it → the request's result; None: the event is none."""
-
-
-class SendsRequest(Protocol):
-    """Sends a request about an output, and returns the request's id."""
-
-    async def __call__(self, ports: Ports, key: str, /, *, by: str, reason: str) -> str:
-        """Send it about the output of this key."""
 
 
 @app.command("list")
 def list_(
     ctx: typer.Context,
     *,
-    status: Annotated[OutputStatus | None, typer.Option(help="Only with this status.")] = None,
-    actor: Annotated[str | None, typer.Option(help="Only of this actor.")] = None,
-    adapter: Annotated[str | None, typer.Option(help="Only for this adapter.")] = None,
-    limit: Limit = 50,
-    is_json: IsJson = False,
+    status: Annotated[OutputStatus | None, Option(help="Only with this status.")] = None,
+    actor: Annotated[str | None, Option(help="Only of this actor.")] = None,
+    adapter: Annotated[str | None, Option(help="Only for this adapter.")] = None,
+    limit: options.Limit = 50,
+    is_json: options.IsJson = False,
 ) -> None:
     """List outputs, the latest proposed first."""
     config = options.config(ctx)
-    rows = ask(
-        config,
-        lambda pool: list_outputs(
-            pool, config.stack, status=status, actor=actor, adapter=adapter, limit=limit
-        ),
+    question = partial(
+        list_outputs, stack=config.stack, status=status, actor=actor, adapter=adapter, limit=limit
     )
-    show_found(config, rows, COLUMNS, is_json=is_json, spare=SPARE)
+    show_found(config, ask(config, question), COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()
-def show(ctx: typer.Context, *, key: Key, is_json: IsJson = False) -> None:
+def show(ctx: typer.Context, *, key: Key, is_json: options.IsJson = False) -> None:
     """Show one output, and its history."""
     config = options.config(ctx)
-    found = ask(config, lambda pool: show_output(pool, config.stack, key))
-    found = require(found, f"output {key!r}", config.stack)
+    question = partial(show_output, stack=config.stack, key=key)
+    found = ask_one(config, question, f"output {key!r}")
     if is_json:
         show_record(found, is_json=True)
         return
@@ -102,42 +83,36 @@ def show(ctx: typer.Context, *, key: Key, is_json: IsJson = False) -> None:
     show_rows(history, HISTORY_COLUMNS, is_json=False)
 
 
-@app.command()
-def approve(
-    ctx: typer.Context,
-    *,
-    key: Key,
-    hash_: Hash = None,
-    is_sure: IsSure = False,
-    reason: Reason = "",
-    by: By = None,
-    is_waiting: IsWaiting = True,
-    timeout_s: Timeout = DECISION_S,
-) -> None:
-    """Approve an output, so that it is delivered. Shows it first, and asks for confirmation."""
-    from vigil.asking.approvals import Choice, decide_output
+def _decision(verdict: options.Verdict) -> Callable[..., None]:
+    """Return the command that decides so on whether an output is delivered."""
 
-    choice = Choice("approve", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-    decide_output(options.config(ctx), key, choice)
+    def decide(
+        ctx: typer.Context,
+        *,
+        key: Key,
+        hash_: options.Hash = None,
+        is_sure: options.IsSure = False,
+        reason: options.Reason = "",
+        by: options.By = None,
+        is_waiting: options.IsWaiting = True,
+        timeout_s: options.Timeout = options.DECISION_S,
+    ) -> None:
+        from vigil.asking.approvals import Choice, decide_output
+
+        choice = Choice(verdict, hash_, is_sure, by, reason, timeout_s if is_waiting else None)
+        decide_output(options.config(ctx), key, choice)
+
+    return decide
 
 
-@app.command()
-def reject(
-    ctx: typer.Context,
-    *,
-    key: Key,
-    hash_: Hash = None,
-    is_sure: IsSure = False,
-    reason: Reason = "",
-    by: By = None,
-    is_waiting: IsWaiting = True,
-    timeout_s: Timeout = DECISION_S,
-) -> None:
-    """Reject an output: it is not delivered. Shows it first, and asks for confirmation."""
-    from vigil.asking.approvals import Choice, decide_output
-
-    choice = Choice("deny", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-    decide_output(options.config(ctx), key, choice)
+app.command(
+    "approve",
+    help="Approve an output, so that it is delivered. Shows it first, and asks for confirmation.",
+)(_decision("approve"))
+app.command(
+    "reject",
+    help="Reject an output: it is not delivered. Shows it first, and asks for confirmation.",
+)(_decision("deny"))
 
 
 @app.command()
@@ -145,19 +120,18 @@ def retry(
     ctx: typer.Context,
     *,
     keys: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY", help="Outputs, as the list shows them."),
+        list[str] | None, Argument(metavar="KEY", help="Outputs, as the list shows them.")
     ] = None,
-    is_all: Annotated[bool, typer.Option("--all", help="Every output that has failed.")] = False,
-    actor: Annotated[str | None, typer.Option(help="With --all: only of this actor.")] = None,
-    adapter: Annotated[str | None, typer.Option(help="With --all: only for this adapter.")] = None,
+    is_all: Annotated[bool, Option("--all", help="Every output that has failed.")] = False,
+    actor: Annotated[str | None, Option(help="With --all: only of this actor.")] = None,
+    adapter: Annotated[str | None, Option(help="With --all: only for this adapter.")] = None,
     is_sure: Annotated[
-        bool, typer.Option("--yes", help="With --all: do not ask for confirmation.")
+        bool, Option("--yes", help="With --all: do not ask for confirmation.")
     ] = False,
-    reason: Reason = "",
-    by: By = None,
-    is_waiting: IsWaiting = True,
-    timeout_s: Timeout = DECISION_S,
+    reason: options.Reason = "",
+    by: options.By = None,
+    is_waiting: options.IsWaiting = True,
+    timeout_s: options.Timeout = options.DECISION_S,
 ) -> None:
     """Retry the delivery of outputs that have failed."""
     from engine.outputs.requests import retry_output
@@ -169,31 +143,29 @@ def retry(
     config = options.config(ctx)
     chosen = keys or _failed(config, actor=actor, adapter=adapter)
     if is_all and chosen and not is_sure:
-        require_consent(f"retry {len(chosen):,} outputs?")
+        options.require_consent(f"retry {len(chosen):,} outputs?")
     if not chosen:
         print("nothing to retry")
-    name, wait_s = who(config, by), timeout_s if is_waiting else None
-    _request(config, chosen, retry_output, retry_result, by=name, reason=reason, wait_s=wait_s)
+    send = partial(retry_output, by=options.who(config, by), reason=reason)
+    _request(config, chosen, send, retry_result, wait_s=timeout_s if is_waiting else None)
 
 
 @app.command()
 def cancel(
     ctx: typer.Context,
     *,
-    keys: Annotated[
-        list[str], typer.Argument(metavar="KEY", help="Outputs, as the list shows them.")
-    ],
-    reason: Reason = "",
-    by: By = None,
-    is_waiting: IsWaiting = True,
-    timeout_s: Timeout = DECISION_S,
+    keys: Annotated[list[str], Argument(metavar="KEY", help="Outputs, as the list shows them.")],
+    reason: options.Reason = "",
+    by: options.By = None,
+    is_waiting: options.IsWaiting = True,
+    timeout_s: options.Timeout = options.DECISION_S,
 ) -> None:
     """Cancel outputs that are not delivered yet. Their episodes go on."""
     from engine.outputs.requests import cancel_output
 
-    config, wait_s = options.config(ctx), timeout_s if is_waiting else None
-    name = who(config, by)
-    _request(config, keys, cancel_output, cancel_result, by=name, reason=reason, wait_s=wait_s)
+    config = options.config(ctx)
+    send = partial(cancel_output, by=options.who(config, by), reason=reason)
+    _request(config, keys, send, cancel_result, wait_s=timeout_s if is_waiting else None)
 
 
 def retry_result(id_: str, event: LogEvent) -> CommandResult | None:
@@ -234,14 +206,8 @@ def cancel_result(id_: str, event: LogEvent) -> CommandResult | None:
 
 
 def _failed(config: Config, *, actor: str | None, adapter: str | None) -> list[str]:
-    """Return the keys of outputs that have failed as far as the rows show, the latest first."""
-    failed = OutputStatus.FAILED
-    rows = ask(
-        config,
-        lambda pool: list_outputs(
-            pool, config.stack, status=failed, actor=actor, adapter=adapter, limit=ROWS_MAX
-        ),
-    )
+    failed = partial(list_outputs, stack=config.stack, status=OutputStatus.FAILED, limit=ROWS_MAX)
+    rows = ask(config, partial(failed, actor=actor, adapter=adapter))
     if len(rows) == ROWS_MAX:
         print(f"vigil: these are the latest {ROWS_MAX:,}; ask again", file=sys.stderr, flush=True)
     return [str(row["output_key"]) for row in rows]
@@ -253,18 +219,13 @@ def _request(
     send: SendsRequest,
     result: ReadsResult,
     *,
-    by: str,
-    reason: str,
     wait_s: float | None,
 ) -> None:
-    """Send a request about each output, and report what became of each."""
     from vigil.asking import requests
 
     async def sent(ports: Ports) -> list[CommandOutcome]:
-        asked = await requests.in_batches(
-            list(dict.fromkeys(keys)),
-            lambda key: _send(ports, key, send, result, by=by, reason=reason),
-        )
+        different = list(dict.fromkeys(keys))
+        asked = await requests.in_batches(different, lambda key: _send(ports, key, send, result))
         known = [each for each in asked if isinstance(each, requests.SentCommand)]
         watched = iter(await requests.watch(ports, known, wait_s=wait_s))
         return [next(watched) if isinstance(each, requests.SentCommand) else each for each in asked]
@@ -273,7 +234,7 @@ def _request(
 
 
 async def _send(
-    ports: Ports, key: str, send: SendsRequest, result: ReadsResult, *, by: str, reason: str
+    ports: Ports, key: str, send: SendsRequest, result: ReadsResult
 ) -> SentCommand | CommandOutcome:
     from engine.errors import Refused
     from streams.errors import BadName
@@ -283,7 +244,7 @@ async def _send(
     try:
         subject = ports.stack.output(key)
         records = await ports.log.read(subject)
-        id_ = await send(ports, key, by=by, reason=reason)
+        id_ = await send(ports, key)
     except (Refused, BadName) as error:
         return CommandOutcome(name=key, refused=str(error))
     actor_id, episode_id = owner_of(records)
@@ -297,9 +258,7 @@ async def _send(
 
 
 def _result_after(
-    seen: int,
-    result: Callable[[LogEvent], CommandResult | None],
-    records: Iterable[Recorded],
+    seen: int, result: Callable[[LogEvent], CommandResult | None], records: Iterable[Recorded]
 ) -> CommandResult | None:
     """Return the result of a request that was sent when the journal had `seen` events."""
     from streams.model.events import OutputProposed

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Annotated, Final
 
 import typer
+from typer import Argument, Option
 
 from streams.clock import SystemClock
 from streams.json import JsonObject
@@ -28,16 +29,16 @@ _CLOCK: Final = SystemClock()
 def publish(
     ctx: typer.Context,
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The event's dotted name.")],
+    name: Annotated[str, Argument(metavar="NAME", help="The event's dotted name.")],
     payload: Annotated[
-        str, typer.Argument(metavar="JSON", help="A JSON object; - reads standard input.")
+        str, Argument(metavar="JSON", help="A JSON object; - reads standard input.")
     ] = "-",
     event_id: Annotated[
         str | None,
-        typer.Option("--id", help="Within two minutes, an event with the same id is kept once."),
+        Option("--id", help="Within two minutes, an event with the same id is kept once."),
     ] = None,
     is_lines: Annotated[
-        bool, typer.Option("--lines", help="Each line of standard input is an event.")
+        bool, Option("--lines", help="Each line of standard input is an event.")
     ] = False,
 ) -> None:
     """Publish a domain event."""
@@ -76,7 +77,6 @@ def checked(data: bytes, *, name: str, id: str, stack: Stack) -> JsonObject:
 
 
 async def _publish_lines(ports: Ports, name: str, *, prefix: str) -> int:
-    """Publish each line of standard input, in order, with ids `<prefix>-<line>`."""
     published = 0
     for number in count(1):
         line = await asyncio.to_thread(sys.stdin.buffer.readline, EVENT_BYTES_MAX + 1)

@@ -6,11 +6,12 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Final, TypeAlias
 
 import typer
 from msgspec.structs import replace
+from typer import Option
 
 from engine.episodes.recovery import SweepVerdict
 from engine.operations import reconcile as engine_reconciler
@@ -37,8 +38,7 @@ from vigil.printing.output import show_rows
 from vigil.settings import Config
 
 STALE_AFTER_S: Final = 120.0
-"""How long without progress before an episode is looked at, in seconds: the default wall time of a
-whole episode. Looking at one that is well costs three requests and changes nothing."""
+"""How long without progress before an episode is looked at, in seconds: its default wall time."""
 
 NEEDED: Final = "recovered"
 """The count of what no node was running."""
@@ -63,10 +63,9 @@ def recover(
     ctx: typer.Context,
     *,
     stale_after_s: Annotated[
-        float,
-        typer.Option("--stale-after", min=0.0, help="Seconds without progress."),
+        float, Option("--stale-after", min=0.0, help="Seconds without progress.")
     ] = STALE_AFTER_S,
-    is_dry: Annotated[bool, typer.Option("--dry-run", help="Change nothing; only look.")] = False,
+    is_dry: Annotated[bool, Option("--dry-run", help="Change nothing; only look.")] = False,
     is_json: IsJson = False,
 ) -> None:
     """Restart episodes and workflow instances that no node is running.
@@ -75,13 +74,8 @@ def recover(
     """
     done = recover_all(options.config(ctx), stale_after_s=stale_after_s, is_dry=is_dry)
     if is_json:
-        said = {
-            "dry_run": is_dry,
-            "episodes": done.episodes,
-            "instances": done.instances,
-            "unserved": done.unserved,
-        }
-        print(tables.as_json({**done.counts, **said}))
+        found = {each: getattr(done, each) for each in ("episodes", "instances", "unserved")}
+        print(tables.as_json({**done.counts, "dry_run": is_dry, **found}))
         return
     if done.episodes:
         show_rows(done.episodes, COLUMNS, is_json=False)
@@ -102,7 +96,7 @@ class RecoverReport:
     counts: Mapping[str, int]
     """Verdict → episodes and instances, for every verdict."""
     episodes: Sequence[Row]
-    """What the row of each candidate says, and its `verdict`."""
+    """The row of each candidate, and its `verdict`."""
     instances: Sequence[Row]
     """The same, of instances of workflows."""
     unserved: Sequence[Row]
@@ -112,11 +106,19 @@ class RecoverReport:
 def recover_all(config: Config, *, stale_after_s: float, is_dry: bool) -> RecoverReport:
     """Restart what shows no progress since `stale_after_s` seconds and that no node is running."""
     before = _CLOCK.now() - timedelta(seconds=stale_after_s)
-    episodes, instances = ask(config, lambda pool: _silent(pool, config, before))
+
+    async def silent(pool: Pool) -> tuple[list[Row], list[Row]]:
+        episodes = await list_silent_episodes(pool, config.stack, before=before)
+        return episodes, await list_silent_instances(pool, config.stack, before=before)
+
+    episodes, instances = ask(config, silent)
 
     async def swept(ports: Ports) -> tuple[Sequence[SweepVerdict], Sequence[SweepVerdict]]:
         sweeper = EpisodeSweeper(ports, _CLOCK, config.node, stale_after_s, is_dry)
-        of_episodes = await sweeper.sweep(_candidate(row) for row in episodes)
+        of_episodes = await sweeper.sweep(
+            Candidate(actor_id=str(row["actor_id"]), episode_id=str(row["episode_id"]))
+            for row in episodes
+        )
         others = InstanceSweeper(ports, _CLOCK, stale_after_s, is_dry)
         return of_episodes, await others.sweep(str(row["instance_id"]) for row in instances)
 
@@ -130,18 +132,8 @@ def recover_all(config: Config, *, stale_after_s: float, is_dry: bool) -> Recove
     )
 
 
-async def _silent(pool: Pool, config: Config, before: datetime) -> tuple[list[Row], list[Row]]:
-    """Return the rows of episodes and of instances that have shown nothing since."""
-    episodes = await list_silent_episodes(pool, config.stack, before=before)
-    return episodes, await list_silent_instances(pool, config.stack, before=before)
-
-
 def _judged(rows: Sequence[Row], verdicts: Sequence[SweepVerdict]) -> list[Row]:
     return [row | {"verdict": v.value} for row, v in zip(rows, verdicts, strict=True)]
-
-
-def _candidate(row: Row) -> Candidate:
-    return Candidate(actor_id=str(row["actor_id"]), episode_id=str(row["episode_id"]))
 
 
 def reconcile(
@@ -149,10 +141,10 @@ def reconcile(
     *,
     actors: Annotated[
         list[str] | None,
-        typer.Option("--actor", metavar="ACTOR", help="Only of this actor. May be given again."),
+        Option("--actor", metavar="ACTOR", help="Only of this actor. May be given again."),
     ] = None,
     is_dry: Annotated[
-        bool, typer.Option("--dry-run", help="Change nothing; show what would be done.")
+        bool, Option("--dry-run", help="Change nothing; show what would be done.")
     ] = False,
     by: By = None,
     reason: Reason = "",
@@ -184,18 +176,12 @@ def show_reconciled(done: Reconciled, *, is_dry: bool) -> None:
 
 
 Reconcile: TypeAlias = Callable[[Sequence[str]], Reconciled]
-"""Reconciles these actors."""
 
 
 def reconcile_stack(
     config: Config, *, actors: Sequence[str], by: str | None, reason: str, is_dry: bool
 ) -> Reconciled:
-    """Reconcile `actors`, or all that a live node has, with what live nodes declare.
-
-    Raises:
-        Mistake: a value is impossible.
-        Trouble: a node is up, and nobody knows one of the actors.
-    """
+    """Reconcile `actors`, or all that a live node has, with what live nodes declare."""
     name = who(config, by)
 
     async def done(ports: Ports) -> Reconciled:
@@ -280,10 +266,10 @@ def repartition(
     *,
     to: Annotated[
         int | None,
-        typer.Option("--to", metavar="N", help="The number of partitions from then on: 1 to 64."),
+        Option("--to", metavar="N", help="The number of partitions from then on: 1 to 64."),
     ] = None,
     is_dropping: Annotated[
-        bool, typer.Option("--drop-old", help="Delete the streams of layouts before.")
+        bool, Option("--drop-old", help="Delete the streams of layouts before.")
     ] = False,
 ) -> None:
     """Spread a stopped stack over another number of streams.
@@ -312,7 +298,7 @@ def repartition(
 
 
 class _Progress:
-    """Says how far it is, now and then."""
+    """Prints how far it is, now and then."""
 
     def __init__(self) -> None:
         self.has_told = False

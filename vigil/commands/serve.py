@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
+from typer import Option
 
 from vigil import options
 
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
     from vigil.settings import Config
 
 AppName: TypeAlias = Annotated[
-    str, typer.Option("--app", metavar="MODULE:ATTRIBUTE", help="The app, such as watch:app.")
+    str, Option("--app", metavar="MODULE:ATTRIBUTE", help="The app, such as watch:app.")
 ]
 
 Processes: TypeAlias = Annotated[
-    str, typer.Option(metavar="N", help="Number of nodes, a process each: 1 to 64.")
+    str, Option(metavar="N", help="Number of nodes, a process each: 1 to 64.")
 ]
 
 
@@ -27,8 +28,7 @@ def demo(
     ctx: typer.Context,
     *,
     seconds: Annotated[
-        float | None,
-        typer.Option(min=1.0, help="Stop after this many seconds.", show_default=False),
+        float | None, Option(min=1.0, help="Stop after this many seconds.", show_default=False)
     ] = None,
 ) -> None:
     """Watch this machine with actors, on own servers. Shows live findings, and SQL to try."""
@@ -41,9 +41,9 @@ def up(
     ctx: typer.Context,
     *,
     app: AppName,
-    folder: Annotated[
-        Path, typer.Option("--dir", help="Where the servers store their data.")
-    ] = Path(".vigil"),
+    folder: Annotated[Path, Option("--dir", help="Where the servers store their data.")] = Path(
+        ".vigil"
+    ),
     processes: Processes = "1",
 ) -> None:
     """Run own NATS and Postgres servers, a node and a projector, until Ctrl-C."""
@@ -61,15 +61,12 @@ def node(
     *,
     app: AppName,
     is_projecting: Annotated[
-        bool,
-        typer.Option("--project/--no-project", help="Whether this node takes part in projecting."),
+        bool, Option("--project/--no-project", help="Whether this node takes part in projecting.")
     ] = True,
     processes: Processes = "1",
     stacks: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B", help="Several stacks instead of one: a node for each, or more."
-        ),
+        Option(metavar="A,B", help="Several stacks instead of one: a node for each, or more."),
     ] = None,
 ) -> None:
     """Run an engine node against existing servers, until SIGINT or SIGTERM.
@@ -115,7 +112,6 @@ def _serving(
 def _serve_each(
     ctx: typer.Context, name: str, processes_wanted: str, stacks: str, *, is_projecting: bool
 ) -> int:
-    """Run the app called `name` in each of the `stacks`, and return the worst exit code."""
     from vigil import settings
     from vigil.serving import names, processes
     from vigil.serving.app import load

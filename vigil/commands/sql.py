@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from typer import Argument
 
 from projections.postgres.reader import run_sql
 from vigil import options
@@ -17,7 +18,7 @@ from vigil.printing.tables import terminal
 def sql(
     ctx: typer.Context,
     *,
-    text: Annotated[str, typer.Argument(metavar="SQL", help="One statement that only reads.")],
+    text: Annotated[str, Argument(metavar="SQL", help="One statement that only reads.")],
     is_json: IsJson = False,
 ) -> None:
     """Query the tables with SQL. Names are found in the schema `vigil`; nothing can be changed."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Final
 
 import typer
+from typer import Argument, Option
 
 from projections.postgres.reader import list_workflows
 from streams.model.workflows import ResumeHow, WorkflowStatus
@@ -13,19 +16,6 @@ from vigil import options
 from vigil.asking.rows import ask, parse_id, show_found
 from vigil.commands import definitions
 from vigil.errors import EXIT_TROUBLE, Mistake
-from vigil.options import (
-    DECISION_S,
-    WAIT_S,
-    By,
-    Hash,
-    IsJson,
-    IsSure,
-    IsWaiting,
-    Limit,
-    Reason,
-    Timeout,
-    who,
-)
 from vigil.printing import tables
 from vigil.printing.output import show_record, show_rows
 
@@ -39,8 +29,8 @@ SPARE: Final = ("finished_at", "started_at", "running", "waiting", "items", "don
 
 DEFINED: Final = ("workflow_id", "source", "triggers", "steps", "nodes", "problems")
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The instance's id, as the list shows it.")]
-StepName = Annotated[str, typer.Argument(metavar="STEP", help="The step's name.")]
+Id = Annotated[str, Argument(metavar="ID", help="The instance's id, as the list shows it.")]
+StepName = Annotated[str, Argument(metavar="STEP", help="The step's name.")]
 
 
 class InstanceStatus(StrEnum):
@@ -59,24 +49,21 @@ class InstanceStatus(StrEnum):
 def list_(
     ctx: typer.Context,
     *,
-    status: Annotated[InstanceStatus | None, typer.Option(help="Only with this status.")] = None,
-    workflow: Annotated[str | None, typer.Option(help="Only of this workflow.")] = None,
-    limit: Limit = 50,
-    is_json: IsJson = False,
+    status: Annotated[InstanceStatus | None, Option(help="Only with this status.")] = None,
+    workflow: Annotated[str | None, Option(help="Only of this workflow.")] = None,
+    limit: options.Limit = 50,
+    is_json: options.IsJson = False,
 ) -> None:
     """List instances of workflows, the latest begun first."""
     config = options.config(ctx)
-    rows = ask(
-        config,
-        lambda pool: list_workflows(
-            pool, config.stack, status=status, workflow=workflow, limit=limit
-        ),
+    question = partial(
+        list_workflows, stack=config.stack, status=status, workflow=workflow, limit=limit
     )
-    show_found(config, rows, COLUMNS, is_json=is_json, spare=SPARE)
+    show_found(config, ask(config, question), COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()
-def show(ctx: typer.Context, *, instance_id: Id, is_json: IsJson = False) -> None:
+def show(ctx: typer.Context, *, instance_id: Id, is_json: options.IsJson = False) -> None:
     """Show one instance, and the state of each of its steps."""
     from vigil.asking.instances import read_instance
     from vigil.printing import workflow_tree
@@ -98,39 +85,27 @@ def show(ctx: typer.Context, *, instance_id: Id, is_json: IsJson = False) -> Non
 def start(
     ctx: typer.Context,
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The workflow's name.")],
+    name: Annotated[str, Argument(metavar="NAME", help="The workflow's name.")],
     payload: Annotated[
-        str,
-        typer.Option(help="A JSON object for the trigger; @FILE, or - for standard input."),
+        str, Option(help="A JSON object for the trigger; @FILE, or - for standard input.")
     ] = "{}",
-    reason: Reason = "",
+    reason: options.Reason = "",
     key: Annotated[
-        str | None,
-        typer.Option(help="Idempotency key: the same one starts no second instance."),
+        str | None, Option(help="Idempotency key: the same one starts no second instance.")
     ] = None,
-    is_dry: Annotated[
-        bool, typer.Option("--dry-run", help="Run all of it, and change nothing outside.")
-    ] = False,
-    overrides: Annotated[
-        str | None,
-        typer.Option(
-            help="Results that a dry run uses instead of calling tools: a JSON object with tools,"
-            " synthesis, persist_findings; @FILE, or - for standard input."
-        ),
-    ] = None,
+    is_dry: options.IsDry = False,
+    overrides: options.OverridesText = None,
     step_overrides: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="The same for single steps: a JSON object of step to overrides; @FILE, or - for"
             " standard input."
         ),
     ] = None,
-    by: By = None,
-    is_waiting: Annotated[
-        bool, typer.Option("--wait", help="Wait for its end; exit code 1 unless it is done.")
-    ] = False,
-    timeout_s: Timeout = WAIT_S,
-    is_json: IsJson = False,
+    by: options.By = None,
+    is_waiting: options.IsWaitingForEnd = False,
+    timeout_s: options.Timeout = options.WAIT_S,
+    is_json: options.IsJson = False,
 ) -> None:
     """Start an instance of a workflow, and print its id; exit code 1 if none begins."""
     from vigil.asking import instances
@@ -142,7 +117,7 @@ def start(
     asked = instances.StartRequest(
         workflow=name,
         payload=options.read_object(payload, what="--payload"),
-        by=who(config, by),
+        by=options.who(config, by),
         reason=reason,
         key=key,
         dry_run=is_dry,
@@ -169,7 +144,7 @@ def start(
 
 
 @app.command("definitions")
-def definitions_(ctx: typer.Context, *, is_json: IsJson = False) -> None:
+def definitions_(ctx: typer.Context, *, is_json: options.IsJson = False) -> None:
     """List the workflows that nodes have, or that were defined: source, triggers, steps.
 
     Problems: the nodes that cannot run one; `vigil actors show workflow-NAME` shows why.
@@ -188,12 +163,12 @@ def resume(
     *,
     instance_id: Id,
     step: StepName,
-    is_retry: Annotated[bool, typer.Option("--retry", help="Try the step again.")] = False,
-    is_skip: Annotated[bool, typer.Option("--skip", help="Go on without the step.")] = False,
-    reason: Reason = "",
-    by: By = None,
-    is_waiting: IsWaiting = True,
-    timeout_s: Timeout = DECISION_S,
+    is_retry: Annotated[bool, Option("--retry", help="Try the step again.")] = False,
+    is_skip: Annotated[bool, Option("--skip", help="Go on without the step.")] = False,
+    reason: options.Reason = "",
+    by: options.By = None,
+    is_waiting: options.IsWaiting = True,
+    timeout_s: options.Timeout = options.DECISION_S,
 ) -> None:
     """Retry or skip a paused step."""
     from vigil.asking import instances
@@ -202,7 +177,7 @@ def resume(
         raise Mistake("give --retry or --skip")
     config, wait_s = options.config(ctx), timeout_s if is_waiting else None
     how = ResumeHow.RETRY if is_retry else ResumeHow.SKIP
-    id_, name = _parsed(instance_id), who(config, by)
+    id_, name = _parsed(instance_id), options.who(config, by)
     instances.resume(config, id_, step, how, by=name, reason=reason, wait_s=wait_s)
 
 
@@ -211,59 +186,51 @@ def cancel(
     ctx: typer.Context,
     *,
     instance_id: Id,
-    reason: Reason = "",
-    by: By = None,
-    is_waiting: IsWaiting = True,
-    timeout_s: Timeout = DECISION_S,
+    reason: options.Reason = "",
+    by: options.By = None,
+    is_waiting: options.IsWaiting = True,
+    timeout_s: options.Timeout = options.DECISION_S,
 ) -> None:
     """Cancel an instance: its running steps end, and finished steps are compensated."""
     from vigil.asking import instances
 
     config, wait_s = options.config(ctx), timeout_s if is_waiting else None
-    id_, name = _parsed(instance_id), who(config, by)
+    id_, name = _parsed(instance_id), options.who(config, by)
     instances.cancel(config, id_, by=name, reason=reason, wait_s=wait_s)
 
 
-@app.command()
-def approve(
-    ctx: typer.Context,
-    *,
-    instance_id: Id,
-    step: StepName,
-    hash_: Hash = None,
-    is_sure: IsSure = False,
-    reason: Reason = "",
-    by: By = None,
-    is_waiting: IsWaiting = True,
-    timeout_s: Timeout = DECISION_S,
-) -> None:
-    """Approve a step that waits for approval. Shows its inputs first, and asks for confirmation."""
-    from vigil.asking.approvals import Choice
-    from vigil.asking.instances import decide_step
+def _decision(verdict: options.Verdict) -> Callable[..., None]:
+    """Return the command that decides so on a step that waits for approval."""
 
-    choice = Choice("approve", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-    decide_step(options.config(ctx), instance_id, step, choice)
+    def decide(
+        ctx: typer.Context,
+        *,
+        instance_id: Id,
+        step: StepName,
+        hash_: options.Hash = None,
+        is_sure: options.IsSure = False,
+        reason: options.Reason = "",
+        by: options.By = None,
+        is_waiting: options.IsWaiting = True,
+        timeout_s: options.Timeout = options.DECISION_S,
+    ) -> None:
+        from vigil.asking.approvals import Choice
+        from vigil.asking.instances import decide_step
+
+        choice = Choice(verdict, hash_, is_sure, by, reason, timeout_s if is_waiting else None)
+        decide_step(options.config(ctx), instance_id, step, choice)
+
+    return decide
 
 
-@app.command()
-def deny(
-    ctx: typer.Context,
-    *,
-    instance_id: Id,
-    step: StepName,
-    hash_: Hash = None,
-    is_sure: IsSure = False,
-    reason: Reason = "",
-    by: By = None,
-    is_waiting: IsWaiting = True,
-    timeout_s: Timeout = DECISION_S,
-) -> None:
-    """Deny a step that waits for approval: it fails. Shows its inputs first, and asks."""
-    from vigil.asking.approvals import Choice
-    from vigil.asking.instances import decide_step
-
-    choice = Choice("deny", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-    decide_step(options.config(ctx), instance_id, step, choice)
+app.command(
+    "approve",
+    help="Approve a step that waits for approval. Shows its inputs first, and asks for"
+    " confirmation.",
+)(_decision("approve"))
+app.command(
+    "deny", help="Deny a step that waits for approval: it fails. Shows its inputs first, and asks."
+)(_decision("deny"))
 
 
 definitions.add_to(app)

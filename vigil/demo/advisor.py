@@ -1,7 +1,6 @@
-"""What to do about a finding: look closer, note it, put it in words, and say so.
+"""What to do about a finding: look closer, note it, and advise.
 
-The advisor wakes on what the monitor found, not on measurements. Its advice is a finding of
-its own that names the first as its cause, and goes when the first one goes.
+Advice is a finding of its own, caused by the first one, and goes when that goes.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from vigil import (
 )
 
 SUSPECTS: Final = 3
-"""How many are named. More would be a listing, not advice."""
 
 
 class AdviceCase(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +53,7 @@ class LookCloser(Strategy[AdviceCase]):
     """Finds out who is behind a finding, and advises."""
 
     def init(self, episode: EpisodeView, trigger: Trigger) -> AdviceCase:
-        """Take over what the finding says."""
+        """Take over the finding."""
         said = trigger.payload
         return AdviceCase(
             finding_key=said["finding_key"],
@@ -84,7 +82,7 @@ class LookCloser(Strategy[AdviceCase]):
         return converge()
 
     def handle_result(self, state: AdviceCase, step: StepTaken, result: Any) -> AdviceCase:  # noqa: ANN401 - JSON
-        """Learn from a step. One that failed leaves less to say, but something."""
+        """Learn from a step. One that failed leaves less to advise, but something."""
         match step.kind:
             case StepKind.TOOL_CALL if isinstance(result, Failure):
                 return replace(state, suspects=(), unseen=result.detail or result.error_class)

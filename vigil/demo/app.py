@@ -1,7 +1,4 @@
-"""The app: a monitor that finds, and an advisor that wakes on what was found.
-
-vigil up --app vigil.demo.app:app
-"""
+"""The app: a monitor that finds, and an advisor that wakes on what was found."""
 
 from __future__ import annotations
 
@@ -37,10 +34,7 @@ resource_advisor = Actor(
     "resource_advisor",
     domain="hosts",
     max_concurrent_episodes=2,  # Adding up folders keeps a disk busy.
-    tools={
-        "processes": {"top": top_processes},
-        "directories": {"largest": largest_directories},
-    },
+    tools={"processes": {"top": top_processes}, "directories": {"largest": largest_directories}},
 )
 resource_advisor.expect(
     "look_closer",

@@ -1,8 +1,4 @@
-"""How the advisor looks at the machine: two tools that read and change nothing.
-
-Both look only at the machine they run on, and say so when asked about another one. Both give
-the same shape: `{"largest": [{"name": …, "size": …}, …], "complete": bool}`.
-"""
+"""How the advisor looks at the machine it runs on: two tools that read and change nothing."""
 
 from __future__ import annotations
 
@@ -18,23 +14,16 @@ import psutil
 from vigil import CallContext, ToolFailed
 
 SHOWN_MAX: Final = 20
-"""Most names in one answer."""
 
 SAMPLE_S: Final = 0.3
-"""How long processor use is measured."""
 
 WALK_S_MAX: Final = 3.0
-"""Longest that folders are added up. What was not reached is missing, and the answer says so."""
 
 
 async def top_processes(args: dict[str, Any], ctx: CallContext) -> dict[str, Any]:
     """Return the processes that use most, as fractions of the memory or of one processor.
 
-    Args:
-        args: `host`; `by`: `memory` or `cpu`; `most`: how many.
-
-    Raises:
-        ToolFailed: `other_host`, or `bad_args`.
+    `args`: `host`; `by`: `memory` or `cpu`; `most`. Raises `ToolFailed`: `other_host`, `bad_args`.
     """
     _only_here(args["host"])
     field = {"memory": "memory_percent", "cpu": "cpu_percent"}.get(args["by"])
@@ -47,11 +36,7 @@ async def top_processes(args: dict[str, Any], ctx: CallContext) -> dict[str, Any
 
 
 async def largest_directories(args: dict[str, Any], ctx: CallContext) -> dict[str, Any]:
-    """Return the folders in a folder that hold most, in bytes on the same disk.
-
-    Raises:
-        ToolFailed: `other_host`.
-    """
+    """Return the folders in a folder that use most, in bytes on the same disk."""
     _only_here(args["host"])
     sizes, complete = await asyncio.to_thread(_directories, Path(args["path"]))
     return _answer(sizes, args["most"], complete=complete)

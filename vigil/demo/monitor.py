@@ -1,8 +1,6 @@
 """What is worth a finding: one strategy, three gauges. Each episode takes one step.
 
-A reading over a threshold raises a finding or refreshes it, the severity telling by how
-much; a reading under all of them clears it. Raising and clearing are safe to repeat, so the
-strategy never asks what it found before.
+Raising and clearing are safe to repeat, so the strategy never asks what it found before.
 """
 
 from __future__ import annotations
@@ -29,19 +27,18 @@ class Gauge(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is measured, and how much of it is how bad."""
 
     name: str
-    """First word of the findings' keys."""
+    """The beginning of the findings' keys."""
     class_: str
     reads: str
     """Key of the number in the event's payload."""
     says: str
-    """How to say a reading; `{about}` and `{value}` stand for what was read."""
+    """A reading as text; `{about}` and `{value}` stand for what was read."""
     levels: tuple[tuple[float, str], ...]
     """Thresholds and the severities from there on, highest first."""
 
 
 NOTICED_FRACTION: Final = 0.05
-"""In use at all. Nothing has to be done about it: it is a low finding that says the machine is
-watched, and on nearly every machine there is a disk that shows one."""
+"""In use at all: a low finding, which shows on nearly every machine that it is watched."""
 
 DISK: Final = Gauge(
     name="disk",

@@ -1,13 +1,7 @@
 """Publishes measurements of this machine as domain events, every few seconds.
 
-A program of its own, in any language you like: all it takes is to publish a JSON object to
-`<stack>.event.<name>`, with an id so that a repeat is dropped. It names processes but never
-shows their arguments, which may hold secrets.
-
-    host.disk.measured         one per disk: how full it is
-    host.memory.measured       how much memory is in use
-    host.load.measured         how much work waits for the processors
-    host.processes.measured    the hungriest processes
+A program of its own, in any language you like: it publishes JSON objects to `<stack>.event.<name>`,
+with ids so that a repeat is dropped. It never shows arguments of processes, which may be secret.
 """
 
 from __future__ import annotations
@@ -19,6 +13,7 @@ import platform
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -32,12 +27,11 @@ from nats.js import JetStreamContext
 DISK_MEASURED: Final = "host.disk.measured"
 
 DISKS_MAX: Final = 16
-"""Most disks measured; a machine with more has mounts that nobody watches one by one."""
 
 PROCESSES_SHOWN: Final = 5
 CONNECT_S_MAX: Final = 10.0
 PUBLISH_S_MAX: Final = 2.0
-"""Longest wait for one acknowledgement. An unanswered measurement is dropped: a newer one comes."""
+"""Longest wait for one acknowledgement; a measurement without one is dropped."""
 
 
 class Measurement(NamedTuple):
@@ -72,7 +66,7 @@ def disks() -> Iterator[Measurement]:
 
 
 def memory() -> Measurement:
-    """Return how much memory programs hold."""
+    """Return how much memory programs use."""
     usage = psutil.virtual_memory()
     payload = {
         "total_bytes": usage.total,
@@ -120,11 +114,7 @@ def measure() -> list[Measurement]:
 
 
 async def publish(stream: JetStreamContext, stack: str, measurement: Measurement) -> None:
-    """Publish one measurement, and wait until the server has stored it.
-
-    Raises:
-        nats.errors.Error: it may not be stored.
-    """
+    """Publish one measurement, and wait until it is stored; `nats.errors.Error`: it may not be."""
     host, at = platform.node(), datetime.now(UTC).isoformat()
     body = {"host": host, "measured_at": at, **measurement.payload}
     await stream.publish(
@@ -136,7 +126,7 @@ async def publish(stream: JetStreamContext, stack: str, measurement: Measurement
 
 
 async def publish_round(stream: JetStreamContext, stack: str) -> None:
-    """Publish one round of measurements; say on the terminal what could not be published."""
+    """Publish one round of measurements; print on stderr what could not be published."""
     for measurement in await asyncio.to_thread(measure):
         try:
             await publish(stream, stack, measurement)
@@ -149,8 +139,7 @@ async def publish_round(stream: JetStreamContext, stack: str) -> None:
 async def run(url: str, stack: str, *, interval_s: float, rounds: int) -> None:
     """Publish rounds of measurements until told to stop, or `rounds` times if that is not 0.
 
-    Raises:
-        OSError: no server within `CONNECT_S_MAX`.
+    Raises `OSError` if there is no server within `CONNECT_S_MAX`.
     """
     client = await connect(url)
     stop = asyncio.Event()
@@ -169,11 +158,7 @@ async def run(url: str, stack: str, *, interval_s: float, rounds: int) -> None:
 
 
 async def connect(url: str) -> Client:
-    """Return a connection that comes back by itself.
-
-    Raises:
-        OSError: no server within `CONNECT_S_MAX`.
-    """
+    """Return a connection that comes back by itself; `OSError`: none within `CONNECT_S_MAX`."""
     # Nothing is kept for later while the server is away: an old measurement helps nobody.
     lasting = nats.connect(url, max_reconnect_attempts=-1, pending_size=0, error_cb=say)
     try:
@@ -183,16 +168,14 @@ async def connect(url: str) -> Client:
 
 
 async def say(error: Exception) -> None:
-    """Say on the terminal what the connection goes through."""
+    """Print what the connection goes through."""
     print(f"connection: {error!r}", file=sys.stderr)
 
 
 async def wait_until(stop: asyncio.Event, *, seconds: float) -> None:
     """Wait for `stop`, at most `seconds`."""
-    try:
+    with suppress(TimeoutError):
         await asyncio.wait_for(stop.wait(), seconds)
-    except TimeoutError:
-        return
 
 
 def positive_s(text: str) -> float:
@@ -204,7 +187,7 @@ def positive_s(text: str) -> float:
 
 
 def arguments() -> argparse.Namespace:
-    """Return what the command line says."""
+    """Return what was typed."""
     parser = argparse.ArgumentParser(description="Publish measurements of this machine.")
     parser.add_argument("--url", default="nats://127.0.0.1:4222", help="the NATS server")
     parser.add_argument("--stack", default="vigil", help="first word of every subject")

@@ -17,8 +17,8 @@ def show_rows(
 ) -> None:
     """Print rows: all of each as JSON, the chosen columns as a table.
 
-    Where there are no rows, `why_none` is printed on stderr. Where the terminal is too narrow,
-    columns of `spare` are left out and named, or each row has a line for each column.
+    Where there are none, `why_none` is printed on stderr. Where the terminal is too narrow, columns
+    of `spare` are left out and named, or each row has a line for each column.
     """
     if is_json:
         print(tables.as_json(rows))

@@ -21,7 +21,7 @@ from streams.model.findings import FindingStatus, Severity
 from streams.model.outputs import OutputStatus
 
 PLAIN_WIDTH: Final = 100_000
-"""Columns of characters to use when nobody watches: in a file or a pipe a row is one line."""
+"""Columns of characters in a file or a pipe, where a row is one line."""
 
 SEVERITY_STYLES: Final[Mapping[str, str]] = {
     Severity.CRITICAL: "bold white on red",
@@ -52,13 +52,10 @@ STATUS_STYLES: Final[Mapping[str, str]] = {
 }
 
 UNPRINTABLE: Final = "\N{REPLACEMENT CHARACTER}"
-"""What is shown for a character that only a terminal would understand."""
 
 SEPARATOR: Final = ", "
-"""Between two of several words in one cell."""
 
 NONE: Final = "none"
-"""A value among words that is nothing."""
 
 Row = Mapping[str, object]
 
@@ -69,14 +66,10 @@ class Fitted:
 
     body: RenderableType
     left_out: Sequence[str]
-    """The columns that say something, and for which there was no room."""
 
 
 class _Trimmed(io.StringIO):
-    """A stream in front of another, without the blanks that fill up lines to the width of a table.
-
-    In a pager each of them would be a line of its own.
-    """
+    """A stream in front of another, without the blanks that fill up the lines of a table."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -98,13 +91,13 @@ def terminal(*, stderr: bool = False) -> Console:
 
 
 def as_json(value: object) -> str:
-    """Return `value` as JSON to read; what JSON cannot say is said in words."""
+    """Return `value` as JSON to read; what JSON has no form for is text."""
     encoded = msgspec.json.encode(value, enc_hook=str)
     return msgspec.json.format(encoded, indent=2).decode()
 
 
 def as_json_line(value: object) -> str:
-    """Return `value` as JSON on one line; what JSON cannot say is said in words."""
+    """Return `value` as JSON on one line; what JSON has no form for is text."""
     return msgspec.json.encode(value, enc_hook=str).decode()
 
 
@@ -143,10 +136,10 @@ def fitted(
 
 
 def record(row: Row, *, width: int) -> RenderableType:
-    """Return one row with a line for each column that says something.
+    """Return one row with a line for each column that has a value.
 
-    A word that has no room beside its column's name has a line of its own, as long as it is: print
-    it uncropped, so that it is the terminal that breaks it, and it is copied whole.
+    What has no room beside its column's name has a line of its own: print it uncropped, and the
+    terminal breaks it, so that it is copied whole.
     """
     told = {column: value for column, value in row.items() if value is not None}
     label = max(map(cell_len, told), default=0)
@@ -155,7 +148,6 @@ def record(row: Row, *, width: int) -> RenderableType:
 
 
 def _told(column: str, value: object, label: int, room: int) -> RenderableType:
-    """Return a column's name, `label` wide, and its value beside it, or below it."""
     text = cell(column, value)
     is_word = not isinstance(value, dict | list) and len(text.plain.split()) == 1
     if is_word and text.cell_len > room:
@@ -184,8 +176,7 @@ def on_one_line(column: str, value: object) -> Text:
 def printable(text: str) -> str:
     """Return `text` without what would move a terminal's cursor or turn its letters around.
 
-    Summaries and plans are written by programs, from what others sent them: what somebody reads
-    before they decide must be what is there.
+    Programs write summaries and plans: people must read what is there before they decide.
     """
     return "".join(each if each.isprintable() or each in "\n\t" else UNPRINTABLE for each in text)
 
@@ -247,13 +238,13 @@ def said(value: object) -> str:
 
 
 WHOLE_MAX: Final = 64
-"""Most room that a word by itself claims, in columns of characters: a SHA-256 in hex."""
+"""Most room that a text without blanks claims, in columns of characters: a SHA-256 in hex."""
 
 TEXT_MIN: Final = 19
 """Least room for a text of several words, in columns of characters: a time to the second."""
 
 PADDING: Final = 2
-"""What a column has besides its text: a blank on either side."""
+"""Blanks on either side of a column."""
 
 Cells: TypeAlias = Mapping[str, Sequence[str]]
 """Column → what stands in it, row by row."""
@@ -262,10 +253,12 @@ Cells: TypeAlias = Mapping[str, Sequence[str]]
 def fit(cells: Cells, *, width: int, spare: Sequence[str] = ()) -> dict[str, int] | None:
     """Return the width of each column that is to be shown, or None if no table fits.
 
-    A table that fits as it is has all its columns. Otherwise those that say nothing are left out,
-    and of `spare`, the least important first, those that there is no room for.
+    A table that fits has all its columns. Otherwise those that are empty are left out, and of
+    `spare`, the least important first, those that there is no room for.
     """
-    least = {column: _least(column, texts) for column, texts in cells.items()}
+    least = {
+        column: max([cell_len(column), *map(_narrowest, texts)]) for column, texts in cells.items()
+    }
     kept = _kept(cells, least, width, spare)
     if kept is None:
         return None
@@ -274,7 +267,7 @@ def fit(cells: Cells, *, width: int, spare: Sequence[str] = ()) -> dict[str, int
 
 
 def left_out(cells: Cells, widths: Mapping[str, int]) -> list[str]:
-    """Return the columns that say something, and for which there was no room."""
+    """Return the columns that are not empty, and for which there was no room."""
     return [column for column in cells if column not in widths and any(cells[column])]
 
 
@@ -294,10 +287,6 @@ def _kept(
         if column in telling and fits([*kept, column]):
             kept.append(column)
     return kept
-
-
-def _least(column: str, texts: Sequence[str]) -> int:
-    return max([cell_len(column), *map(_narrowest, texts)])
 
 
 def _narrowest(text: str) -> int:

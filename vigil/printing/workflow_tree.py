@@ -34,7 +34,7 @@ STEP_COLUMNS: Final = (
 
 
 def record_of(instance: Instance) -> dict[str, object]:
-    """Return what there is to say of an instance besides its steps."""
+    """Return an instance as one row, without its steps."""
     begun, finished, stopped = instance.begun, instance.finished, instance.aborted
     asked = instance.cancel_asked
     return {
@@ -60,13 +60,15 @@ def rows_of(instance: Instance) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for name in sorted(instance.specs, key=lambda each: depth[each]):
         spec, step = instance.specs[name], instance.steps[name]
+        task, flow = spec.task, f"workflow {spec.workflow}"
+        runs = flow if task is None else f"{task.actor_id}.{task.expectation_id}"
         for number, item in enumerate(step.items):
             rows.append(
                 {
                     "depth": depth[name],
                     "step_id": f"{name}[{number}]" if spec.fans_out else name,
                     "status": item.status.value,
-                    "runs": _runs(spec),
+                    "runs": runs,
                     "depends_on": ", ".join(spec.depends_on) or None,
                     "attempts": item.attempt,
                     "episode_id": item.episode_id or None,
@@ -108,9 +110,3 @@ def _line(spec: StepSpec, step: StepState, others: Iterable[str]) -> Text:
     if others := list(others):
         line.append(f"  after {', '.join(others)}, too", "dim")
     return line
-
-
-def _runs(spec: StepSpec) -> str:
-    if spec.task is None:
-        return f"workflow {spec.workflow}"
-    return f"{spec.task.actor_id}.{spec.task.expectation_id}"

@@ -16,12 +16,8 @@ from vigil.public import shadowing_in
 def load(name: str) -> App:
     """Return the app called `name`, such as `watch:app`.
 
-    An error that the module itself raises while it is imported is the module's own, and
-    shows its traceback.
-
-    Raises:
-        Mistake: there is no such module or attribute, or it is no app; or the folder has a module
-            that hides one of our packages.
+    Raises `Mistake` if there is none, or the folder has a module that hides one of our packages.
+    What the module itself raises shows its traceback.
     """
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:

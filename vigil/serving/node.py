@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -34,22 +35,18 @@ def serve(
 ) -> int:
     """Run a node of `app`, a projector, or both, until SIGINT or SIGTERM; return the exit code.
 
-    A second signal ends the program at once, after `abandon`. Prints one line once it is
-    connected.
+    A second signal ends the program at once, after `abandon`.
     """
     settings = config.settings
-    telemetry.log_to_stderr(form=settings.log, level=settings.log_level, node=config.node)
+    form, level = settings.log, settings.log_level
+    telemetry.log_to(sys.stderr, form=form, level=level, node=config.node)
     telemetry.export(os.environ, node=config.node)
     is_clean = run_program(_serve(config, app, is_projecting=is_projecting, abandon=abandon))
     return 0 if is_clean else EXIT_UNCLEAN
 
 
 async def _serve(
-    config: Config,
-    app: App | None,
-    *,
-    is_projecting: bool,
-    abandon: Callable[[], None] | None,
+    config: Config, app: App | None, *, is_projecting: bool, abandon: Callable[[], None] | None
 ) -> bool:
     stop = asyncio.Event()
     async with AsyncExitStack() as stack:
@@ -66,27 +63,18 @@ async def _serve(
 
 
 def _greeting(config: Config, app: App | None, *, is_projecting: bool) -> str:
-    """Return one line: who this is, and what it is connected to."""
     settings = config.settings
-    who = f"node {config.node}" if app is not None else f"projector {config.node}"
-    rows = shown("postgres_dsn", settings.postgres_dsn) if is_projecting else "not projecting"
-    actors = f" · {_actors(app)}" if app is not None else ""
-    url = shown("nats_url", settings.nats_url)
-    return f"{who} · {_what(config)} · {url} · {rows}{actors}"
-
-
-def _actors(app: App) -> str:
-    """Return which actors the app has; those that are defined as data come later."""
-    return f"actors {', '.join(sorted(app.actors))}" if app.actors else "no actor yet"
-
-
-def _what(config: Config) -> str:
-    """Return the stack that we are of, and how a node differs from others there."""
-    mode, serves = config.settings.mode, config.settings.serve_stacks
-    said = [f"stack {config.stack.name}"]
-    said += [f"mode {mode}"] if mode != "full" else []
-    said += [f"also serves {serves}"] if serves else []
-    return " · ".join(said)
+    words = [f"projector {config.node}" if app is None else f"node {config.node}"]
+    words.append(f"stack {config.stack.name}")
+    words += [f"mode {settings.mode}"] if settings.mode != "full" else []
+    words += [f"also serves {settings.serve_stacks}"] if settings.serve_stacks else []
+    words.append(shown("nats_url", settings.nats_url))
+    words.append(
+        shown("postgres_dsn", settings.postgres_dsn) if is_projecting else "not projecting"
+    )
+    if app is not None:  # Actors that are defined as data come later.
+        words.append(f"actors {', '.join(sorted(app.actors))}" if app.actors else "no actor yet")
+    return " · ".join(words)
 
 
 def up(
@@ -97,12 +85,10 @@ def up(
     """Run servers in `folder`, and what `serve_on` runs; return its exit code.
 
     Args:
-        folder: keeps what the servers store. The run file is in the current folder's `.vigil`.
         read: makes the settings, once the servers' addresses are known.
         serve_on: runs nodes and a projector until a signal; a second one calls its last argument.
 
-    Raises:
-        Trouble: servers run there or here already, or the tables are another version's.
+    Raises `Trouble` if servers run there or here already, or the tables are another version's.
     """
     unwind_on_sigterm()
     with runfile.locked(runfile.FOLDER, folder), embedded(folder) as servers:

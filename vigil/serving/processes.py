@@ -1,12 +1,7 @@
 """`vigil node --processes N --stacks A,B`: N nodes of an app for each stack, and their parent.
 
-    parent ──starts──▶ <node>-1 (takes turns at projecting)   <node>-2   …   <node>-N
-       ▲                   │
-       └── SIGTERM ────────┴──▶ each hands its episodes over; the worst exit code is the parent's
-
-Python runs on one core, so a machine with several needs several nodes; and a node is of one stack.
-They are programs of their own, as if each had been typed, and share nothing but the servers; the
-parent only starts, restarts and stops them. The kernel ends them when the parent dies (Linux).
+Each is a program of its own, as if it had been typed; the parent only starts, restarts and stops
+them. Only the first of a stack projects. The kernel ends them when the parent dies (Linux).
 """
 
 from __future__ import annotations
@@ -43,13 +38,13 @@ RESTART_S: Final = 0.5
 RESTART_S_MAX: Final = 30.0
 
 STEADY_S: Final = 60.0
-"""A node that ran for so long, in seconds, is started again after the first pause."""
+"""A node that ran for so long is started again after the first pause."""
 
 STOP_MARGIN_S: Final = 10.0
 """How much longer than its grace a stopping node may take; then it is killed."""
 
 EXIT_NOT_STARTED: Final = 126
-"""What a shell says of a program that it could not start."""
+"""The exit code of a program that a shell could not start."""
 
 log = structlog.get_logger("vigil.processes")
 
@@ -65,11 +60,7 @@ class NodeProcess:
 
 
 def counted(text: str) -> int:
-    """Return the number of processes that `text` asks for.
-
-    Raises:
-        Mistake: it is no number from 1 to `PROCESSES_MAX`.
-    """
+    """Return the number of processes that `text` asks for; `Mistake`: it is no such number."""
     count = int(text) if text.isdecimal() else 0
     if not 1 <= count <= PROCESSES_MAX:
         raise Mistake(f"--processes {text!r}: use a whole number from 1 to {PROCESSES_MAX}")
@@ -79,10 +70,10 @@ def counted(text: str) -> int:
 def plans(config: Config, *, app: str, count: int, is_projecting: bool) -> list[NodeProcess]:
     """Return the nodes of one stack that take the place of one; only the first may project.
 
-    Raises:
-        Mistake: the node's name leaves no room for theirs.
+    Raises `Mistake` if the node's name leaves no room for theirs.
     """
-    names = _names(config.node, count)
+    several = [f"{config.node}-{number}" for number in range(1, count + 1)]
+    names = [config.node] if count == 1 else several
     if len(names[-1]) > NODE_NAME_CHARS_MAX:
         raise Mistake(
             f"node {config.node!r}: too long for {count} processes, the last of which is "
@@ -94,10 +85,6 @@ def plans(config: Config, *, app: str, count: int, is_projecting: bool) -> list[
     ]
 
 
-def _names(node: str, count: int) -> list[str]:
-    return [node] if count == 1 else [f"{node}-{number}" for number in range(1, count + 1)]
-
-
 def supervise(
     configs: Sequence[Config],
     *,
@@ -106,59 +93,54 @@ def supervise(
     is_projecting: bool,
     abandon: Callable[[], None] | None = None,
 ) -> int:
-    """Keep `count` nodes of `app` in each stack going until SIGINT or SIGTERM.
+    """Keep `count` nodes of `app` in each stack going until a signal; return the worst exit code.
 
-    The servers are tried first, so that what is wrong with them is said once. A second signal
-    kills the nodes, does `abandon`, and ends the program at once.
+    The servers are tried first, so that what is wrong with them is reported once. A second signal
+    kills the nodes, calls `abandon`, and ends the program at once.
 
     Args:
-        configs: the settings for each stack; they differ in the stack and the node's name alone.
+        configs: they differ in the stack and the node's name alone.
         is_projecting: whether the first node of each stack takes turns at that.
-        abandon: what is still to be done before the program ends at once.
 
-    Returns:
-        The worst exit code.
-
-    Raises:
-        Mistake: a node's name is too long, or there are too many nodes.
+    Raises `Mistake` if a node's name is too long, or there are too many nodes.
     """
     settings = configs[0].settings
-    telemetry.log_to_stderr(form=settings.log, level=settings.log_level, node=_parent(configs))
+    form, level = settings.log, settings.log_level
+    telemetry.log_to(sys.stderr, form=form, level=level, node=_parent(configs))
     if (total := count * len(configs)) > PROCESSES_MAX:
         raise Mistake(f"{total} processes for {len(configs)} stacks; {PROCESSES_MAX} are the most")
     planned = [plans(each, app=app, count=count, is_projecting=is_projecting) for each in configs]
-    run(_try_servers(configs, is_projecting=is_projecting))
+
+    async def try_servers() -> None:
+        for config in configs:
+            async with connected(config, is_for_node=True):
+                pass
+        if is_projecting:
+            async with pooled(configs[0]):
+                pass
+
+    run(try_servers())
     for config, nodes in zip(configs, planned, strict=True):
         print(_greeting(config, nodes), flush=True)
-    family = _NodeProcesses({**os.environ, **_secrets(configs[0])}, grace_s=settings.grace_s)
+    secrets = {PREFIX + each.upper(): getattr(settings, each) for each in sorted(SECRET)}
+    family = _NodeProcesses({**os.environ, **secrets}, grace_s=settings.grace_s)
     return run(family.keep_all([*chain(*planned)], abandon=abandon))
 
 
 def _parent(configs: Sequence[Config]) -> str:
-    """Return what the parent is called in its log: as its nodes are, as far as they share it."""
     if len(configs) == 1:
         return configs[0].node
     return configs[0].settings.node or host_name(room_for="")
 
 
 def _greeting(config: Config, nodes: Sequence[NodeProcess]) -> str:
-    """Return one line: who is of the stack."""
     first, last = nodes[0].name, nodes[-1].name
     who = f"node {first}" if len(nodes) == 1 else f"{len(nodes)} nodes, {first} to {last}"
     return f"{who} · stack {config.stack.name}"
 
 
-async def _try_servers(configs: Sequence[Config], *, is_projecting: bool) -> None:
-    for config in configs:
-        async with connected(config, is_for_node=True):
-            pass
-    if is_projecting:
-        async with pooled(configs[0]):
-            pass
-
-
 def _command(config: Config, name: str, *, app: str, is_projecting: bool) -> list[str]:
-    """Return what one node is started with: every setting is said, so that none is looked up."""
+    """Return what one node is started with: every setting, so that none is looked up."""
     said = {**structs.asdict(config.settings), "node": name}
     settings = (
         word
@@ -170,14 +152,8 @@ def _command(config: Config, name: str, *, app: str, is_projecting: bool) -> lis
     return [sys.executable, "-m", "vigil", *settings, "node", "--app", app, projecting]
 
 
-def _secrets(config: Config) -> Mapping[str, str]:
-    return {PREFIX + each.upper(): getattr(config.settings, each) for each in sorted(SECRET)}
-
-
 @dataclass
 class _NodeProcesses:
-    """The nodes of one parent."""
-
     environ: Mapping[str, str]
     grace_s: float
     _alive: dict[str, Process] = field(default_factory=dict)
@@ -213,7 +189,7 @@ class _NodeProcesses:
             pause_s = min(2 * pause_s, RESTART_S_MAX)
 
     async def _run(self, plan: NodeProcess) -> int:
-        """Run a node to its end, and return its exit code as a shell would say it."""
+        """Run a node to its end, and return its exit code as a shell has it."""
         try:
             process = await self._start(plan)
         except OSError as error:  # The machine is short of something, and the others run on.

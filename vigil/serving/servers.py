@@ -26,7 +26,7 @@ class Servers:
     postgres: EmbeddedPostgres
 
     def settings(self) -> dict[str, str]:
-        """Return what the settings are to say, so that they lead here and nowhere else."""
+        """Return the settings that lead here and nowhere else."""
         usual = ("nats_creds", "nats_inbox", "nats_domain")
         return {
             **{key: str(DEFAULTS[key]) for key in usual},
@@ -46,13 +46,9 @@ class Servers:
 def embedded(folder: Path) -> Iterator[Servers]:
     """Run both servers, stored in `folder`, with the tables made. Call it from the main thread.
 
-    Raises:
-        Trouble: the tables in `folder` are those of another version.
+    Raises `Trouble` if the tables in `folder` are another version's.
     """
-    with (
-        EmbeddedNats(folder / "nats") as nats,
-        EmbeddedPostgres(folder / "postgres") as postgres,
-    ):
+    with EmbeddedNats(folder / "nats") as nats, EmbeddedPostgres(folder / "postgres") as postgres:
         run(_make_tables(postgres, folder / "postgres"))
         yield Servers(nats, postgres)
 

@@ -1,4 +1,4 @@
-"""Running a program's coroutine, and ending it when a signal says so."""
+"""Running a program's coroutine, and ending it on a signal."""
 
 from __future__ import annotations
 
@@ -19,29 +19,22 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 def run_program(work: Coroutine[Any, Any, T]) -> T:
     """Return what `work` returns, on uvloop where it is installed."""
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(work)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    with suppress(ImportError):
         import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(work)
 
 
 @contextmanager
 def stopping(
     stop: Callable[[], None], *, abandon: Callable[[], None] | None = None
 ) -> Iterator[None]:
-    """Call `stop` on the first SIGINT or SIGTERM; on the second end the program at once.
+    """Call `stop` on the first SIGINT or SIGTERM; on the second call `abandon`, and end at once.
 
-    Handled by the interpreter, not by the loop: the second signal is heard even while
-    somebody's code blocks the loop.
-
-    Args:
-        abandon: what must still be done before the program ends at once.
+    The interpreter handles them, not the loop: the second is heard even while code blocks the loop.
     """
     loop = asyncio.get_running_loop()
     is_stopping = False
@@ -49,7 +42,9 @@ def stopping(
     def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signals call it
         nonlocal is_stopping
         if is_stopping:
-            _end_at_once(number, abandon)
+            if abandon is not None:
+                abandon()
+            os._exit(EXIT_SIGNAL + number)
         is_stopping = True
         loop.call_soon_threadsafe(stop)
 
@@ -59,12 +54,6 @@ def stopping(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _end_at_once(number: int, abandon: Callable[[], None] | None) -> NoReturn:
-    if abandon is not None:
-        abandon()
-    os._exit(EXIT_SIGNAL + number)
 
 
 def unwind_on_sigterm() -> None:

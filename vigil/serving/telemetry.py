@@ -1,18 +1,12 @@
-"""What a running program tells: log lines always, traces and metrics when asked for.
+"""What a running program reports: log lines always, traces and metrics when asked for.
 
-Log lines go to stderr, or to a file; the standard library's, and warnings, with them. Each
-carries the node's name; what an episode's code says carries its `episode_id`.
-
-OpenTelemetry's SDK is set up only when one of its own variables asks for it:
-`OTEL_TRACES_EXPORTER`, `OTEL_METRICS_EXPORTER` or `OTEL_EXPORTER_OTLP_ENDPOINT`, and not
-while `OTEL_SDK_DISABLED=true`. The other `OTEL_*` variables are read by the SDK and by the
-exporters themselves (https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/).
+OpenTelemetry's SDK is set up only when one of its own variables asks for it; it reads the others
+itself (https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/).
 """
 
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any, Final, TextIO
@@ -24,6 +18,7 @@ from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetr
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from structlog.typing import EventDict, Processor
 
 from vigil.errors import Mistake
 
@@ -45,7 +40,12 @@ _SHARED: Final = (
 
 def log_to(stream: TextIO, *, form: str, level: str, node: str) -> None:
     """Write log lines to `stream`: `form` is `json` or `console`; nothing below `level`."""
-    shared: list[structlog.typing.Processor] = [*_SHARED, _signed(node)]
+
+    def sign(_logger: object, _method: str, event: EventDict) -> EventDict:
+        event.setdefault("node", node)
+        return event
+
+    shared: list[Processor] = [*_SHARED, sign]
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -69,19 +69,7 @@ def log_to(stream: TextIO, *, form: str, level: str, node: str) -> None:
     )
 
 
-def _signed(node: str) -> structlog.typing.Processor:
-    """Return what says in every line which node it is from."""
-
-    def sign(
-        _logger: object, _method: str, event: structlog.typing.EventDict
-    ) -> structlog.typing.EventDict:
-        event.setdefault("node", node)
-        return event
-
-    return sign
-
-
-def _last_steps(form: str, *, colors: bool) -> list[structlog.typing.Processor]:
+def _last_steps(form: str, *, colors: bool) -> list[Processor]:
     if form == "console":
         # The renderer's own choice shows every local variable: secrets, and seconds of work.
         plain = structlog.dev.plain_traceback
@@ -90,25 +78,17 @@ def _last_steps(form: str, *, colors: bool) -> list[structlog.typing.Processor]:
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
 
 
-def _stack_is_a_name(
-    _logger: object, _method: str, event: structlog.typing.EventDict
-) -> structlog.typing.EventDict:
-    """Say a stack's name as any other value; the renderer would take it for a call stack."""
+def _stack_is_a_name(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Rename a stack: the renderer would take it for a call stack."""
     if "stack" in event:
         event["stack_name"] = event.pop("stack")
     return event
 
 
-def log_to_stderr(*, form: str, level: str, node: str) -> None:
-    """Write log lines where they disturb no output."""
-    log_to(sys.stderr, form=form, level=level, node=node)
-
-
 def export(environ: Mapping[str, str], *, node: str) -> None:
-    """Send traces and metrics where `environ` says; without a word there, do nothing.
+    """Send traces and metrics where `environ` names an exporter; else do nothing.
 
-    Raises:
-        Mistake: an exporter is asked for that is not installed.
+    Raises `Mistake` if one is asked for that is not installed.
     """
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return
@@ -136,8 +116,7 @@ SERVICE: Final = "vigil"
 def install(names: Mapping[str, Sequence[str]], *, node: str) -> None:
     """Send each signal, `traces` and `metrics`, through the exporters called `names`.
 
-    Raises:
-        Mistake: one of them is not installed.
+    Raises `Mistake` if one of them is not installed.
     """
     made = {signal: [_made(signal, name) for name in names[signal]] for signal in names}
     resource = Resource.create({"service.name": SERVICE, "service.instance.id": node})
@@ -147,7 +126,10 @@ def install(names: Mapping[str, Sequence[str]], *, node: str) -> None:
             tracing.add_span_processor(BatchSpanProcessor(exporter))
         trace.set_tracer_provider(tracing)
     if made["metrics"]:
-        readers = [_reader(exporter) for exporter in made["metrics"]]
+        readers = [
+            each if isinstance(each, MetricReader) else PeriodicExportingMetricReader(each)
+            for each in made["metrics"]  # Either sort of class registers.
+        ]
         metrics.set_meter_provider(MeterProvider(metric_readers=readers, resource=resource))
 
 
@@ -156,8 +138,3 @@ def _made(signal: str, name: str) -> Any:  # noqa: ANN401 - each package has its
         return found.load()()
     extra = "the extra `otlp`" if name == "otlp_proto_http" else "the package that has it"
     raise Mistake(f"OTEL_*: no exporter {name!r} for {signal}; install {extra}, or say none")
-
-
-def _reader(exporter: Any) -> MetricReader:  # noqa: ANN401 - either sort of class registers
-    is_reader = isinstance(exporter, MetricReader)
-    return exporter if is_reader else PeriodicExportingMetricReader(exporter)
