@@ -23,10 +23,10 @@ from engine.node.node import Node
 from engine.outputs.output import Output, fold
 from streams.layout import Stream
 from streams.memory import MemoryPorts, memory_ports
-from streams.memory.log import _decoded
 from streams.model.events import DeadLettered, EpisodeFinished, FindingEvent, LogEvent
 from streams.model.outputs import OutputIntent
 from streams.ports.log import Recorded
+from streams.wire.messages import parse_commit
 from tests.engine.stage import HAPPENED, Life, Scripted, life, opening
 from tests.gates.place import Doom
 from tests.simulation.faults import Fault
@@ -212,7 +212,7 @@ class Scene:
     def events(self, stream: Stream) -> list[LogEvent]:
         """Return all that the journal, or the dead letters, hold."""
         kept = self.ports.log._streams[self.ports.stack.stream(stream)]
-        records = [_decoded(message) for message in kept.past(0)]
+        records = [parse_commit(message) for message in kept.past(0)]
         return [each for record in records for each in record.commit.events]
 
     @property
