@@ -172,3 +172,22 @@ async def test_a_callback_that_is_closed_with_its_task_has_not_crashed():
     called.close()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+async def test_what_would_end_the_process_ends_a_callback_a_tool_and_a_delivery(raised):
+    def callback():
+        raise raised
+
+    async def work():
+        raise raised
+
+    for called, failure in (
+        (call(callback), EpisodeFailed),
+        (attempt(work()), ToolFailed),
+        (delivery(work), DeliveryFailed),
+    ):
+        with pytest.raises(failure) as failed:
+            await called
+        assert failed.value.error_class == "crash"
+        assert type(raised).__name__ in failed.value.detail
