@@ -11,7 +11,7 @@ from engine.execution.driver import WallTime
 from tests.engine.stage import CLOCK, WAIT_S
 
 
-@pytest.mark.parametrize("limit_s", [0, 60])
+@pytest.mark.parametrize("limit_s", [0, 3_600])
 async def test_who_is_cut_off_waits_no_longer(limit_s):
     wall = WallTime(CLOCK, limit_s=limit_s, used_s=0)
 
@@ -26,7 +26,7 @@ async def test_who_is_cut_off_waits_no_longer(limit_s):
 
 
 async def test_a_barrier_is_not_cut_off_and_who_comes_out_of_it_is():
-    wall, arrived = WallTime(CLOCK, limit_s=60, used_s=0), []
+    wall, arrived = WallTime(CLOCK, limit_s=3_600, used_s=0), []
 
     async def write():
         wall.cut_off()
@@ -46,7 +46,7 @@ async def test_a_barrier_is_not_cut_off_and_who_comes_out_of_it_is():
 
 
 async def test_who_was_cut_off_and_did_not_stop_begins_no_barrier():
-    wall = WallTime(CLOCK, limit_s=60, used_s=0)
+    wall = WallTime(CLOCK, limit_s=3_600, used_s=0)
     async with wall.limit:
         wall.cut_off()
         try:
