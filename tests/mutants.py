@@ -339,10 +339,24 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a claim that ended before a side effect",
-        "engine/execution/driver.py",
-        "        self.check_claim()\n",
-        "",
+        "engine/execution/steps.py",
+        "begin = self.check_claim if tool.side_effect else None",
+        "begin = None",
         "tests/engine/execution/test_driver.py",
+    ),
+    Mutant(
+        "what must not begin does not",
+        "engine/runtime/usercode.py",
+        "        begin()\n",
+        "        pass\n",
+        "tests/engine/runtime/test_usercode.py",
+    ),
+    Mutant(
+        "a lost lease is no crash of user code",
+        "engine/runtime/usercode.py",
+        "    except (EpisodeFailed, LeaseLost):\n",
+        "    except EpisodeFailed:\n",
+        "tests/engine/runtime/test_usercode.py",
     ),
     Mutant(
         "an unknown outcome is not repeated",

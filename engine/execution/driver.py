@@ -117,7 +117,9 @@ class Driver:
         prefix = dry_run.prefix_of(opened)
         findings = FindingReader(ports.log, ports.stack, context.clock, prefix)
         self.strategy_runner = StrategyRunner(expectation, opened, ports.stack.name, findings)
-        self.executor = StepExecutor(context.app, context.actor, expectation, opened, context.clock)
+        self.executor = StepExecutor(
+            context.app, context.actor, expectation, opened, context.clock, self.check_claim
+        )
 
     async def drive(self, records: Sequence[Recorded]) -> None:
         """Run the strategy until it ends or must wait, and record that; findings are not applied.
@@ -273,12 +275,6 @@ class Driver:
             name, key = f"{action.capability}.{action.action}", ctx.idempotency_key
             self.journal.record(Announce(fingerprint=mark, tool_name=name, idempotency_key=key))
             await self._barrier(wall)
-        else:
-            return
-        # No version can take a side effect back. A node that was frozen while it announced one
-        # must not make the call now: the next owner may have made it, or recorded that its outcome
-        # is unknown.
-        self.check_claim()
 
     async def _repeat(
         self, announced: StepAnnounced, action: Step, mark: str, tool: Tool | None

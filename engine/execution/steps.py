@@ -75,6 +75,8 @@ class StepExecutor:
     expectation: Expectation
     opened: EpisodeOpened
     clock: Clock
+    check_claim: Callable[[], None]
+    """Raises `LeaseLost` once the claim cannot be trusted any more."""
 
     @property
     def _labels(self) -> dict[str, str]:
@@ -143,8 +145,12 @@ class StepExecutor:
             return _failed(step, NO_TOOL, f"no tool is registered as {action.capability!r}")
         if not dry_run.may_call(self.opened, tool):
             return _failed(step, SIDE_EFFECT, f"no override stands for {step.tool_name!r}")
+        # No version can take a side effect back. A node that was frozen after it announced one must
+        # not make the call now: the next owner may have made it, or recorded that its outcome is
+        # unknown. So nothing lies between this check and the tool's code, on a busy node either.
+        begin = self.check_claim if tool.side_effect else None
         try:
-            result = await attempt(self._called(tool, action, ctx))
+            result = await attempt(self._called(tool, action, ctx), begin=begin)
         except ToolFailed as failure:
             return _failed(step, failure.error_class, failure.detail)
         return _with_result(step, result, redact=tool.redact_result)

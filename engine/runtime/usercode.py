@@ -15,6 +15,7 @@ from engine.app import outputs, tools
 from engine.app.outputs import DeliveryFailed
 from engine.app.tools import ToolFailed
 from engine.errors import RAISED, EpisodeFailed, StrategyError
+from streams.errors import LeaseLost
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,7 +45,7 @@ async def call(callback: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) ->
     try:
         returned = callback(*args, **kwargs)
         return await returned if inspect.isawaitable(returned) else returned
-    except EpisodeFailed:
+    except (EpisodeFailed, LeaseLost):
         raise
     except StrategyError as error:
         raise EpisodeFailed(error.error_class, str(error)) from error
@@ -58,10 +59,13 @@ async def call(callback: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) ->
         raise EpisodeFailed("crash", _trace(error)) from error
 
 
-async def attempt(work: Awaitable[R]) -> R:
-    """Await a tool's or a synthesizer's `work`; what it raises becomes a `ToolFailed`."""
+async def attempt(work: Awaitable[R], *, begin: Callable[[], None] | None = None) -> R:
+    """Await a tool's or a synthesizer's `work`; what it raises becomes a `ToolFailed`.
+
+    `begin` is called just before the first line of `work`, which does not run if that raises.
+    """
     # A task of its own: a deadline frees us even if it does not stop.
-    return await _attempt(work, ToolFailed, _as_tool_failure)
+    return await _attempt(work, ToolFailed, _as_tool_failure, begin=begin)
 
 
 async def delivery(method: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -92,8 +96,12 @@ async def _attempt(
     work: Awaitable[R],
     known: type[Exception],
     in_our_words: Callable[[BaseException], Exception],
+    *,
+    begin: Callable[[], None] | None = None,
 ) -> R:
-    task = asyncio.ensure_future(_result(work))
+    task = asyncio.ensure_future(_result(work, begin))
+    if inspect.iscoroutine(work):
+        task.add_done_callback(lambda _: work.close())  # It may have been cut off before it began.
     try:
         await _ended(task)
     except asyncio.CancelledError:
@@ -111,8 +119,10 @@ async def _attempt(
     raise in_our_words(result.error) from result.error
 
 
-async def _result(work: Awaitable[R]) -> R | _Raised:
+async def _result(work: Awaitable[R], begin: Callable[[], None] | None) -> R | _Raised:
     caller = asyncio.current_task()
+    if begin is not None:
+        begin()
     try:
         return await work
     except RAISED as error:

@@ -11,6 +11,7 @@ from engine.app.outputs import DeliveryFailed
 from engine.app.tools import ToolFailed
 from engine.errors import EpisodeFailed, InvalidFinding
 from engine.runtime.usercode import TRACE_CHARS_MAX, attempt, call, delivery
+from streams.errors import LeaseLost
 
 
 async def test_a_callback_may_be_plain_or_async():
@@ -191,3 +192,20 @@ async def test_what_would_end_the_process_ends_a_callback_a_tool_and_a_delivery(
             await called
         assert failed.value.error_class == "crash"
         assert type(raised).__name__ in failed.value.detail
+
+
+async def test_what_must_not_begin_does_not_and_nobody_takes_that_for_a_crash():
+    begun = []
+
+    async def work():
+        begun.append("begun")
+
+    def begin():
+        raise LeaseLost("episode.a.e1", revision=1)
+
+    async def step():
+        await attempt(work(), begin=begin)
+
+    with pytest.raises(LeaseLost):
+        await call(step)
+    assert begun == []
