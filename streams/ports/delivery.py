@@ -50,6 +50,13 @@ class Delivery(Protocol[T_co]):
         """1 for the first delivery, +1 for every repeat, whoever handed it back and why."""
 
     @property
+    def nth(self) -> int:
+        """Counts the deliveries of its queue to anyone, from 1 and without gaps.
+
+        So a gap is a delivery that went to somebody else, or was lost on the way.
+        """
+
+    @property
     def at(self) -> datetime:
         """When the message was stored, by the server's clock."""
 
@@ -87,6 +94,13 @@ class Source(Protocol[T_co]):
 
         What has arrived, and what still does, is handed back at once. To be called between two
         receives. Best effort: what the server never hears of comes again to others later.
+        """
+
+    async def hand_back(self) -> bool:
+        """Do as `pause`, and hand back whatever was received here and is not acknowledged, too.
+
+        All of it comes again before what is new, in the order of the stream. Returns whether that
+        is sure; otherwise some may come only once `ACK_WAIT_S` is over.
         """
 
     async def close(self) -> None:

@@ -76,6 +76,11 @@ class MergedSource(Generic[T]):
         while self._ready:
             await self._ready.popleft().nak()
 
+    async def hand_back(self) -> bool:
+        """See `Source.hand_back`. There is no order between queues."""
+        await self.pause()
+        return all(await asyncio.gather(*(source.hand_back() for source in self._sources)))
+
     async def close(self) -> None:
         """See `Source.close`."""
         self._is_paused = self._is_closed = True
