@@ -404,10 +404,10 @@ class LaneInput:
     async def hand_back(self) -> bool:
         """Hand back at once all events that are not acknowledged, and close their queues.
 
-        Returns whether all of them come again before newer ones; else once `ACK_WAIT_S` is over.
+        Returns whether all of them come again at once; else only once `ACK_WAIT_S` is over.
         """
         for source in self._sources:
-            self._is_whole &= await source.hand_back()
+            self._is_whole &= await source.hand_back(is_whole=self._is_whole)
             await source.close()
         return self._is_whole
 

@@ -64,6 +64,10 @@ STANDBY_S: Final = 5.0
 """Longest wait for the lease before it is asked for again: a watch that was cut off may have missed
 that it was given up."""
 
+STRAYS_S: Final = ACK_WAIT_S + 1.0
+"""How long older events may come again after a delivery was lost, in seconds: all that was not
+acknowledged comes again after `ACK_WAIT_S`, and the server's timers may be late."""
+
 LAPSES_AFTER: Final = 1 - 1 / BEATS_PER_TTL
 """The earliest lapse of a lease after the end of its holder, in lives of a lease."""
 
@@ -385,7 +389,7 @@ class LaneScheduler:
             # A task group drops a cancellation that comes just when one of its tasks fails.
             raise asyncio.CancelledError
         if not await term.hand_back():
-            self._expect_strays(ACK_WAIT_S)
+            self._expect_strays(STRAYS_S)
         if self.context.clock.monotonic_s() - began_s > AGAIN_MAX_S:
             self._failures = 0
         if failure is not None:

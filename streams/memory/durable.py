@@ -158,11 +158,12 @@ class MemorySource(Generic[T]):
     async def pause(self) -> None:
         """See `Source.pause`. There is nothing to do: only what is returned was ever taken."""
 
-    async def hand_back(self) -> bool:
+    async def hand_back(self, *, is_whole: bool = True) -> bool:
         """See `Source.hand_back`."""
         for durable in self._durables:
-            durable.hand_back_all(of=self)
-        return True
+            if is_whole:
+                durable.hand_back_all(of=self)
+        return is_whole
 
     async def close(self) -> None:
         """See `Source.close`."""

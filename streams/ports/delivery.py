@@ -96,11 +96,12 @@ class Source(Protocol[T_co]):
         receives. Best effort: what the server never hears of comes again to others later.
         """
 
-    async def hand_back(self) -> bool:
+    async def hand_back(self, *, is_whole: bool = True) -> bool:
         """Do as `pause`, and hand back whatever was received here and is not acknowledged, too.
 
-        All of it comes again before what is new, in the order of the stream. Returns whether that
-        is sure; otherwise some may come only once `ACK_WAIT_S` is over.
+        All of it comes again in the order of the stream, at once and before what is new. Returns
+        False if that is not sure; then it comes again, in order, once `ACK_WAIT_S` is over. So it
+        does if not `is_whole`: a delivery was lost, and newer ones must not come again before it.
         """
 
     async def close(self) -> None:

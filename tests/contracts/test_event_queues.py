@@ -53,6 +53,14 @@ async def test_what_is_handed_back_comes_again_in_its_order_before_what_is_new(w
         assert [each.deliveries for each in again] == [2, 2, 2, 1]
 
 
+async def test_what_is_handed_back_by_who_lacks_some_comes_later(world):
+    async with opened(world.open("monitor", ["a"])) as source:
+        await published(world, "a")
+        await deliveries_of(source, 1)
+        assert not await source.hand_back(is_whole=False)
+        assert list(await source.receive(room=1, wait_s=SILENCE_S)) == []
+
+
 async def test_a_queue_that_was_handed_back_is_received_on(world):
     async with opened(world.open("monitor", ["a"])) as source:
         assert await source.hand_back()

@@ -581,13 +581,12 @@ class WiredSource(Generic[T]):
     async def pause(self) -> None:
         await self.source.pause()
 
-    async def hand_back(self) -> bool:
+    async def hand_back(self, *, is_whole: bool = True) -> bool:
         await self.wire.life.passage()
         await self.wire.strike("hand back", Fault.FROZEN, Fault.DEAD)
         if self.wire.servers.weather.draw(Fault.LOST_ACK):
             return False
-        done(self.source.hand_back())
-        return True
+        return done(self.source.hand_back(is_whole=is_whole))
 
     async def close(self) -> None:
         await self.source.close()

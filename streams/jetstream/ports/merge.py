@@ -76,10 +76,11 @@ class MergedSource(Generic[T]):
         while self._ready:
             await self._ready.popleft().nak()
 
-    async def hand_back(self) -> bool:
+    async def hand_back(self, *, is_whole: bool = True) -> bool:
         """See `Source.hand_back`. There is no order between queues."""
         await self.pause()
-        return all(await asyncio.gather(*(source.hand_back() for source in self._sources)))
+        handing = (source.hand_back(is_whole=is_whole) for source in self._sources)
+        return all(await asyncio.gather(*handing))
 
     async def close(self) -> None:
         """See `Source.close`."""

@@ -34,9 +34,9 @@ class NullSource:
     async def pause(self) -> None:
         """Go on asking for nothing."""
 
-    async def hand_back(self) -> bool:
-        """Return True: there is nothing to hand back."""
-        return True
+    async def hand_back(self, *, is_whole: bool = True) -> bool:
+        """Hand back nothing."""
+        return is_whole
 
     async def close(self) -> None:
         """Let a `receive` that waits return."""

@@ -167,7 +167,7 @@ class JetStreamSource(Generic[T]):
             await self._commands.drain()
             self._commands, self._asked = None, 0
 
-    async def hand_back(self) -> bool:
+    async def hand_back(self, *, is_whole: bool = True) -> bool:
         """See `Source.hand_back`."""
         await self._resume()
         if self._commands is not None:
@@ -177,6 +177,8 @@ class JetStreamSource(Generic[T]):
         unanswered = self._unanswered | {each.seq: each.reply for each in self._waiting}
         self._waiting.clear()
         self._unanswered.clear()
+        if not is_whole or not self._is_same_session():
+            return False
         for _, reply in sorted(unanswered.items()):
             self._link.post(reply, nak(0.0))
         return not unanswered or await self._has_told()
@@ -207,7 +209,13 @@ class JetStreamSource(Generic[T]):
         """Return whether the server has all that was said on the session of the last pull."""
         with suppress(StreamError):
             await self._consumer.backlog(self._link)
-            return self._link.session is self._session
+            return self._is_same_session()
+        return False
+
+    def _is_same_session(self) -> bool:
+        """Return whether nothing can have been lost since the last pull."""
+        with suppress(Unavailable):
+            return self._session is None or self._link.session is self._session
         return False
 
     def _hand_out(self) -> JetStreamDelivery[T]:
