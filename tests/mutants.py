@@ -2475,7 +2475,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a delivery that is missing ends the term",
-        "engine/lanes/intake.py",
+        "engine/runtime/consumer.py",
         "if not count.check(deliveries):",
         "if False:",
         "tests/engine/lanes/test_queue.py",

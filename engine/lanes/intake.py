@@ -30,7 +30,7 @@ from engine.episodes.recovery import NO_SUCH_EPISODE, NO_SUCH_EXPECTATION
 from engine.lanes import lane as lane_rules
 from engine.lanes.effects import LaneEffects
 from engine.lanes.lane import Cause, RequestedEpisode, Wanted
-from engine.runtime.consumer import WAIT_S, Queue, consume_batches
+from engine.runtime.consumer import DeliveryCount, Queue, consume_batches, consume_in_order
 from engine.runtime.context import ActorContext
 from engine.runtime.slots import Slots
 from engine.triggers import debounce, schedule
@@ -266,25 +266,6 @@ class EventQueues:
         return await open_events(self.context, after=after)
 
 
-@dataclass
-class DeliveryCount:
-    """Counts the deliveries of one queue, of which this node is to get every one."""
-
-    _last: int | None = None
-
-    def check(self, deliveries: Sequence[Delivery[Any]]) -> bool:
-        """Return whether none is missing before or among the next `deliveries`."""
-        for each in deliveries:
-            if self._last is not None and each.nth != self._last + 1:
-                return False
-            self._last = each.nth
-        return True
-
-    def begin_anew(self) -> None:
-        """Expect whatever comes next."""
-        self._last = None
-
-
 def wanted_of(
     opened: EpisodeOpened, expectation: Expectation, *, newest: Recorded | None = None
 ) -> Wanted:
@@ -371,22 +352,21 @@ class LaneInput:
 
         Raises `Unavailable` if others may have some, and `Incompatible` if it cannot be opened.
         """
-        clock, count = self._context.clock, DeliveryCount()
+        clock = self._context.clock
         labels = {"actor": self._context.actor.id, "queue": queue.label}
         source = await queue.open()
         self._sources.append(source)
         await clock.sleep(self.unsettled_s)
-        while True:
+
+        async def wait_room(count: DeliveryCount) -> int:
             most = self._share(await self._wait_room(source, count), queue)
             # A node that was frozen may not know yet that its lease is over.
             self.check_lease()
-            asked_s = clock.monotonic_s()
-            deliveries = await source.receive(room=most, wait_s=WAIT_S)
-            if not count.check(deliveries):
-                self._is_whole = False
-                raise Unavailable(queue.label, detail="a delivery went elsewhere, or was lost")
-            self.mailbox.put(await self._rule_on(deliveries, asked_s))
-            telemetry.backlog.set(source.pending, labels)
+            return most
+
+        await consume_in_order(source, self._handle, labels=labels, room=wait_room, clock=clock)
+        self._is_whole = False
+        raise Unavailable(queue.label, detail="a delivery went elsewhere, or was lost")
 
     async def take_foreign(self, queue: ForeignQueue) -> None:
         """Bring the events of a stream of others, once it exists, as `take_events` does."""
@@ -456,6 +436,11 @@ class LaneInput:
         actor = self._context.actor
         readers = bool(actor.event_names()) + len(actor.foreign_streams())
         return max(1, min(room // (queue.fan_out * readers), READ_MAX))
+
+    async def _handle(
+        self, deliveries: Sequence[Delivery[DomainEvent | Unreadable]], asked_s: float
+    ) -> None:
+        self.mailbox.put(await self._rule_on(deliveries, asked_s))
 
     async def _rule_on(
         self, deliveries: Sequence[Delivery[DomainEvent | Unreadable]], asked_s: float

@@ -11,7 +11,8 @@ from engine.app.triggers import event
 from engine.dead_letters.write import DeadLetterWriter
 from engine.lanes import scheduler
 from engine.lanes.effects import LaneEffects
-from engine.lanes.intake import DeliveryCount, EventQueue, InputItem, LaneInput, Mailbox
+from engine.lanes.intake import EventQueue, InputItem, LaneInput, Mailbox
+from engine.runtime.consumer import DeliveryCount
 from engine.triggers.evaluate import TriggerEvaluator
 from streams.errors import Unavailable
 from streams.keys import lane_claim
