@@ -124,9 +124,12 @@ def _actor(
     strategy: type[ConvergeOnly],
     *,
     durability: Literal["pipelined", "strict"] = "pipelined",
+    cluster: int | None = None,
     **tools: ToolLike,
 ) -> Actor:
-    actor = Actor(name, max_concurrent_episodes=CONCURRENT, tools=tools)
+    actor = Actor(
+        name, max_concurrent_episodes=CONCURRENT, max_concurrent_cluster=cluster, tools=tools
+    )
     actor.expect(
         "measure", strategy, on=event(f"bench.{name}"), budget=Budget(), durability=durability
     )
@@ -141,5 +144,7 @@ app = App(
         _actor("steps_side_effect", StepsSideEffect, echo=echo, mail=Mail()),
         _actor("findings", Findings),
         _actor("trigger", Noticed, clock=clock),
+        _actor("converge_in_lane", ConvergeOnly, cluster=CONCURRENT),
+        _actor("steps_in_lane", Steps, cluster=CONCURRENT, echo=echo),
     ]
 )

@@ -34,6 +34,8 @@ IN_FLIGHT: Final = {
     "steps_side_effect": (1, 64),
     "findings": (1, 64),
     "trigger": (1,),
+    "converge_in_lane": (1, 64, 256),
+    "steps_in_lane": (1, 64, 256),
 }
 """Case → how many episodes are kept going at once."""
 

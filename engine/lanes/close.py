@@ -1,13 +1,12 @@
 """Closes the lane of an actor that no longer has limits: all that wait start at once.
 
-One commit closes it, and the gates continue where the scheduler stopped. A scheduler of an older
-version keeps the lease meanwhile, and this waits for it. It reads no events, so nodes run it for a
-paused actor, too: its waiting episodes would be stuck otherwise.
+One commit closes it. The gates share the queue that the scheduler has read, so they just go on. A
+scheduler of an older version keeps the lease meanwhile, and this waits for it. It reads no events,
+so nodes run it for a paused actor, too: its waiting episodes would be stuck otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,14 +15,10 @@ import structlog
 from engine.episodes.breaker_store import EpisodeContext
 from engine.lanes import lane as lane_rules
 from engine.lanes.effects import LaneEffects
-from engine.lanes.store import LaneStore, open_events, open_feed, read_lane
+from engine.lanes.store import LaneStore, read_lane
 from engine.runtime.tasks import wait_first, wait_set
-from engine.triggers.events import find_position
 from streams.errors import VersionConflict
 from streams.keys import lane_claim
-from streams.model.foreign_streams import ForeignStream
-from streams.ports.delivery import Source, Unreadable
-from streams.ports.domain_events import DomainEvent
 
 STANDBY_S: Final = 5.0
 """Longest wait for the lease before it is asked for again."""
@@ -57,18 +52,16 @@ class LaneCloser:
     async def _is_closed(self) -> bool:
         store = await read_lane(self.context)
         lane = store.lane
-        if lane.cursors or lane.waiting or lane.admitted:
+        if lane.waiting or lane.admitted:
             return False
         # The node that closed it may have died before all were called.
         await self._complete(store)
         return True
 
     async def _close(self) -> None:
-        """Give all that wait their turn, once the gates have a place to go on from."""
+        """Give all that wait their turn."""
         store = await read_lane(self.context)
         await self._complete(store)
-        for source in await self._open_gates():
-            await source.close()
         try:
             await store.append(lane_rules.closing(store.lane))
         except VersionConflict:
@@ -80,21 +73,6 @@ class LaneCloser:
     async def _complete(self, store: LaneStore) -> None:
         if store.newest is not None:
             await LaneEffects(self.context).complete(store.newest, store.lane)
-
-    async def _open_gates(self) -> Sequence[Source[DomainEvent | Unreadable]]:
-        return [
-            await open_events(self.context),
-            *[await open_feed(self.context, foreign) for foreign in await self._feeds_there()],
-        ]
-
-    async def _feeds_there(self) -> Sequence[ForeignStream]:
-        """Return the feeds whose streams exist: one that does not has nothing to go on from."""
-        foreign_streams = self.context.actor.foreign_streams()
-        return [
-            foreign
-            for foreign in foreign_streams
-            if await find_position(self.context, foreign) is not None
-        ]
 
 
 def _nothing() -> None:

@@ -1,12 +1,11 @@
 """The input of a lane's scheduler: events in the order of their streams, and due timers.
 
-Lookups run for many events at a time, but one after the other for the same expectation and subject,
-so that of two events the first gets the cooldown. A full lane reads no more events. Due timers
-share a queue with the ends of episodes, which make room: so they are still taken, and handed back.
-
-After a takeover, all events that the streams have by then may have been evaluated before. The last
-scheduler opened episodes in the order of events, and stored its position before it went on. Cursors
-are stored per event name, so a version of the actor that watches more names misses nothing.
+Events come from the queues that gates share. While one node alone pulls them, they come in the
+order of their streams, and a delivery that is missing in the count has gone elsewhere: then all are
+handed back, and read again once the missing one comes again, too. Lookups run for many events at a
+time, but one after the other for the same expectation and subject, so that of two events the first
+gets the cooldown. A full lane pulls no more events. Due timers share a queue with the ends of
+episodes, which make room: so they are still taken, and handed back.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -32,36 +30,28 @@ from engine.episodes.recovery import NO_SUCH_EPISODE, NO_SUCH_EXPECTATION
 from engine.lanes import lane as lane_rules
 from engine.lanes.effects import LaneEffects
 from engine.lanes.lane import Cause, RequestedEpisode, Wanted
-from engine.lanes.store import feed_cursor
-from engine.runtime.consumer import WAIT_S, Queue, consume_batches
+from engine.runtime.consumer import DeliveryCount, Queue, consume_batches, consume_in_order
 from engine.runtime.context import ActorContext
 from engine.runtime.slots import Slots
 from engine.triggers import debounce, schedule
 from engine.triggers.admit import STRANGE_DELIVERIES_MAX, leave
 from engine.triggers.evaluate import TriggerEvaluator
-from engine.triggers.events import find_position, position_unseen, wait_position
+from engine.triggers.events import ForeignQueue, UnwatchedEvents, open_events
 from engine.triggers.rules import Gated, Part
 from engine.triggers.timers import GOES_ON, RESTING_S, TimerRouter
 from engine.waits.wait import is_answered, step_answered
 from streams.clock import Clock
-from streams.errors import Incompatible
+from streams.errors import Incompatible, Unavailable
 from streams.model.commands import Start
 from streams.model.events import EpisodeOpened
-from streams.model.foreign_streams import ForeignStream
-from streams.ports.delivery import Delivery, Unreadable
-from streams.ports.domain_events import EventFollower, Followed
+from streams.ports.delivery import ACK_WAIT_S, Delivery, Source, Unreadable
+from streams.ports.domain_events import DomainEvent
 from streams.ports.log import Recorded
 from streams.ports.timers import Due
-from streams.subjects import Stack
 from streams.tracing import context_of, traceparent
 
 ITEMS_MAX: Final = 1_000
 """Evaluated events that wait in memory for a decision, at most."""
-
-LAG_MAX: Final = 1_000
-"""Events in a row that opened nothing, before the cursor is stored. After a crash they are
-evaluated again, with the same result. An event that a gate's state kept from opening is stored
-at once: it might fire the next time."""
 
 DUE_MAX: Final = 256
 """Due messages that are unacknowledged at a time."""
@@ -69,11 +59,6 @@ DUE_MAX: Final = 256
 HAUL_MAX: Final = 500
 """Episodes that one decision places at most: their tickets, and the rest of the lane, fit in one
 commit."""
-
-
-OPENED_MAX: Final = LAG_MAX + ITEMS_MAX
-"""Events past a cursor of which the last scheduler may have opened some: those that it passed
-without storing the cursor, and those of its next decision. Later ones were only evaluated."""
 
 
 OUTSIDE_MAX: Final = 1_000
@@ -106,17 +91,13 @@ log = structlog.get_logger("vigil.lanes")
 class InputItem:
     """One event or one due message, evaluated."""
 
-    cursors: Mapping[str, int] = field(default_factory=dict)
-    """How far the reader has come with it."""
-    anew: Mapping[str, int] = field(default_factory=dict)
-    """Cursors that begin, or begin again before where they are."""
-    is_binding: bool = False
-    """Whether it must not be evaluated again, because the state of a gate decided."""
     asked: Sequence[RequestedEpisode] = ()
     left: str = ""
     """The episode that has ended, or waits for something else; empty: none."""
     delivery: Delivery[Any] | None = None
     """To be acknowledged."""
+    is_due: bool = False
+    """Whether it came due, and has a slot of `Mailbox.due_room`."""
 
 
 @dataclass(kw_only=True)
@@ -131,24 +112,6 @@ class InputBatch:
         return [asked for item in self.items for asked in item.asked]
 
     @property
-    def cursors(self) -> dict[str, int]:
-        """The cursors after all items."""
-        reached: dict[str, int] = {}
-        for item in self.items:
-            reached |= {**item.anew, **item.cursors}
-        return reached
-
-    @property
-    def anew(self) -> dict[str, int]:
-        """The cursors that begin, or begin again."""
-        return {name: seq for item in self.items for name, seq in item.anew.items()}
-
-    @property
-    def is_binding(self) -> bool:
-        """Whether its cursors must be stored before anything else is done."""
-        return any(item.is_binding or item.anew for item in self.items)
-
-    @property
     def left(self) -> list[str]:
         """The episodes that have ended, or wait for something else."""
         return [item.left for item in self.items if item.left]
@@ -157,6 +120,11 @@ class InputBatch:
     def deliveries(self) -> list[Delivery[Any]]:
         """What is to be acknowledged."""
         return [item.delivery for item in self.items if item.delivery is not None]
+
+    @property
+    def due(self) -> list[Delivery[Any]]:
+        """What of it came due."""
+        return [item.delivery for item in self.items if item.delivery and item.is_due]
 
 
 class Mailbox:
@@ -169,6 +137,8 @@ class Mailbox:
         self._expected = 0
         self._unsettled = 0
         """Episodes that events asked for and that no decision has finished with."""
+        self._open = 0
+        """Items that no decision has finished with."""
         self._news = asyncio.Event()
         self._moved = asyncio.Event()
 
@@ -177,6 +147,7 @@ class Mailbox:
         for item in items:
             self._items.append(item)
             self._unsettled += len(item.asked)
+            self._open += 1
         self._news.set()
 
     def nudge(self) -> None:
@@ -198,7 +169,8 @@ class Mailbox:
     def finish(self, batch: InputBatch) -> None:
         """Note that a decision has handled `batch`."""
         self._unsettled -= len(batch.asked)
-        for _ in batch.deliveries:
+        self._open -= len(batch.items)
+        for _ in batch.due:
             self.due_room.give_back()
         self._moved.set()
 
@@ -214,14 +186,25 @@ class Mailbox:
 
     async def wait_room(self) -> int:
         """Wait until events may ask for an episode, and return for how many they may."""
-        while (room := self.room - self._expected) <= 0:
+        while not self.has_room:
             self._moved.clear()
             await self._moved.wait()
-        return room
+        return self.room - self._expected
+
+    async def wait_settled(self) -> None:
+        """Wait until every item was decided on, and what brought it is acknowledged."""
+        while self._open:
+            self._moved.clear()
+            await self._moved.wait()
 
     def unanswered(self) -> list[Delivery[Any]]:
-        """Return the deliveries that no decision has seen."""
-        return InputBatch(items=list(self._items)).deliveries
+        """Return what came due and no decision has seen."""
+        return InputBatch(items=list(self._items)).due
+
+    @property
+    def has_room(self) -> bool:
+        """Whether events may ask for an episode."""
+        return self.room > self._expected
 
     @property
     def room(self) -> int:
@@ -230,124 +213,57 @@ class Mailbox:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cursor:
-    """One stream, as far as the actor watches it."""
+class EventQueue:
+    """One queue of an actor's events."""
 
-    queue: str
-    """Its label in metrics: `events`, or the name of a stream."""
-    cursors: Mapping[str, int]
-    follow: Callable[[int], AbstractAsyncContextManager[EventFollower]]
-    """Opens a follower just past a sequence."""
-    newest: Callable[[], Awaitable[int]]
-    """Returns the last sequence of the stream."""
-    name_of: Callable[[Followed], str]
-    """Returns the name of the cursor of an event."""
+    label: str
+    """In metrics: `events`, or the name of a stream."""
+    open: Callable[[], Awaitable[Source[DomainEvent | Unreadable]]]
     fan_out: int
     """Most episodes that one event can ask for."""
 
-    @property
-    def after(self) -> int:
-        """The sequence to begin after."""
-        return min(self.cursors.values())
 
-    def is_past(self, followed: Followed) -> bool:
-        """Return whether an event was evaluated before."""
-        return followed.seq <= self.cursors.get(self.name_of(followed), 0)
+@dataclass
+class EventQueues:
+    """The queues of one actor's events, on one node."""
 
-    def cursors_at(self, seq: int) -> dict[str, int]:
-        """Return the cursors once everything up to `seq` is evaluated."""
-        return dict.fromkeys(self.cursors, seq)
+    context: ActorContext
+    foreign: Sequence[ForeignQueue] = field(init=False)
+    """Those of streams of others."""
+    _cursors: Mapping[str, int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        streams = self.context.actor.foreign_streams()
+        self.foreign = [ForeignQueue(self.context, each) for each in streams]
 
-def own_track(context: ActorContext, cursors: Mapping[str, int]) -> Cursor | None:
-    """Return what to follow of the stack's own events; None: the actor watches none."""
-    domain_events, names = context.ports.domain_events, context.actor.event_names()
-    expectations = context.actor.expectations.values()
-    if not names:
-        return None
-    return Cursor(
-        queue="events",
-        cursors={name: cursors[name] for name in names},
-        follow=lambda after: domain_events.follow(names, after=after),
-        newest=domain_events.newest,
-        name_of=partial(_name_of, context.ports.stack),
-        fan_out=max(Counter(name for each in expectations for name in each.event_names).values()),
-    )
+    async def begin(self, cursors: Mapping[str, int]) -> None:
+        """Have what is published from now on wait for the actor.
 
+        `cursors`: how far a scheduler of an older version has read without queues; they begin there
+        unless they have begun.
+        """
+        self._cursors = cursors
+        if self.context.actor.event_names():
+            await (await self._open_own()).close()
+        for queue in self.foreign:
+            cursor = f"{queue.foreign.stream}/{queue.foreign.subject}"
+            queue.after = cursors.get(cursor, queue.after)
+            # Whoever reads it says what is wrong with it.
+            with suppress(Incompatible):
+                await queue.begin()
 
-def feed_track(context: ActorContext, foreign: ForeignStream, *, after: int) -> Cursor:
-    """Return what to follow of a stream of others, from just past `after`."""
-    name, expectations = feed_cursor(foreign), context.actor.expectations.values()
-    return Cursor(
-        queue=foreign.stream,
-        cursors={name: after},
-        follow=partial(_follow_feed, context, foreign),
-        newest=partial(context.ports.domain_events.newest, foreign),
-        name_of=partial(_the_only, name),
-        fan_out=sum(
-            foreign.stream in {one.stream for one in each.foreign_streams} for each in expectations
-        ),
-    )
+    def own(self) -> EventQueue | None:
+        """Return the queue of the stack's own events; None: the actor watches none."""
+        expectations = self.context.actor.expectations.values()
+        watching = Counter(name for each in expectations for name in each.event_names)
+        if not watching:
+            return None
+        return EventQueue(label="events", open=self._open_own, fan_out=max(watching.values()))
 
-
-async def missing_cursors(context: ActorContext, cursors: Mapping[str, int]) -> dict[str, int]:
-    """Return where to begin with what the actor watches and `cursors` do not name.
-
-    That is where its gates stopped if it had any, else the end of the stream, or where a feed says.
-    A stream that does not exist yet may be missing.
-    """
-    missing: dict[str, int] = {}
-    names = context.actor.event_names() - cursors.keys()
-    if names:
-        missing |= dict.fromkeys(
-            sorted(names), await context.ports.domain_events.position(context.actor.id)
-        )
-    for foreign in context.actor.foreign_streams():
-        if feed_cursor(foreign) not in cursors:
-            position = await find_position(context, foreign)
-            begins_after = position_unseen(foreign) if position is None else position
-            if begins_after is not None:
-                missing[feed_cursor(foreign)] = begins_after
-    return missing
-
-
-def _name_of(stack: Stack, followed: Followed) -> str:
-    content = followed.content
-    if isinstance(content, Unreadable):
-        return stack.event_name_of(content.subject)
-    return content.name
-
-
-def _the_only(name: str, _: Followed) -> str:
-    return name
-
-
-def _follow_feed(
-    context: ActorContext, foreign: ForeignStream, after: int
-) -> AbstractAsyncContextManager[EventFollower]:
-    return context.ports.domain_events.follow_feed(foreign, after=after)
-
-
-@dataclass(frozen=True)
-class ReplayWindow:
-    """What the schedulers before this term may have done with the events of one cursor."""
-
-    cursor: Cursor
-    until: int
-    """The end of its stream when this term began."""
-    _read: Counter[str] = field(default_factory=Counter)
-    """Name of a cursor → events past it."""
-
-    def may_have_ruled_on(self, followed: Followed) -> bool:
-        """Return whether an event was there before this term began."""
-        return followed.seq <= self.until
-
-    def may_have_opened(self, followed: Followed) -> bool:
-        """Return whether an episode opened for an event may be on its way; it counts its calls."""
-        # So it must be called for each event past its cursor, once and in order.
-        name = self.cursor.name_of(followed)
-        self._read[name] += 1
-        return self._read[name] <= OPENED_MAX and self.may_have_ruled_on(followed)
+    async def _open_own(self) -> Source[DomainEvent | Unreadable]:
+        names = self.context.actor.event_names() & self._cursors.keys()
+        after = min((self._cursors[name] for name in names), default=None)
+        return await open_events(self.context, after=after)
 
 
 def wanted_of(
@@ -416,40 +332,64 @@ class LaneInput:
     """Set at the end of the term."""
     takes_causes: bool
     """Whether the actor may be woken. What has been woken goes on in any case."""
+    check_lease: Callable[[], None]
+    """Raises `Unavailable` if the lane may be another node's by now."""
+    unsettled_s: float = 0.0
+    """How long others may have unacknowledged events: until then none are read."""
+    _sources: list[Source[DomainEvent | Unreadable]] = field(default_factory=list)
+    _is_whole: bool = True
+    """Whether every event delivered since the term began came here."""
 
     def __post_init__(self) -> None:
         self._context = self.evaluator.context
+        self._unwatched = UnwatchedEvents(self._context)
         self._router = TimerRouter(self.evaluator)
         self._expectations = self._context.actor.expectations
         self._backpressure = Backpressure(self.mailbox, self._context.clock)
 
-    async def follow(self, cursor: Cursor) -> None:
-        """Bring the events of `cursor`, for ever. Raises `Incompatible` if it cannot be."""
-        labels = {"actor": self._context.actor.id, "queue": cursor.queue}
-        before = ReplayWindow(cursor, until=await cursor.newest())
-        async with cursor.follow(cursor.after) as follower:
-            while True:
-                most = self._share(await self.mailbox.wait_room(), cursor)
-                batch = await follower.receive(most=most, wait_s=WAIT_S)
-                new = [each for each in batch if not cursor.is_past(each)]
-                self.mailbox.put(await self._rule_on(new, cursor, before))
-                telemetry.backlog.set(follower.pending, labels)
+    async def take_events(self, queue: EventQueue) -> None:
+        """Bring the events of a queue in the order of their stream, for ever.
 
-    async def follow_feed(self, foreign: ForeignStream, *, after: int | None) -> None:
-        """Bring a feed's events, for ever, once its stream exists; `after` None: no cursor yet."""
-        context, position = self._context, await wait_position(self._context, foreign)
-        labels = {"actor": context.actor.id, "stream": foreign.stream}
-        is_another = after is not None and await context.ports.domain_events.newest(foreign) < after
-        if is_another:
-            log.warning("the stream is another one by now", **labels, begins_after=position)
-        if after is None or is_another:
-            self.mailbox.put([InputItem(anew={feed_cursor(foreign): position})])
-            after = position
+        Raises `Unavailable` if others may have some, and `Incompatible` if it cannot be opened.
+        """
+        clock = self._context.clock
+        labels = {"actor": self._context.actor.id, "queue": queue.label}
+        source = await queue.open()
+        self._sources.append(source)
+        await clock.sleep(self.unsettled_s)
+
+        async def wait_room(count: DeliveryCount) -> int:
+            most = self._share(await self._wait_room(source, count), queue)
+            # A node that was frozen may not know yet that its lease is over.
+            self.check_lease()
+            return most
+
+        await consume_in_order(source, self._handle, labels=labels, room=wait_room, clock=clock)
+        self._is_whole = False
+        raise Unavailable(queue.label, detail="a delivery went elsewhere, or was lost")
+
+    async def take_foreign(self, queue: ForeignQueue) -> None:
+        """Bring the events of a stream of others, once it exists, as `take_events` does."""
+        stream, expectations = queue.foreign.stream, self._expectations.values()
+        watched = [{one.stream for one in each.foreign_streams} for each in expectations]
+        fan_out = sum(stream in streams for streams in watched)
         try:
-            await self.follow(feed_track(context, foreign, after=after))
+            await queue.wait_begun()
+            await self.take_events(EventQueue(label=stream, open=queue.open, fan_out=fan_out))
         except Incompatible as error:
             # The rest of what wakes the actor goes on.
-            log.warning("the stream cannot be followed", **labels, why=str(error))
+            actor = self._context.actor.id
+            log.warning("the stream cannot be read", actor=actor, stream=stream, why=str(error))
+
+    async def hand_back(self) -> bool:
+        """Hand back at once all events that are not acknowledged, and close their queues.
+
+        Returns whether all of them come again at once; else only once `ACK_WAIT_S` is over.
+        """
+        for source in self._sources:
+            self._is_whole &= await source.hand_back(is_whole=self._is_whole)
+            await source.close()
+        return self._is_whole
 
     async def take_due(self) -> None:
         """Bring what comes due, until the term is over."""
@@ -477,52 +417,68 @@ class LaneInput:
         self.mailbox.put(kept)
         self._backpressure.shut()
 
-    def _share(self, room: int, cursor: Cursor) -> int:
+    async def _wait_room(
+        self, source: Source[DomainEvent | Unreadable], count: DeliveryCount
+    ) -> int:
+        if not self.mailbox.has_room:
+            # What is handed back comes again before what is older and not acknowledged.
+            await self.mailbox.wait_settled()
+        if not self.mailbox.has_room:
+            await source.pause()
+            count.begin_anew()
+        return await self.mailbox.wait_room()
+
+    def _share(self, room: int, queue: EventQueue) -> int:
         """Return how many events may be read while there is room for so many episodes."""
         # Each event may ask for several episodes, and others read at the same time. At least one
         # may be read, or the last places could never be used: a lane may exceed its limit by what
         # one event each asks for.
         actor = self._context.actor
         readers = bool(actor.event_names()) + len(actor.foreign_streams())
-        return max(1, min(room // (cursor.fan_out * readers), READ_MAX))
+        return max(1, min(room // (queue.fan_out * readers), READ_MAX))
+
+    async def _handle(
+        self, deliveries: Sequence[Delivery[DomainEvent | Unreadable]], asked_s: float
+    ) -> None:
+        self.mailbox.put(await self._rule_on(deliveries, asked_s))
 
     async def _rule_on(
-        self, batch: Sequence[Followed], cursor: Cursor, before: ReplayWindow
+        self, deliveries: Sequence[Delivery[DomainEvent | Unreadable]], asked_s: float
     ) -> list[InputItem]:
-        parts = [await self._parts(each, before) for each in batch]
-        outcomes = iter(await self._settle_all([part for each in parts for part in each]))
+        mine = [each for each in deliveries if not await self._unwatched.hand_back(each)]
+        parts = [await self._parts(each) for each in mine]
+        flat = [part for each in parts for part in each]
+        outcomes = iter(await self._settle_all(flat, asked_s=asked_s))
         items: list[InputItem] = []
-        for followed, each in zip(batch, parts, strict=True):
+        for delivery, each in zip(mine, parts, strict=True):
             own = list(islice(outcomes, len(each)))
-            cause, seq = followed.content, followed.seq
-            asked = await self._asked(own, cause=cause, seq=seq, trace=followed.trace)
-            is_binding = _is_binding(each, own)
-            items.append(
-                InputItem(cursors=cursor.cursors_at(seq), asked=asked, is_binding=is_binding)
-            )
+            cause, seq, trace = delivery.content, delivery.seq, delivery.trace
+            asked = await self._asked(own, cause=cause, seq=seq, trace=trace)
+            items.append(InputItem(asked=asked, delivery=delivery))
         return items
 
-    async def _parts(self, followed: Followed, before: ReplayWindow) -> Sequence[Part]:
-        may_arrive = before.may_have_opened(followed)
-        if isinstance(followed.content, Unreadable):
-            return [followed.content]
-        is_repeat = before.may_have_ruled_on(followed)
-        return await self.evaluator.rule(
-            followed.content, is_repeat=is_repeat, has_arrived=not may_arrive
-        )
+    async def _parts(self, delivery: Delivery[DomainEvent | Unreadable]) -> Sequence[Part]:
+        content, is_repeat = delivery.content, delivery.deliveries > 1
+        if isinstance(content, Unreadable):
+            return [content]
+        return await self.evaluator.rule(content, is_repeat=is_repeat)
 
-    async def _settle_all(self, parts: Sequence[Part]) -> list[Outcome]:
+    async def _settle_all(self, parts: Sequence[Part], *, asked_s: float) -> list[Outcome]:
         """Return what each part comes to. Those about the same subject are settled in order."""
+        clock = self._context.clock
         outcomes: list[Outcome] = [None] * len(parts)
         lines: defaultdict[tuple[str, str] | None, list[int]] = defaultdict(list)
         for index, part in enumerate(parts):
             lines[_subject_of(part)].append(index)
         room = asyncio.Semaphore(SETTLING_MAX)
 
+        def is_late() -> bool:
+            return clock.monotonic_s() - asked_s >= ACK_WAIT_S
+
         async def settle(line: Sequence[int]) -> None:
             async with room:
                 for index in line:
-                    outcomes[index] = await self.evaluator.evaluate(parts[index])
+                    outcomes[index] = await self.evaluator.evaluate(parts[index], is_late=is_late)
 
         await asyncio.gather(*(settle(line) for line in lines.values()))
         return outcomes
@@ -570,7 +526,7 @@ class LaneInput:
         match due:
             case Due(purpose=opening.LEFT):
                 is_left = await self._is_left(due)
-                return InputItem(left=due.key if is_left else "", delivery=delivery)
+                return InputItem(left=due.key if is_left else "", delivery=delivery, is_due=True)
             case Due(purpose=opening.PLACE):
                 return await self._place(due, delivery)
             case Due() if not self.takes_causes and due.purpose not in GOES_ON:
@@ -580,9 +536,9 @@ class LaneInput:
         if parts is None:
             await leave(delivery)
             return None
-        outcomes = await self._settle_all(parts)
+        outcomes = await self._settle_all(parts, asked_s=self._context.clock.monotonic_s())
         asked = await self._asked(outcomes, cause=due, seq=delivery.seq, trace=delivery.trace)
-        return InputItem(asked=asked, delivery=delivery)
+        return InputItem(asked=asked, delivery=delivery, is_due=True)
 
     async def _is_left(self, due: Due) -> bool:
         """Return whether an episode that left its place needs it no more."""
@@ -599,7 +555,7 @@ class LaneInput:
         is_known = opened is None or opened.expectation_id in self._expectations
         if newest is not None and is_known:
             if opened is None:
-                return InputItem(delivery=delivery)
+                return InputItem(delivery=delivery, is_due=True)
             asked = self._asking(
                 opened,
                 due,
@@ -608,7 +564,7 @@ class LaneInput:
                 is_open=True,
                 newest=newest,
             )
-            return InputItem(asked=[asked], delivery=delivery)
+            return InputItem(asked=[asked], delivery=delivery, is_due=True)
         if self._is_for_others(due):
             await leave(delivery)
             return None
@@ -616,7 +572,7 @@ class LaneInput:
         start = Start(actor_id=self._context.actor.id, episode_id=due.key)
         detail = "it waits for its turn, and no node knows it"
         await self.dead_letters.write_command(start, seq=delivery.seq, reason=reason, detail=detail)
-        return InputItem(delivery=delivery)
+        return InputItem(delivery=delivery, is_due=True)
 
     async def _due_parts(
         self, due: Due | Unreadable, delivery: Delivery[Due | Unreadable]
@@ -632,12 +588,6 @@ class LaneInput:
 
     def _is_for_others(self, due: Due) -> bool:
         return self._router.returns_of(due) < STRANGE_DELIVERIES_MAX
-
-
-def _is_binding(parts: Sequence[Part], outcomes: Sequence[Outcome]) -> bool:
-    """Return whether the state of a gate has kept one of `parts` from opening an episode."""
-    settled = zip(parts, outcomes, strict=True)
-    return any(isinstance(part, Gated) and outcome is None for part, outcome in settled)
 
 
 def _subject_of(part: Part) -> tuple[str, str] | None:

@@ -155,8 +155,8 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     admitted: tuple[Ticket, ...] = ()
     """In the order of their admission."""
     cursors: Mapping[str, int] = msgspec.field(default_factory=dict)
-    """Name of an event, or `<stream>/<subject>` of a feed → sequence up to which all such events
-    were evaluated. Each version of the actor moves those that it watches."""
+    """Name of an event, or `<stream>/<subject>` of a feed → sequence up to which a scheduler of an
+    older version of the engine has evaluated all such events."""
     newest_number: int = 0
     kept_at: int = 0
     """Version of the newest commit with the whole lane; 0: there is none."""
@@ -186,9 +186,6 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 class LaneInputs(msgspec.Struct, frozen=True, kw_only=True):
     """What the scheduler has seen since the last decision. The lane may know any of it already."""
 
-    cursors: Mapping[str, int] = msgspec.field(default_factory=dict)
-    anew: Mapping[str, int] = msgspec.field(default_factory=dict)
-    """Cursors that begin, or begin again before where they are: their stream is another one."""
     wanted: Sequence[Wanted] = ()
     """In the order of their causes."""
     left: Collection[str] = ()
@@ -215,7 +212,6 @@ def decide(lane: Lane, seen: LaneInputs, limits: Limits) -> tuple[LaneEvent, ...
     lost = losers(_without(line, _ids(admitted)), limits, newcomers=new)
     turned_away = [each for each in lost if each.episode_id in new]
     moved = LaneMoved(
-        cursors={**seen.anew, **_advanced({**lane.cursors, **seen.anew}, seen.cursors)},
         placed=_without(newcomers, _ids(lost)),
         admitted=_ids(admitted),
         shed=tuple(each for each in _ids(lost) if each not in new),
@@ -232,10 +228,14 @@ def overdue(lane: Lane, *, at: datetime) -> list[str]:
 
 def closing(lane: Lane) -> tuple[LaneEvent, ...]:
     """Return the events of the commit that empties `lane`: all that wait may run."""
-    # The cursors go, too: a lane that is used again begins where the actor's gates are by then.
     waiting, admitted = _ids(lane.waiting), _ids(lane.admitted)
     moved = LaneMoved(admitted=waiting, left=(*admitted, *waiting), kept_at=lane.kept_at)
     return moved, LaneKept(newest_number=lane.newest_number)
+
+
+def without_cursors(lane: Lane) -> tuple[LaneEvent, ...]:
+    """Return the events of the commit that drops the cursors; empty: none, or it is too long."""
+    return (_kept(lane),) if lane.cursors and _may_be_kept(lane) else ()
 
 
 def evolve(lane: Lane, event: LaneEvent, *, version: int) -> Lane:
@@ -318,10 +318,6 @@ def _short(key: str) -> str:
     return key if is_short else f"#{blake2b(encoded, digest_size=16).hexdigest()}"
 
 
-def _advanced(cursors: Mapping[str, int], seen: Mapping[str, int]) -> dict[str, int]:
-    return {each: seq for each, seq in seen.items() if each not in cursors or seq > cursors[each]}
-
-
 def _moved(lane: Lane, event: LaneMoved) -> Lane:
     line = ranked(_without(lane.waiting, (*event.left, *event.shed)), event.placed)
     waits = {ticket.episode_id: ticket for ticket in line}
@@ -337,18 +333,19 @@ def _moved(lane: Lane, event: LaneMoved) -> Lane:
 
 
 def _commit(lane: Lane, moved: LaneMoved) -> tuple[LaneEvent, ...]:
-    if lane.moves + 1 < KEEP_EVERY:
+    # Cursors are not written again: a lane that has any is kept once they are dropped.
+    if lane.moves + 1 < KEEP_EVERY or lane.cursors:
         return (moved,)
     after = _moved(lane, moved)
-    if len(after.waiting) + len(after.admitted) > TICKETS_KEPT_MAX:
-        return (moved,)
-    kept = LaneKept(
-        cursors=dict(after.cursors),
-        waiting=after.waiting,
-        admitted=after.admitted,
-        newest_number=after.newest_number,
-    )
-    return (moved, kept)
+    return (moved, _kept(after)) if _may_be_kept(after) else (moved,)
+
+
+def _may_be_kept(lane: Lane) -> bool:
+    return len(lane.waiting) + len(lane.admitted) <= TICKETS_KEPT_MAX
+
+
+def _kept(lane: Lane) -> LaneKept:
+    return LaneKept(waiting=lane.waiting, admitted=lane.admitted, newest_number=lane.newest_number)
 
 
 def _without(tickets: Iterable[Ticket], episodes: Iterable[str]) -> tuple[Ticket, ...]:

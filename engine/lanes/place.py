@@ -38,14 +38,6 @@ class RoundDecision:
         """The moves among the events."""
         return [event for event in self.events if isinstance(event, LaneMoved)]
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing moves but cursors."""
-        return not any(
-            each.placed or each.admitted or each.shed or each.dropped or each.left
-            for each in self.moves
-        )
-
 
 @dataclass(frozen=True)
 class RoundPlanner:

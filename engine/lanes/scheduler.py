@@ -2,7 +2,8 @@
 
 One node at a time schedules for the whole cluster; others take over when its lease is given up or
 lapses. The lease only saves work: of two nodes that both schedule, the version of the lane refuses
-one. Input is acknowledged last, so after a crash the next node finds exactly what is left to do.
+one. Input is acknowledged last, so after a crash the next node finds exactly what is left to do;
+it reads no events before the dead node's come again, which are older than all others.
 Episodes without a place are refused before the commit, because nothing would bring a node back to
 them. If the actor is paused, a scheduler that reads no events serves those that wait, unless
 another node reads events.
@@ -29,37 +30,46 @@ from engine.lanes.close import LaneCloser
 from engine.lanes.effects import LaneEffects, no_place
 from engine.lanes.intake import (
     HAUL_MAX,
-    LAG_MAX,
+    EventQueues,
     InputBatch,
     InputItem,
     LaneInput,
     Mailbox,
-    missing_cursors,
-    own_track,
 )
 from engine.lanes.lane import EMPTY, Lane, LaneInputs, Limits, capacity_of
 from engine.lanes.place import RoundDecision, RoundPlanner
-from engine.lanes.store import LaneStore, feed_cursor
+from engine.lanes.store import LaneStore, read_lane
 from engine.outputs.pool import OutputContext
-from engine.runtime.consumer import Service
+from engine.runtime.consumer import WAIT_S, Service
+from engine.runtime.leases import BEATS_PER_TTL, Held
 from engine.runtime.permits import Permit
 from engine.runtime.tasks import wait_first, wait_set
 from engine.triggers.evaluate import TriggerEvaluator
 from engine.validation import backoff_s
-from streams.errors import Unavailable, UnreadableEvent, VersionConflict
+from streams.errors import LeaseLost, Unavailable, UnreadableEvent, VersionConflict
 from streams.keys import lane_claim
-from streams.model.foreign_streams import ForeignStream
+from streams.ports.delivery import ACK_WAIT_S
 
 LOOK_S: Final = 5.0
-"""Between two looks at what only time changes, in seconds: how long cursors may stay unwritten when
-nothing else comes, and how late an overdue episode is canceled."""
+"""Between two looks at what only time changes, in seconds: how late an overdue episode is
+canceled."""
 
-NOBODY: Final = Limits(capacity=0)
-
+UNSETTLED_S: Final = ACK_WAIT_S + WAIT_S
+"""How long after the end of a node its deliveries may be unacknowledged, in seconds: its last pull
+may outlive it by `WAIT_S`, and what that brings comes again after `ACK_WAIT_S`. With the usual
+lease of 30 s, which lapses 20 s after the end of its holder at the earliest, that is over when
+another node takes over; with a shorter one, the other node waits for the rest of it."""
 
 STANDBY_S: Final = 5.0
 """Longest wait for the lease before it is asked for again: a watch that was cut off may have missed
 that it was given up."""
+
+STRAYS_S: Final = ACK_WAIT_S + 1.0
+"""How long older events may come again after a delivery was lost, in seconds: all that was not
+acknowledged comes again after `ACK_WAIT_S`, and the server's timers may be late."""
+
+LAPSES_AFTER: Final = 1 - 1 / BEATS_PER_TTL
+"""The earliest lapse of a lease after the end of its holder, in lives of a lease."""
 
 AGAIN_S: Final = 0.05
 """First pause before the lane is read anew; doubles each time."""
@@ -76,73 +86,72 @@ class Term:
 
     context: EpisodeContext
     evaluator: TriggerEvaluator
+    queues: EventQueues
     dead_letters: DeadLetterWriter
     members: Membership
     takes_causes: bool
     """Whether the actor may be woken. What has been woken goes on in any case."""
     over: asyncio.Event
     """Set when it is to end."""
+    check_lease: Callable[[], None]
+    """Raises `Unavailable` if the lane may be another node's by now."""
+    unsettled_s: float
+    """How long others may have unacknowledged events."""
     _mailbox: Mailbox = field(default_factory=Mailbox)
     _batch: InputBatch = field(default_factory=InputBatch)
     """What is being decided on."""
-    _reached: dict[str, int] = field(default_factory=dict)
-    """Cursors that are not stored yet, because nothing else was to be written."""
-    _lag: int = 0
-    """Events that they passed."""
-    _is_late: bool = False
-    """Whether they have been unwritten for long."""
     _store: LaneStore = field(init=False)
     _effects: LaneEffects = field(init=False)
     _planner: RoundPlanner = field(init=False)
+    _input: LaneInput = field(init=False)
 
     def __post_init__(self) -> None:
         context = self.context
         self._store = LaneStore(context.ports, context.clock, context.actor.id, context.writer_ids)
         self._effects = LaneEffects(context)
         self._planner = RoundPlanner(self.evaluator, self.dead_letters, self._effects)
-
-    async def begin(self) -> None:
-        """Store a first cursor for each stream: from then on nothing published is missed."""
-        await self._store.read()
-        missing = await missing_cursors(self.context, self._store.lane.cursors)
-        if missing:
-            await self._complete()
-            await self._store.append(
-                lane_rules.decide(self._store.lane, LaneInputs(cursors=missing), NOBODY)
-            )
+        self._input = LaneInput(
+            evaluator=self.evaluator,
+            dead_letters=self.dead_letters,
+            effects=self._effects,
+            mailbox=self._mailbox,
+            over=self.over,
+            takes_causes=self.takes_causes,
+            check_lease=self.check_lease,
+            unsettled_s=self.unsettled_s,
+        )
 
     async def run(self) -> None:
         """Schedule until it is over. After an error or a group of them, begin a new term."""
         await self._take_over()
         async with asyncio.TaskGroup() as group:
-            lane_input = self._lane_input()
-            group.create_task(lane_input.take_due())
-            beside = [group.create_task(each) for each in self._beside(lane_input)]
+            group.create_task(self._input.take_due())
+            beside = [group.create_task(each) for each in self._beside()]
             await self._decide_until_over()
             for each in beside:
                 each.cancel()
-        await self._commit_reached()
 
-    async def hand_back(self) -> None:
-        """Hand back at once what came due and was not acknowledged."""
-        for delivery in (*self._batch.deliveries, *self._mailbox.unanswered()):
+    async def hand_back(self) -> bool:
+        """Hand back at once what was not acknowledged.
+
+        Returns whether all of its events come again before newer ones.
+        """
+        is_sure = await self._input.hand_back()
+        for delivery in (*self._batch.due, *self._mailbox.unanswered()):
             await delivery.nak()
         self._measure(EMPTY)
+        return is_sure
 
     async def _take_over(self) -> None:
         """Read the lane, and complete what the last scheduler may have left undone."""
         context, store = self.context, self._store
-        if self.takes_causes:
-            await self.begin()
-            begun = [
-                foreign
-                for foreign in context.actor.foreign_streams()
-                if self._cursor_of(foreign) is not None
-            ]
-            await context.ports.domain_events.forget(context.actor.id, begun)
-        else:
-            await store.read()
-        await self._complete()
+        await store.read()
+        if store.newest is not None:
+            await self._effects.complete(store.newest, store.lane)
+        if self.takes_causes and store.lane.cursors:
+            await self.queues.begin(store.lane.cursors)
+            if dropped := lane_rules.without_cursors(store.lane):
+                await store.append(dropped)
         gone = await self._effects.gone(ticket.episode_id for ticket in store.lane.admitted)
         self._mailbox.put(InputItem(left=each) for each in gone)
         self._make_room()
@@ -155,33 +164,15 @@ class Term:
             admitted=len(store.lane.admitted),
         )
 
-    async def _complete(self) -> None:
-        if self._store.newest is not None:
-            await self._effects.complete(self._store.newest, self._store.lane)
-
-    def _lane_input(self) -> LaneInput:
-        return LaneInput(
-            evaluator=self.evaluator,
-            dead_letters=self.dead_letters,
-            effects=self._effects,
-            mailbox=self._mailbox,
-            over=self.over,
-            takes_causes=self.takes_causes,
-        )
-
-    def _beside(self, lane_input: LaneInput) -> Iterator[Coroutine[Any, Any, None]]:
+    def _beside(self) -> Iterator[Coroutine[Any, Any, None]]:
         yield self._watch_end()
         yield self._watch_roster()
         yield self._watch_time()
         if self.takes_causes:
-            own = own_track(self.context, self._store.lane.cursors)
-            if own is not None:
-                yield lane_input.follow(own)
-            for foreign in self.context.actor.foreign_streams():
-                yield lane_input.follow_feed(foreign, after=self._cursor_of(foreign))
-
-    def _cursor_of(self, foreign: ForeignStream) -> int | None:
-        return self._store.lane.cursors.get(feed_cursor(foreign))
+            if (own := self.queues.own()) is not None:
+                yield self._input.take_events(own)
+            for foreign in self.queues.foreign:
+                yield self._input.take_foreign(foreign)
 
     async def _decide_until_over(self) -> None:
         while True:
@@ -194,31 +185,25 @@ class Term:
             self._make_room()
 
     async def _decide_on(self, batch: InputBatch) -> None:
-        before = self._store.lane
-        reached = self._reached | batch.cursors
-        seen = LaneInputs(cursors=reached, anew=batch.anew, left=batch.left)
+        before, seen = self._store.lane, LaneInputs(left=batch.left)
         decision = await self._planner.decide(before, batch.asked, self._limits(), seen=seen)
-        self._reached, self._lag = reached, self._lag + len(batch.items)
-        is_due = batch.is_binding or self._is_late or self._lag > LAG_MAX
-        version = self._store.version
-        if is_due or not decision.is_idle:
+        if decision.events:
             await self._turn_away(decision)
             await self._commit(decision)
             await self._carry_out(decision, before)
-        if batch.deliveries and version == self._store.version:
+        elif batch.deliveries:
             # What changes nothing here may be about a place that another scheduler gave.
             await self._store.check()
         await self._call_again(batch, before)
-        await asyncio.gather(*(delivery.ack() for delivery in batch.deliveries))
+        for delivery in batch.deliveries:
+            await delivery.ack()
 
     async def _commit(self, decision: RoundDecision) -> None:
-        if decision.events:
-            try:
-                await self._store.append(decision.events)
-            except VersionConflict:
-                await self._leave_to_others(decision)
-                raise
-        self._reached, self._lag, self._is_late = {}, 0, False
+        try:
+            await self._store.append(decision.events)
+        except VersionConflict:
+            await self._leave_to_others(decision)
+            raise
 
     async def _turn_away(self, decision: RoundDecision) -> None:
         """Undo and publish, before the commit, what the gates ruled for those without a place."""
@@ -265,12 +250,6 @@ class Term:
                     each.opened.episode_id, again=str(each.seq), answered_step=step
                 )
 
-    async def _commit_reached(self) -> None:
-        """Store the cursors, so that the next node need not evaluate the same events again."""
-        if self._reached:
-            seen = LaneInputs(cursors=self._reached)
-            await self._store.append(lane_rules.decide(self._store.lane, seen, NOBODY))
-
     def _limits(self) -> Limits:
         actor = self.context.actor
         nodes = [self.members.capacity(actor.id), self._own_room()]
@@ -305,7 +284,6 @@ class Term:
             overdue = lane_rules.overdue(self._store.lane, at=self.context.clock.now())
             gone = await self._effects.expire(overdue)
             self._mailbox.put(InputItem(left=each) for each in gone)
-            self._is_late = bool(self._reached)
             self._mailbox.nudge()
 
     async def _watch_end(self) -> None:
@@ -335,9 +313,12 @@ class LaneScheduler:
 
     def __post_init__(self) -> None:
         self._evaluator = TriggerEvaluator(self.context)
+        self._queues = EventQueues(self.context)
         self._key = lane_claim(self.context.actor.id)
         self._withdrawn = self._permit.withdrawn
         self._failures = 0
+        self._settled_s = 0.0
+        """Until when others may have unacknowledged events, on the monotonic clock."""
 
     def service(self) -> Service:
         """Return the service that schedules whenever the node may."""
@@ -366,11 +347,9 @@ class LaneScheduler:
         has_begun = False
         while not has_begun and not self._withdrawn.is_set():
             try:
-                await self._term(self._withdrawn).begin()
+                store = await read_lane(self.context)
+                await self._queues.begin(store.lane.cursors)
                 has_begun = True
-            except VersionConflict as error:
-                # All nodes begin at once when an actor is new, and each but one has to look again.
-                await self._pause_after(error, say=log.debug)
             except UnreadableEvent as error:
                 await self._pause_after(error)
 
@@ -382,11 +361,15 @@ class LaneScheduler:
         held = await self.context.leases.acquire(self._key, on_lost=over.set)
         if held is None:
             return False
+        if held.lease.stolen:
+            self._expect_strays(UNSETTLED_S - self.context.ports.leases.ttl_s * LAPSES_AFTER)
         ending = asyncio.create_task(self._end_when_due(over))
         try:
             while is_understood and not over.is_set():
-                is_understood = await self._serve_stint(over)
-            await self.context.leases.complete(held)
+                is_understood = await self._serve_stint(over, held)
+            if self._unsettled_s() == 0.0:
+                # Else it lapses, so that the next node, too, knows that it has to wait.
+                await self.context.leases.complete(held)
         finally:
             # If it was not given up, this node is cut off or failed unexpectedly: it lapses.
             self.context.leases.forget(held)
@@ -394,10 +377,10 @@ class LaneScheduler:
             await asyncio.gather(ending, return_exceptions=True)
         return is_understood
 
-    async def _serve_stint(self, over: asyncio.Event) -> bool:
+    async def _serve_stint(self, over: asyncio.Event, held: Held) -> bool:
         """Run one term; return whether this version of the engine understands the lane."""
         failure: BaseException | None = None
-        term, began_s = self._term(over), self.context.clock.monotonic_s()
+        term, began_s = self._term(over, held), self.context.clock.monotonic_s()
         try:
             await term.run()
         except* (VersionConflict, Unavailable, UnreadableEvent) as group:
@@ -405,21 +388,38 @@ class LaneScheduler:
         if (task := asyncio.current_task()) is not None and task.cancelling():
             # A task group drops a cancellation that comes just when one of its tasks fails.
             raise asyncio.CancelledError
-        await term.hand_back()
+        if not await term.hand_back():
+            self._expect_strays(STRAYS_S)
         if self.context.clock.monotonic_s() - began_s > AGAIN_MAX_S:
             self._failures = 0
         if failure is not None:
             await self._pause_after(failure)
         return not isinstance(failure, UnreadableEvent)
 
-    def _term(self, over: asyncio.Event) -> Term:
+    def _expect_strays(self, within_s: float) -> None:
+        """Read no events for a while: older ones may still come again."""
+        self._settled_s = max(self._settled_s, self.context.clock.monotonic_s() + within_s)
+
+    def _unsettled_s(self) -> float:
+        return max(0.0, self._settled_s - self.context.clock.monotonic_s())
+
+    def _term(self, over: asyncio.Event, held: Held) -> Term:
+        def check_lease() -> None:
+            try:
+                held.lease.check(monotonic_s=self.context.clock.monotonic_s())
+            except LeaseLost as error:
+                raise Unavailable(self._key, detail=str(error)) from error
+
         return Term(
             context=self.context,
             evaluator=self._evaluator,
+            queues=self._queues,
             dead_letters=self.context.dead_letters,
             members=self.members,
             takes_causes=self.takes_causes,
             over=over,
+            check_lease=check_lease,
+            unsettled_s=self._unsettled_s(),
         )
 
     async def _end_when_due(self, over: asyncio.Event) -> None:
@@ -455,13 +455,11 @@ class LaneScheduler:
             self.members.nodes, self.context.actor.id
         )
 
-    async def _pause_after(
-        self, failure: BaseException, *, say: Callable[..., object] = log.warning
-    ) -> None:
+    async def _pause_after(self, failure: BaseException) -> None:
         self._failures += 1
         pause_s = backoff_s(self._failures, first_s=AGAIN_S, most_s=AGAIN_MAX_S)
         actor = self.context.actor.id
-        say("reading the lane anew", actor=actor, why=str(failure), again_in_s=pause_s)
+        log.warning("reading the lane anew", actor=actor, why=str(failure), again_in_s=pause_s)
         await self._unless_withdrawn(self.context.clock.sleep(pause_s))
 
     async def _unless_withdrawn(self, wait: Coroutine[Any, Any, object]) -> None:

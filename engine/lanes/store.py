@@ -12,10 +12,7 @@ from engine.runtime.store import Loaded, Store, all_of_it, append_once, commit_o
 from streams.clock import Clock
 from streams.errors import VersionConflict
 from streams.model.events import LaneEvent
-from streams.model.foreign_streams import ForeignStream
 from streams.ports.all import Ports
-from streams.ports.delivery import Source, Unreadable
-from streams.ports.domain_events import DomainEvent
 from streams.ports.log import START, Recorded
 
 
@@ -63,36 +60,8 @@ class LaneStore:
             self.lane = lane_rules.evolve(self.lane, event, version=self.version)
 
 
-def feed_cursor(foreign: ForeignStream) -> str:
-    """Return the name of a feed's cursor."""
-    return f"{foreign.stream}/{foreign.subject}"
-
-
 async def read_lane(context: EpisodeContext) -> LaneStore:
     """Return the lane of an actor as the journal has it."""
     store = LaneStore(context.ports, context.clock, context.actor.id, context.writer_ids)
     await store.read()
     return store
-
-
-async def open_events(context: EpisodeContext) -> Source[DomainEvent | Unreadable]:
-    """Return the actor's own events, from its lane's cursors if it has any."""
-    lane, names = (await read_lane(context)).lane, context.actor.event_names()
-    return await context.ports.domain_events.open(
-        context.actor.id, names, after=_left_off(lane, names)
-    )
-
-
-async def open_feed(
-    context: EpisodeContext, foreign: ForeignStream, *, after: int | None = None
-) -> Source[DomainEvent | Unreadable]:
-    """Return a feed's events, from the lane's cursor, else from `after` or where the feed says."""
-    lane = (await read_lane(context)).lane
-    begins_after = lane.cursors.get(feed_cursor(foreign), after)
-    return await context.ports.domain_events.open_feed(
-        context.actor.id, foreign, after=begins_after
-    )
-
-
-def _left_off(lane: Lane, names: frozenset[str]) -> int | None:
-    return min((lane.cursors[name] for name in names & lane.cursors.keys()), default=None)

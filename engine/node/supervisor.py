@@ -25,7 +25,6 @@ from engine.episodes.breaker_store import Breakers
 from engine.episodes.cancel import RunningEpisodes
 from engine.execution import commands as execution
 from engine.lanes import scheduler as lanes
-from engine.lanes.store import open_events, open_feed
 from engine.outputs.pool import AdapterPool, OutputContext
 from engine.runtime.catalog import Catalog, CatalogContents
 from engine.runtime.consumer import Service
@@ -45,7 +44,7 @@ log = structlog.get_logger("vigil.supervisor")
 def services_for(context: OutputContext, members: Membership) -> list[Service]:
     """Return all services of one actor on one node: what wakes it, and what runs it."""
     return [
-        *triggers.services_for(context, open_events, open_feed),
+        *triggers.services_for(context),
         *lanes.services_for(context, members),
         *execution.services_for(context),
         *workflows.services_for(context),

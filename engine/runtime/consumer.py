@@ -31,6 +31,9 @@ seconds on the monotonic clock."""
 HandleBatch: TypeAlias = Callable[[Sequence[Delivery[T]]], Awaitable[None]]
 """Answers all deliveries of one `receive`."""
 
+HandleInOrder: TypeAlias = Callable[[Sequence[Delivery[T]], float], Awaitable[None]]
+"""Takes all deliveries of one `receive`, and when they were requested, as `Handle` does."""
+
 
 @dataclass(frozen=True)
 class Service:
@@ -122,6 +125,46 @@ async def consume_batches(
             await handle(deliveries)
 
 
+@dataclass
+class DeliveryCount:
+    """Counts the deliveries of one queue, of which this node is to get every one."""
+
+    _last: int | None = None
+
+    def check(self, deliveries: Sequence[Delivery[Any]]) -> bool:
+        """Return whether none is missing before or among the next `deliveries`."""
+        for each in deliveries:
+            if self._last is not None and each.nth != self._last + 1:
+                return False
+            self._last = each.nth
+        return True
+
+    def begin_anew(self) -> None:
+        """Expect whatever comes next."""
+        self._last = None
+
+
+async def consume_in_order(
+    source: Source[T],
+    handle: HandleInOrder[T],
+    *,
+    room: Callable[[DeliveryCount], Awaitable[int]],
+    labels: Mapping[str, str],
+    clock: Clock,
+) -> None:
+    """Pass the deliveries of a queue that nobody else pulls to `handle`, until one is missing.
+
+    It has gone to another node or was lost, and is older than what was received since. `room` waits
+    for room, and returns how much there is.
+    """
+    count = DeliveryCount()
+    while True:
+        asked_s, deliveries = await _receive(source, await room(count), labels, clock)
+        if not count.check(deliveries):
+            return
+        await handle(deliveries, asked_s)
+
+
 def consumer_service(
     queue: Queue[T], handle: Handle[T], *, room: Slots, permit: Permit, clock: Clock
 ) -> Service:
@@ -148,13 +191,21 @@ async def _pull(
                     await source.pause()
                 await wait_first(room.wait_free(), until.wait())
                 continue
-            asked_s = clock.monotonic_s()
-            yield asked_s, await source.receive(room=room.free, wait_s=WAIT_S)
-            telemetry.backlog.set(source.pending, queue.labels)
+            yield await _receive(source, room.free, queue.labels, clock)
     finally:
         closing.cancel()
         await asyncio.gather(closing, return_exceptions=True)
         await source.close()
+
+
+async def _receive(
+    source: Source[T], room: int, labels: Mapping[str, str], clock: Clock
+) -> tuple[float, Sequence[Delivery[T]]]:
+    """Return when they were requested, and the next deliveries."""
+    asked_s = clock.monotonic_s()
+    deliveries = await source.receive(room=room, wait_s=WAIT_S)
+    telemetry.backlog.set(source.pending, labels)
+    return asked_s, deliveries
 
 
 async def _close_when(until: asyncio.Event, source: Source[Any]) -> None:

@@ -269,13 +269,10 @@ class TriggerEvaluator:
         self._cooldowns, self._debouncer = Cooldowns(self.context), DebounceStore(self.context)
         self._expiry = FindingExpiry(self.context)
 
-    async def rule(
-        self, event: DomainEvent, *, is_repeat: bool, has_arrived: bool = False
-    ) -> list[Part]:
+    async def rule(self, event: DomainEvent, *, is_repeat: bool) -> list[Part]:
         """Return the parts of `event`, one for each expectation that it may fire.
 
-        Nothing is looked up yet: `evaluate` does that, for many at a time. `has_arrived`: whether
-        what was opened for it before must be on the journal by now.
+        Nothing is looked up yet: `evaluate` does that, for many at a time.
         """
         stack, actor = self.context.ports.stack.name, self.context.actor
         parts: list[Part] = []
@@ -287,14 +284,7 @@ class TriggerEvaluator:
                 case Refuse():
                     self._refused(ruling, expectation, event)
                 case _:
-                    parts.append(
-                        Gated(
-                            expectation=expectation,
-                            event=event,
-                            is_repeat=is_repeat,
-                            has_arrived=has_arrived,
-                        )
-                    )
+                    parts.append(Gated(expectation=expectation, event=event, is_repeat=is_repeat))
         return parts
 
     async def evaluate(
@@ -376,8 +366,7 @@ class TriggerEvaluator:
         """Refuse `part`, and check for its episode later if another node may have opened it."""
         # A node that opened its episode may be gone, and what it sent may still arrive: check
         # later.
-        has_arrived = isinstance(part, Gated) and part.has_arrived
-        if (part.is_repeat and not has_arrived) or is_late():
+        if part.is_repeat or is_late():
             await self.builder.look_later(opened)
 
     async def _is_begun_before(

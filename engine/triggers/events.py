@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import structlog
 
-from engine.episodes.breaker_store import EpisodeContext
 from engine.runtime.consumer import Queue, Service, consumer_service
 from engine.runtime.context import ActorContext
 from engine.runtime.tasks import wait_first
@@ -52,32 +51,47 @@ def missing(actor: str, stream: str) -> str:
     )
 
 
-def position_unseen(foreign: ForeignStream) -> int | None:
-    """Return where to begin while there is no such stream; None: that is not known yet."""
-    return BEGINNING if foreign.start in ("new", "all") else None
+async def open_events(
+    context: ActorContext, *, after: int | None = None
+) -> Source[DomainEvent | Unreadable]:
+    """Return the actor's queue of the stack's own events; `after`: where it begins at first."""
+    domain_events, actor = context.ports.domain_events, context.actor
+    return await domain_events.open(actor.id, actor.event_names(), after=after)
 
 
-async def find_position(context: ActorContext, foreign: ForeignStream) -> int | None:
-    """Return the sequence past which the actor reads a feed; None: there is no such stream."""
-    try:
-        return await context.ports.domain_events.feed_position(context.actor.id, foreign)
-    except NoSuchStream:
-        return None
+@dataclass
+class ForeignQueue:
+    """An actor's queue of one stream of others, which may not exist yet."""
 
+    context: ActorContext
+    foreign: ForeignStream
+    after: int | None = None
+    """Where it begins the first time; None: where the actor says."""
 
-async def wait_position(context: ActorContext, foreign: ForeignStream) -> int:
-    """Return the sequence past which the actor reads a feed, once its stream exists."""
-    position = await find_position(context, foreign)
-    if position is not None:
-        return position
-    actor, stream = context.actor.id, foreign.stream
-    log.warning(missing(actor, stream), actor=actor, stream=stream, looks_every_s=STREAM_LOOK_S)
-    while position is None:
-        await context.clock.sleep(STREAM_LOOK_S)
-        position = await find_position(context, foreign)
-    log.info("the stream is there now", actor=actor, stream=stream)
-    unseen = position_unseen(foreign)
-    return position if unseen is None else unseen
+    async def open(self) -> Source[DomainEvent | Unreadable]:
+        """Return the queue, or raise `NoSuchStream`."""
+        domain_events, actor = self.context.ports.domain_events, self.context.actor.id
+        return await domain_events.open_feed(actor, self.foreign, after=self.after)
+
+    async def begin(self) -> bool:
+        """Have what is published from now on wait for the actor; False: there is no stream."""
+        try:
+            await (await self.open()).close()
+        except NoSuchStream:
+            # All that it will have is new.
+            self.after = BEGINNING if self.foreign.start in ("new", "all") else None
+            return False
+        return True
+
+    async def wait_begun(self) -> None:
+        """Return once the stream exists and the queue has begun."""
+        if await self.begin():
+            return
+        actor, stream = self.context.actor.id, self.foreign.stream
+        log.warning(missing(actor, stream), actor=actor, stream=stream, looks_every_s=STREAM_LOOK_S)
+        while not await self.begin():
+            await self.context.clock.sleep(STREAM_LOOK_S)
+        log.info("the stream is there now", actor=actor, stream=stream)
 
 
 class WatchList:
@@ -113,42 +127,31 @@ class WatchList:
 
 
 @dataclass
-class Gate:
-    """The gate of one actor, for one stream, on one node."""
+class UnwatchedEvents:
+    """The events in an actor's queue that its version on this node does not watch."""
 
-    admission: Admission
+    context: ActorContext
     _strange: set[str] = field(default_factory=set)
     """Names that were logged; bounded, since the queue has only names that some version watches."""
     _watch_list: WatchList = field(init=False)
 
     def __post_init__(self) -> None:
-        context = self.admission.context
+        context = self.context
         self._watch_list = WatchList(context.ports.domain_events, context.clock, context.actor.id)
 
-    def service(self, queue: str, open_: OpenQueue) -> Service:
-        """Return the service that evaluates events; `queue` is its label in metrics."""
-        context = self.admission.context
-        return consumer_service(
-            Queue(open=open_, labels={"actor": context.actor.id, "queue": queue}, pauses=False),
-            self._admit,
-            room=self.admission.room,
-            permit=context.permits.wakes,
-            clock=context.clock,
-        )
-
-    async def _admit(self, delivery: Incoming, asked_s: float) -> None:
+    async def hand_back(self, delivery: Incoming) -> bool:
+        """Leave an event to another version of the actor if it is for one; return whether it is."""
         content = delivery.content
-        if isinstance(content, Unreadable):
-            return await self.admission.let_in(delivery, [content], since_s=asked_s)
-        if self._is_strange(content) and not await self._is_hopeless(delivery, content):
-            return await leave(delivery)
-        is_repeat = delivery.deliveries > 1
-        parts = await self.admission.evaluator.rule(content, is_repeat=is_repeat)
-        return await self.admission.let_in(delivery, parts, since_s=asked_s)
+        if isinstance(content, Unreadable) or not self._is_strange(content):
+            return False
+        if await self._is_hopeless(delivery, content):
+            return False
+        await leave(delivery)
+        return True
 
     def _is_strange(self, event: DomainEvent) -> bool:
         """Return whether an event is for a node with another version of the actor, and log that."""
-        actor = self.admission.context.actor
+        actor = self.context.actor
         if event.stream or event.name in actor.event_names():
             return False
         if event.name not in self._strange:
@@ -167,25 +170,43 @@ class Gate:
         return is_old or await self._watch_list.is_gone(event.name)
 
 
-class OpenForeignStream(Protocol):
-    """Opens an actor's queue of a stream of others, from `after` on if that is known."""
+@dataclass
+class Gate:
+    """The gate of one actor, for one stream, on one node."""
 
-    async def __call__(
-        self, context: EpisodeContext, foreign: ForeignStream, *, after: int | None
-    ) -> Source[DomainEvent | Unreadable]:
-        """Return the queue."""
+    admission: Admission
+
+    def __post_init__(self) -> None:
+        self._unwatched = UnwatchedEvents(self.admission.context)
+
+    def service(self, queue: str, open_: OpenQueue) -> Service:
+        """Return the service that evaluates events; `queue` is its label in metrics."""
+        context = self.admission.context
+        return consumer_service(
+            Queue(open=open_, labels={"actor": context.actor.id, "queue": queue}, pauses=False),
+            self._admit,
+            room=self.admission.room,
+            permit=context.permits.wakes,
+            clock=context.clock,
+        )
+
+    async def _admit(self, delivery: Incoming, asked_s: float) -> None:
+        content = delivery.content
+        if isinstance(content, Unreadable):
+            return await self.admission.let_in(delivery, [content], since_s=asked_s)
+        if await self._unwatched.hand_back(delivery):
+            return None
+        is_repeat = delivery.deliveries > 1
+        parts = await self.admission.evaluator.rule(content, is_repeat=is_repeat)
+        return await self.admission.let_in(delivery, parts, since_s=asked_s)
 
 
 class ForeignStreamGate:
     """The gate of one actor, for one stream of others, on one node."""
 
-    def __init__(
-        self, admission: Admission, foreign: ForeignStream, open_feed: OpenForeignStream
-    ) -> None:
-        self._context, self._foreign, self._open_feed = admission.context, foreign, open_feed
-        self._gate = Gate(admission).service(foreign.stream, self._open)
-        self._after: int | None = None
-        """Where to begin, if the stream was waited for."""
+    def __init__(self, admission: Admission, foreign: ForeignStream) -> None:
+        self._queue = ForeignQueue(admission.context, foreign)
+        self._gate = Gate(admission).service(foreign.stream, self._queue.open)
 
     def service(self) -> Service:
         """Return the service that evaluates the stream's events, once the stream exists."""
@@ -194,14 +215,8 @@ class ForeignStreamGate:
 
     async def _run(self) -> None:
         withdrawn = self._gate.permit.withdrawn
-        if await find_position(self._context, self._foreign) is None:
+        if not await self._queue.begin():
             self._gate.is_open.set()
-            await wait_first(self._wait_stream(), withdrawn.wait())
+            await wait_first(self._queue.wait_begun(), withdrawn.wait())
         if not withdrawn.is_set():
             await self._gate.run()
-
-    async def _wait_stream(self) -> None:
-        self._after = await wait_position(self._context, self._foreign)
-
-    async def _open(self) -> Source[DomainEvent | Unreadable]:
-        return await self._open_feed(self._context, self._foreign, after=self._after)

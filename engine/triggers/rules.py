@@ -196,8 +196,6 @@ class Gated:
     """How many earlier events it replaced."""
     is_repeat: bool = False
     """Whether it was delivered before: then it, and newer ones, may have been evaluated."""
-    has_arrived: bool = False
-    """Whether an episode that was opened for it before must be on the journal by now."""
 
 
 @dataclass(frozen=True, kw_only=True)

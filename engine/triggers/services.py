@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeAlias
 
 from engine.outputs.pool import OutputContext
 from engine.runtime.consumer import Service
 from engine.triggers.admit import Admission
 from engine.triggers.evaluate import TriggerEvaluator
-from engine.triggers.events import ForeignStreamGate, Gate, OpenForeignStream
+from engine.triggers.events import ForeignStreamGate, Gate, open_events
 from engine.triggers.timers import TimerConsumer, TimerRouter
-from streams.ports.delivery import Source, Unreadable
-from streams.ports.domain_events import DomainEvent
-
-OpenEvents: TypeAlias = Callable[[OutputContext], Awaitable[Source[DomainEvent | Unreadable]]]
-"""Opens an actor's queue of the stack's own events."""
 
 
-def services_for(
-    context: OutputContext, open_events: OpenEvents, open_feed: OpenForeignStream
-) -> list[Service]:
+def services_for(context: OutputContext) -> list[Service]:
     """Return what wakes one actor; nothing if it has a lane, whose scheduler does that."""
     if context.is_laned:
         return []
@@ -32,7 +23,7 @@ def services_for(
     return [
         Gate(admission).service("events", partial(open_events, context)),
         *(
-            ForeignStreamGate(admission, foreign, open_feed).service()
+            ForeignStreamGate(admission, foreign).service()
             for foreign in context.actor.foreign_streams()
         ),
         due(takes_causes=True).service(permits.wakes),

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import datetime
 from functools import partial
 
 from streams.errors import NoSuchStream, Uncaptured
 from streams.json import JsonObject
 from streams.memory.durable import Durable, MemorySource
-from streams.memory.following import MemoryFollower
 from streams.memory.stream import MemoryStream
 from streams.model.foreign_streams import ForeignStream
 from streams.ports.delivery import Unreadable
-from streams.ports.domain_events import NO_HEADERS, DomainEvent, EventFollower, Sent
+from streams.ports.domain_events import NO_HEADERS, DomainEvent, Sent
 from streams.subjects import Stack
 from streams.tokens import matches
 from streams.wire.messages import (
     copy_headers,
     event_body,
     event_headers,
-    followed,
     parse_event,
     parse_foreign,
 )
@@ -134,57 +131,12 @@ class MemoryDomainEvents:
         if name in self._durables:
             self._watched[name] -= self._subjects(names)
             if not self._watched[name]:
-                await self.forget(actor)
-
-    async def forget(self, actor: str, feeds: Collection[ForeignStream] = ()) -> None:
-        """See `DomainEvents.forget`."""
-        for name in self._names(actor, feeds):
-            self._durables.pop(name, None)
-            self._watched.pop(name, None)
+                del self._durables[name], self._watched[name]
 
     async def backlog(self, actor: str, feeds: Collection[ForeignStream] = ()) -> int:
         """See `DomainEvents.backlog`."""
         names = self._names(actor, feeds) & self._durables.keys()
         return sum(self._durables[name].backlog for name in names)
-
-    async def count(self, names: Collection[str], *, after: int) -> int:
-        """See `DomainEvents.count`."""
-        return self._durable(self._subjects(names), after).pending
-
-    async def count_feed(self, feed: ForeignStream, *, after: int) -> int:
-        """See `DomainEvents.count_feed`."""
-        stream = self._foreign.get(feed.stream)
-        if stream is None:
-            return 0
-        return Durable(stream, after=after, matches=partial(matches, feed.subject)).pending
-
-    async def position(self, actor: str) -> int:
-        """See `DomainEvents.position`."""
-        durable = self._durables.get(self._stack.gate_durable(actor))
-        return self._stream.last_seq if durable is None else durable.acknowledged_seq
-
-    async def feed_position(self, actor: str, feed: ForeignStream) -> int:
-        """See `DomainEvents.feed_position`."""
-        durable = self._durables.get(self._feed_name(actor, feed))
-        return _seq_before(feed, self._held(feed)) if durable is None else durable.acknowledged_seq
-
-    async def newest(self, feed: ForeignStream | None = None) -> int:
-        """See `DomainEvents.newest`."""
-        return (self._stream if feed is None else self._held(feed)).last_seq
-
-    def follow(
-        self, names: Collection[str], *, after: int
-    ) -> AbstractAsyncContextManager[EventFollower]:
-        """See `DomainEvents.follow`."""
-        decode, matches = partial(followed, self._parse), self._subjects(names).__contains__
-        return nullcontext(MemoryFollower(self._stream, decode, after=after, matches=matches))
-
-    @asynccontextmanager
-    async def follow_feed(self, feed: ForeignStream, *, after: int) -> AsyncIterator[EventFollower]:
-        """See `DomainEvents.follow_feed`."""
-        decode = partial(followed, partial(parse_foreign, stream=feed.stream))
-        here = partial(matches, feed.subject)
-        yield MemoryFollower(self._held(feed), decode, after=after, matches=here)
 
     def _capturing(self, subject: str) -> MemoryStream:
         if is_event(subject, stack=self._stack):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Generic, TypeVar
 
@@ -23,6 +23,8 @@ class _Unanswered:
     deliveries: int
     due_s: float
     """When the message comes again, on the monotonic clock."""
+    to: object
+    """Who has it."""
 
 
 class Durable:
@@ -34,6 +36,7 @@ class Durable:
         """Whether messages on a subject are for this consumer."""
         self._position = after
         self._unanswered: dict[int, _Unanswered] = {}
+        self._delivered = 0
 
     @property
     def pending(self) -> int:
@@ -45,16 +48,14 @@ class Durable:
         """How many messages were never delivered, or are not answered for."""
         return self.pending + len(self._unanswered)
 
-    @property
-    def acknowledged_seq(self) -> int:
-        """Up to where everything for this consumer is answered for."""
-        return min(self._unanswered, default=self._position + 1) - 1
+    def take(self, room: int, *, to: object) -> Sequence[tuple[StreamMessage, int, int]]:
+        """Return up to `room` messages for `to`: what comes again, then new.
 
-    def take(self, room: int) -> Sequence[tuple[StreamMessage, int]]:
-        """Return up to `room` messages with their delivery counts: what comes again, then new."""
+        Each with how often it was delivered, and how many deliveries there were of any.
+        """
         messages = self._take_due(room)
         messages += self._take_new(room - len(messages))
-        return [(message, self._deliver(message.seq)) for message in messages]
+        return [(message, *self._deliver(message.seq, to)) for message in messages]
 
     def next_due_s(self) -> float:
         """Return when the next unanswered message comes again, on the monotonic clock."""
@@ -73,8 +74,13 @@ class Durable:
         given = self._unanswered.get(seq)
         if given is not None:
             due_s = self.stream.clock.monotonic_s() + delay_s
-            self._unanswered[seq] = _Unanswered(deliveries=given.deliveries, due_s=due_s)
+            self._unanswered[seq] = replace(given, due_s=due_s)
             self.stream.bell.ring()
+
+    def hand_back_all(self, *, of: object) -> None:
+        """Deliver again at once what `of` has."""
+        for seq in sorted(seq for seq, given in self._unanswered.items() if given.to is of):
+            self.hand_back(seq, delay_s=0.0)
 
     def _take_due(self, room: int) -> list[StreamMessage]:
         now_s = self.stream.clock.monotonic_s()
@@ -90,12 +96,13 @@ class Durable:
                 taken.append(message)
         return taken
 
-    def _deliver(self, seq: int) -> int:
+    def _deliver(self, seq: int, to: object) -> tuple[int, int]:
         before = self._unanswered.get(seq)
         deliveries = 1 + (before.deliveries if before is not None else 0)
         due_s = self.stream.clock.monotonic_s() + ACK_WAIT_S
-        self._unanswered[seq] = _Unanswered(deliveries=deliveries, due_s=due_s)
-        return deliveries
+        self._unanswered[seq] = _Unanswered(deliveries=deliveries, due_s=due_s, to=to)
+        self._delivered += 1
+        return deliveries, self._delivered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +112,7 @@ class MemoryDelivery(Generic[T]):
     content: T
     seq: int
     deliveries: int
+    nth: int
     at: datetime
     trace: str
     durable: Durable
@@ -150,6 +158,13 @@ class MemorySource(Generic[T]):
     async def pause(self) -> None:
         """See `Source.pause`. There is nothing to do: only what is returned was ever taken."""
 
+    async def hand_back(self, *, is_whole: bool = True) -> bool:
+        """See `Source.hand_back`."""
+        for durable in self._durables:
+            if is_whole:
+                durable.hand_back_all(of=self)
+        return is_whole
+
     async def close(self) -> None:
         """See `Source.close`."""
         self._is_closed = True
@@ -176,9 +191,10 @@ class MemorySource(Generic[T]):
                 content=self._parse(message),
                 seq=message.seq,
                 deliveries=deliveries,
+                nth=nth,
                 at=message.at,
                 trace=message.headers.get(TRACE_HEADER, ""),
                 durable=durable,
             )
-            for message, deliveries in durable.take(room)
+            for message, deliveries, nth in durable.take(room, to=self)
         ]

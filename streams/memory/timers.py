@@ -190,9 +190,9 @@ class _DueTimers(Durable):
         self._timers.fire()
         return super().pending
 
-    def take(self, room: int) -> Sequence[tuple[StreamMessage, int]]:
+    def take(self, room: int, *, to: object) -> Sequence[tuple[StreamMessage, int, int]]:
         self._timers.fire()
-        return super().take(room)
+        return super().take(room, to=to)
 
     def next_due_s(self) -> float:
         return min(super().next_due_s(), self._timers.next_due_s())

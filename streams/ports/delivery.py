@@ -50,6 +50,13 @@ class Delivery(Protocol[T_co]):
         """1 for the first delivery, +1 for every repeat, whoever handed it back and why."""
 
     @property
+    def nth(self) -> int:
+        """Counts the deliveries of its queue to anyone, from 1 and without gaps.
+
+        So a gap is a delivery that went to somebody else, or was lost on the way.
+        """
+
+    @property
     def at(self) -> datetime:
         """When the message was stored, by the server's clock."""
 
@@ -87,6 +94,14 @@ class Source(Protocol[T_co]):
 
         What has arrived, and what still does, is handed back at once. To be called between two
         receives. Best effort: what the server never hears of comes again to others later.
+        """
+
+    async def hand_back(self, *, is_whole: bool = True) -> bool:
+        """Do as `pause`, and hand back whatever was received here and is not acknowledged, too.
+
+        All of it comes again in the order of the stream, at once and before what is new. Returns
+        False if that is not sure; then it comes again, in order, once `ACK_WAIT_S` is over. So it
+        does if not `is_whole`: a delivery was lost, and newer ones must not come again before it.
         """
 
     async def close(self) -> None:

@@ -6,15 +6,14 @@ the original event in a header of its own. Messages of any other JetStream strea
 to an actor that reads a `ForeignStream`: the subject is the name, and `<stream>/<claimed id>`, else
 `<stream>:<sequence>`, the identity.
 
-An actor's events are either shared among its nodes, in no order (`open`, `open_feed`), or read by
-one reader in order (`follow`, `follow_feed`); `position` and `feed_position` say where to continue
-when the first becomes the second. `send` publishes to any other subject that a stream captures.
+An actor's events are shared among its nodes (`open`, `open_feed`): in no order if several pull
+them, in the order of their stream if one does. `send` publishes to any other subject that a stream
+captures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -55,42 +54,12 @@ class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
     """The feed's stream; empty for the stack's own events."""
 
 
-class Followed(msgspec.Struct, frozen=True, kw_only=True):
-    """One event, in the order of its stream."""
-
-    content: DomainEvent | Unreadable
-    seq: int
-    """Stream sequence, from 1."""
-    at: datetime
-    """When the server stored it."""
-    trace: str
-    """W3C `traceparent` of the sender; empty when it did not trace."""
-
-
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
     """Where a message to others is kept."""
 
     stream: str
     seq: int
     """Stream sequence, from 1: the first one's if the stream knew its id."""
-
-
-class EventFollower(Protocol):
-    """A position in a stream of events that moves forward."""
-
-    @property
-    def pending(self) -> int:
-        """How many messages there were beyond the last one returned, when it was sent."""
-
-    async def receive(self, *, most: int, wait_s: float) -> Sequence[Followed]:
-        """Return the next events in stream order: up to `most`, none after `wait_s` of silence.
-
-        Survives server restarts and reconnects without gaps or repeats.
-
-        Raises:
-            Unavailable: the stream was made anew meanwhile, or ends before our position. Look
-                at its contents before following it again.
-        """
 
 
 class DomainEvents(Protocol):
@@ -189,56 +158,8 @@ class DomainEvents(Protocol):
             Incompatible: the server refuses it.
         """
 
-    async def forget(self, actor: str, feeds: Collection[ForeignStream] = ()) -> None:
-        """Drop how far the gates of `actor` have come, in our events and in `feeds`.
-
-        For an actor that is followed from now on. Nothing of what it drops may be open: an open
-        source makes its queue again.
-        """
-
     async def backlog(self, actor: str, feeds: Collection[ForeignStream] = ()) -> int:
         """Return how many messages the gates of `actor` have not acknowledged.
 
         Those of our events and of `feeds`; of what nobody has opened, none.
-        """
-
-    async def count(self, names: Collection[str], *, after: int) -> int:
-        """Return how many events called one of `names` there are past `after`, or `BadName`."""
-
-    async def count_feed(self, feed: ForeignStream, *, after: int) -> int:
-        """Return how many events of `feed` there are past sequence `after`; of no stream, none."""
-
-    async def position(self, actor: str) -> int:
-        """Return the sequence past which a follower has to begin to miss nothing.
-
-        Up to there the gates of `actor` have acknowledged everything; if they were never opened, it
-        is the newest message.
-        """
-
-    async def feed_position(self, actor: str, feed: ForeignStream) -> int:
-        """Return the same for `feed`, or `NoSuchStream`; if never opened, where it would start."""
-
-    async def newest(self, feed: ForeignStream | None = None) -> int:
-        """Return the newest sequence of our events, or of the stream of `feed` (or `NoSuchStream`).
-
-        0 if it never had any. What was removed since counts.
-        """
-
-    def follow(
-        self, names: Collection[str], *, after: int
-    ) -> AbstractAsyncContextManager[EventFollower]:
-        """Return a follower of the events called one of `names` (or `BadName`), just past `after`.
-
-        It begins with the first that is left if older ones are gone.
-        """
-
-    def follow_feed(
-        self, feed: ForeignStream, *, after: int
-    ) -> AbstractAsyncContextManager[EventFollower]:
-        """Return a follower of the events of `feed`, from just past sequence `after`.
-
-        Raises, when it is entered:
-            NoSuchStream: there is none of that name.
-            Unavailable: no answer from the server.
-            Incompatible: the stream drops what somebody has read, so that nothing can follow it.
         """

@@ -18,7 +18,7 @@ from streams.json import UNDECODABLE, JsonObject, exact
 from streams.model.commands import Attending, Command, WorkflowCommand
 from streams.model.triggers import CloudEvent
 from streams.ports.delivery import Unreadable
-from streams.ports.domain_events import EVENT_BYTES_MAX, DomainEvent, Followed
+from streams.ports.domain_events import EVENT_BYTES_MAX, DomainEvent
 from streams.ports.log import Recorded
 from streams.subjects import Stack
 from streams.wire import codec
@@ -189,14 +189,6 @@ def parse_commit(message: Message) -> Recorded:
         commit_id=message.headers.get(COMMIT_HEADER, ""),
         trace=message.headers.get(TRACE_HEADER, ""),
     )
-
-
-def followed(
-    parse: Callable[[TimedMessage], DomainEvent | Unreadable], message: TimedMessage
-) -> Followed:
-    """Return a message as an event in the order of its stream."""
-    trace = message.headers.get(TRACE_HEADER, "")
-    return Followed(content=parse(message), seq=message.seq, at=message.at, trace=trace)
 
 
 def unreadable(

@@ -19,6 +19,7 @@ from streams.model.events import FindingEvent, FindingExpired, FindingRaised
 from streams.subjects import Stack
 from tests.acceptance.agreement import Lives, journal
 from tests.acceptance.cluster import Cluster, wait_until
+from tests.contracts.samples import opened
 
 APP: Final = "tests.acceptance.expiring:app"
 
@@ -87,14 +88,15 @@ async def told(cluster: Cluster) -> list[str]:
     and no more come."""
     async with (
         connect(cluster.nats_url, stack=Stack()) as ports,
-        ports.domain_events.follow(["finding.expired"], after=0) as follower,
+        opened(ports.domain_events.open("test", ["finding.expired"], after=0)) as source,
     ):
         keys: list[str] = []
         async with asyncio.timeout(WAIT_S_MAX):
-            while (events := await follower.receive(most=FINDINGS, wait_s=2.0)) or (
+            while (events := await source.receive(room=FINDINGS, wait_s=2.0)) or (
                 len(keys) < FINDINGS
             ):
                 keys += [str(each.content.payload["finding_key"]) for each in events]
+                await asyncio.gather(*(each.ack() for each in events))
     return keys
 
 

@@ -28,6 +28,7 @@ from streams.subjects import Stack
 from tests.acceptance.agreement import journal
 from tests.acceptance.cluster import POLL_S, Cluster
 from tests.acceptance.gated import CALM_S, ORDERS, REST_S, SHORT_S
+from tests.contracts import samples
 
 GATED: Final = "tests.acceptance.gated:app"
 AUDIT: Final = "tests.acceptance.gated:audit"
@@ -127,10 +128,11 @@ async def stored_at(ports: Ports, event_name: str, id_: str) -> datetime:
     """Return when the server stored an event."""
     async with (
         asyncio.timeout(WAIT_S_MAX),
-        ports.domain_events.follow([event_name], after=0) as follower,
+        samples.opened(ports.domain_events.open(f"test-{id_}", [event_name], after=0)) as source,
     ):
         while True:
-            for each in await follower.receive(most=1_000, wait_s=1.0):
+            for each in await source.receive(room=1_000, wait_s=1.0):
+                await each.ack()
                 if each.content.id == id_:
                     return each.at
 

@@ -13,6 +13,7 @@ from streams.jetstream import connect
 from streams.subjects import Stack
 from tests.acceptance.cluster import Cluster, wait_until
 from tests.acceptance.limited import AT_ONCE
+from tests.contracts.samples import opened
 from tests.standing import standing
 from tests.turns import Turns
 
@@ -53,10 +54,11 @@ async def published_by_customer(cluster: Cluster) -> dict[str, list[str]]:
     count = 0
     async with (
         connect(cluster.nats_url, stack=Stack()) as ports,
-        ports.domain_events.follow(["order.paid"], after=0) as follower,
+        opened(ports.domain_events.open("test", ["order.paid"], after=0)) as source,
     ):
         while count < EVENTS:
-            for each in await follower.receive(most=500, wait_s=1.0):
+            for each in await source.receive(room=500, wait_s=1.0):
+                await each.ack()
                 customer = str(each.content.payload["customer"])
                 published.setdefault(customer, []).append(f"event:{each.content.id}")
                 count += 1

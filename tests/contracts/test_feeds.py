@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import timedelta, timezone
 
 import pytest
 
@@ -11,7 +11,7 @@ from streams.model.foreign_streams import ForeignStream
 from streams.model.triggers import CloudEvent
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import EVENT_BYTES_MAX, DomainEvent
-from tests.contracts.samples import SILENCE_S, deliveries_of, next_of, opened, wait_backlog
+from tests.contracts.samples import SILENCE_S, deliveries_of, opened
 
 HISTORY = 500
 
@@ -112,11 +112,6 @@ async def test_a_feed_of_a_stream_that_is_not_there_cannot_be_opened(world, stac
     missing = ForeignStream(stream=f"{stack.name}-none")
     with pytest.raises(NoSuchStream, match=missing.stream):
         await world.open_feed("monitor", missing)
-    with pytest.raises(NoSuchStream, match=missing.stream):
-        await world.feed_position("monitor", missing)
-    with pytest.raises(NoSuchStream, match=missing.stream):
-        async with world.follow_feed(missing, after=0):
-            pass
 
 
 # Where it starts.
@@ -146,8 +141,8 @@ async def test_a_feed_starts_at_a_sequence(world, orders):
 
 async def test_a_feed_starts_at_a_time(world, orders):
     await published(orders, 4)
-    async with world.follow_feed(orders.feed(), after=0) as follower:
-        times = [each.at for each in await next_of(follower, 4)]
+    async with opened(world.open_feed("other", orders.feed(start="all"))) as source:
+        times = [each.at for each in await deliveries_of(source, 4)]
     nearer_home = times[2].astimezone(timezone(timedelta(hours=2)))
     assert await done(world, orders.feed(start=nearer_home), 2) == [3, 4]
 
@@ -188,68 +183,17 @@ async def test_neither_actors_nor_subjects_share_a_feed(world, orders):
 # In order.
 
 
-async def test_a_feed_is_followed_in_order(world, orders):
+async def test_a_feed_comes_in_the_order_of_its_stream(world, orders):
     headers = {"ce-id": "c-1", "traceparent": "00-aa-bb-01"}
     await orders.publish("placed", b'{"n": 1}', headers)
     await orders.publish("canceled")
     await orders.publish("placed", b"what?")
-    async with world.follow_feed(orders.feed("placed"), after=0) as follower:
-        first, second = await next_of(follower, 2)
+    async with opened(world.open_feed("monitor", orders.feed("placed", start="all"))) as source:
+        first, second = await deliveries_of(source, 2)
     assert (first.seq, second.seq) == (1, 3)
     assert (first.content.id, first.trace) == (f"{orders.name}/c-1", "00-aa-bb-01")
     assert first.at == first.content.at
     assert isinstance(second.content, Unreadable)
-
-
-async def test_a_feed_that_was_opened_is_followed_from_what_is_not_answered_for(world, orders):
-    feed = orders.feed(start="all")
-    await published(orders, 5)
-    async with opened(world.open_feed("monitor", feed)) as source:
-        first, second, third = await deliveries_of(source, 3)
-        await third.ack()
-        await first.ack()
-        await wait_backlog(world, 3, [feed])
-        assert await world.feed_position("monitor", feed) == 1
-        await second.ack()
-        await wait_backlog(world, 2, [feed])
-        assert await world.feed_position("monitor", feed) == 3
-        assert await world.feed_position("other", feed) == 0
-
-
-async def test_the_newest_of_a_feed_is_the_newest_of_its_stream(world, orders):
-    assert await world.newest(orders.feed()) == 0
-    await published(orders, 4)
-    assert await world.newest(orders.feed("none")) == 4
-    with pytest.raises(NoSuchStream):
-        await world.newest(ForeignStream(stream="NOBODYS"))
-
-
-async def test_a_feed_that_was_never_opened_is_followed_from_its_start(world, orders):
-    await published(orders, 4)
-    async with world.follow_feed(orders.feed(), after=0) as follower:
-        times = [each.at for each in await next_of(follower, 4)]
-    starts = {
-        "new": 4,
-        "all": 0,
-        3: 2,
-        times[2]: 2,
-        datetime(1, 1, 1, tzinfo=UTC): 0,
-        datetime(9999, 1, 1, tzinfo=UTC): 4,
-    }
-    found = {
-        start: await world.feed_position("monitor", orders.feed(start=start)) for start in starts
-    }
-    assert found == starts
-
-
-async def test_a_feed_that_is_forgotten_begins_anew(world, orders):
-    await published(orders, 3)
-    feed, other = orders.feed(start="all"), orders.feed("placed", start="all")
-    assert await done(world, feed, 3) == await done(world, other, 3) == [1, 2, 3]
-    await world.forget("monitor", [feed])
-    assert await done(world, feed, 3) == [1, 2, 3]
-    async with opened(world.open_feed("monitor", other)) as source:
-        assert list(await source.receive(room=10, wait_s=SILENCE_S)) == []
 
 
 async def test_the_backlog_of_a_feed_counts_what_waits_and_what_is_unanswered(world, orders):
@@ -260,10 +204,3 @@ async def test_the_backlog_of_a_feed_counts_what_waits_and_what_is_unanswered(wo
         await deliveries_of(source, 1)
         assert await world.backlog("monitor", [feed]) == 3
         assert await world.backlog("monitor") == 0
-
-
-async def test_events_of_a_feed_past_a_position_are_counted(world, orders):
-    await published(orders, 4)
-    assert await world.count_feed(orders.feed(), after=1) == 3
-    assert await world.count_feed(orders.feed(), after=4) == 0
-    assert await world.count_feed(ForeignStream(stream="NONE"), after=0) == 0

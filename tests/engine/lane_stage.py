@@ -14,7 +14,8 @@ from engine.app.app import App
 from engine.app.triggers import event, manual
 from engine.lanes.lane import Lane, fold
 from streams.memory import MemoryPorts
-from tests.engine.stage import HAPPENED, WAIT_S, Scripted, doomed, told
+from streams.memory.durable import Durable
+from tests.engine.stage import HAPPENED, WAIT_S, Scripted, doomed, eventually, told
 from tests.turns import Turns
 
 
@@ -45,8 +46,19 @@ async def lane_reached(ports: MemoryPorts, condition: Callable[[Lane], object]) 
 
 
 async def begun(ports: MemoryPorts) -> None:
-    """Wait until the lane says from where on events are ruled on."""
-    await lane_reached(ports, lambda lane: lane.cursors)
+    """Wait until what is published waits for the lane."""
+    await eventually(lambda: event_queues(ports))
+
+
+def event_queues(ports: MemoryPorts) -> list[Durable]:
+    """Return the queues of the actor's events."""
+    queues = ports.domain_events._durables
+    return [queue for name, queue in queues.items() if "worker" in name]
+
+
+async def all_taken(ports: MemoryPorts) -> None:
+    """Wait until every event has been acknowledged."""
+    await eventually(lambda: not any(each.backlog for each in event_queues(ports)))
 
 
 async def publish(ports: MemoryPorts, *names: str, **payload: object) -> None:

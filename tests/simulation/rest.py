@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from engine.app.actor import Actor
-from engine.lanes import lane as lane_rules
 from engine.triggers import schedule
 from engine.waits.signals import QUEUE
 from streams.keys import WAITS
@@ -65,15 +63,6 @@ def pending(servers: Servers) -> list[str]:
     timers.fire()
     go_on = f".{schedule.PURPOSE}.", f".{QUEUE}."
     return [subject for subject in timers._armed if not any(each in subject for each in go_on)]
-
-
-def has_dispatched(servers: Servers, actor: Actor) -> bool:
-    """Return whether all events of an actor whose episodes take turns have come to something."""
-    ports = servers.ports
-    events = ports.log._streams[ports.stack.stream(Stream.EVENTS)].past(0)
-    newest = {ports.stack.event_name_of(event.subject): event.seq for event in events}
-    cursors = lane_rules.fold(done(ports.log.read(ports.stack.lane(actor.id)))).cursors
-    return all(cursors.get(name, 0) >= newest.get(name, 0) for name in actor.event_names())
 
 
 def stored(servers: Servers, stream: Stream) -> list[Recorded]:

@@ -39,7 +39,7 @@ from streams.model.foreign_streams import ForeignStream
 from streams.ports.all import Ports
 from streams.ports.bucket import BucketEntry, BucketWatch
 from streams.ports.delivery import Unreadable
-from streams.ports.domain_events import NO_HEADERS, DomainEvent, EventFollower, Followed, Sent
+from streams.ports.domain_events import NO_HEADERS, DomainEvent, Sent
 from streams.ports.leases import RECLAIM_MAX, ClaimChange, ClaimWatch, Lease
 from streams.ports.log import START, Commit, Follower, Recorded
 from streams.ports.timers import Due, PendingTimer, Timer
@@ -501,62 +501,15 @@ class WiredWorld:
         world = self.wire.servers.ports.domain_events
         await self.wire.request("unwatch", lambda: done(world.unwatch(actor, names)))
 
-    async def forget(self, actor: str, foreign_streams: Collection[ForeignStream] = ()) -> None:
-        world = self.wire.servers.ports.domain_events
-        await self.wire.request("forget", lambda: done(world.forget(actor, foreign_streams)))
-
     async def backlog(self, actor: str, foreign_streams: Collection[ForeignStream] = ()) -> int:
         world = self.wire.servers.ports.domain_events
         return await self.wire.request(
             "backlog", lambda: done(world.backlog(actor, foreign_streams))
         )
 
-    async def position(self, actor: str) -> int:
-        world = self.wire.servers.ports.domain_events
-        return await self.wire.request("position", lambda: done(world.position(actor)))
-
-    async def feed_position(self, actor: str, feed: ForeignStream) -> int:
-        world = self.wire.servers.ports.domain_events
-        return await self.wire.request("position", lambda: done(world.feed_position(actor, feed)))
-
-    async def newest(self, feed: ForeignStream | None = None) -> int:
-        world = self.wire.servers.ports.domain_events
-        return await self.wire.request("position", lambda: done(world.newest(feed)))
-
-    @asynccontextmanager
-    async def follow(
-        self, names: Collection[str], *, after: int
-    ) -> AsyncIterator[WiredEventFollower]:
-        async with self.wire.servers.ports.domain_events.follow(names, after=after) as follower:
-            yield WiredEventFollower(self.wire, follower)
-
-    @asynccontextmanager
-    async def follow_feed(
-        self, feed: ForeignStream, *, after: int
-    ) -> AsyncIterator[WiredEventFollower]:
-        async with self.wire.servers.ports.domain_events.follow_feed(feed, after=after) as follower:
-            yield WiredEventFollower(self.wire, follower)
-
     async def republish(self, seq: int, *, id: str) -> int | None:
         world = self.wire.servers.ports.domain_events
         return await self.wire.surely(f"republish {seq}", lambda: done(world.republish(seq, id=id)))
-
-
-@dataclass
-class WiredEventFollower:
-    """See `streams.ports.domain_events.EventFollower`."""
-
-    wire: Wire
-    follower: EventFollower
-
-    @property
-    def pending(self) -> int:
-        return self.follower.pending
-
-    async def receive(self, *, most: int, wait_s: float) -> Sequence[Followed]:
-        events = await self.follower.receive(most=most, wait_s=wait_s)
-        await self.wire.life.passage()
-        return events
 
 
 @dataclass
@@ -628,6 +581,13 @@ class WiredSource(Generic[T]):
     async def pause(self) -> None:
         await self.source.pause()
 
+    async def hand_back(self, *, is_whole: bool = True) -> bool:
+        await self.wire.life.passage()
+        await self.wire.strike("hand back", Fault.FROZEN, Fault.DEAD)
+        if self.wire.servers.weather.draw(Fault.LOST_ACK):
+            return False
+        return done(self.source.hand_back(is_whole=is_whole))
+
     async def close(self) -> None:
         await self.source.close()
 
@@ -650,6 +610,10 @@ class WiredDelivery(Generic[T]):
     @property
     def deliveries(self) -> int:
         return self.delivery.deliveries
+
+    @property
+    def nth(self) -> int:
+        return self.delivery.nth
 
     @property
     def at(self) -> datetime:

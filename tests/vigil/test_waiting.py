@@ -12,13 +12,11 @@ from engine.triggers.debounce_store import DebounceStore, fired_of
 from streams.clock import SystemClock
 from streams.memory import memory_ports
 from streams.model.commands import Start
-from streams.model.events import LaneMoved
-from streams.ports.log import Commit
 from streams.ports.timers import Timer
 from tests.engine.crew import crew_of
 from tests.engine.stage import Scripted, app_of
 from tests.engine.triggers.test_debounce_store import calming_of, happened, hold, thing_of
-from vigil.asking.stack import UNREADABLE, backlog_of, debounced_of
+from vigil.asking.stack import backlog_of, debounced_of
 
 CLOCK = SystemClock()
 ON_BOTH = [ExpectationInfo(triggers=("event a", "event b", "manual"))]
@@ -32,12 +30,6 @@ def ports():
 async def published(ports, *names):
     for number, name in enumerate(names, 1):
         await ports.domain_events.publish(name, {}, id=f"{name}{number}")
-
-
-async def moved(ports, actor, *, after=0, **cursors):
-    """Have the dispatcher of an actor have come so far."""
-    said = Commit(id=f"lane.{after}", at=CLOCK.now(), events=(LaneMoved(cursors=cursors),))
-    return await ports.log.append(ports.stack.lane(actor), said, after=after)
 
 
 async def test_an_event_is_held_until_it_fires_and_not_after_it_has_fired(ports):
@@ -61,30 +53,6 @@ async def test_events_that_no_gate_has_answered_for_wait(ports):
     for delivery in await source.receive(room=1, wait_s=0):
         await delivery.ack()
     assert (await backlog_of(ports, "worker", ON_BOTH))["events"] == 1
-
-
-async def test_of_an_actor_with_a_lane_what_is_past_its_cursors_waits(ports):
-    version = await moved(ports, "worker", a=0, b=0, gone=0)
-    await published(ports, "a", "b", "c", "gone", "a")
-    assert (await backlog_of(ports, "worker", ON_BOTH))["events"] == 3
-    version = await moved(ports, "worker", after=version, a=1)
-    assert (await backlog_of(ports, "worker", ON_BOTH))["events"] == 2
-    await moved(ports, "worker", after=version, a=5, b=5)
-    assert (await backlog_of(ports, "worker", ON_BOTH))["events"] == 0
-
-
-async def test_of_an_actor_that_no_node_has_all_that_its_lane_followed_waits(ports):
-    await moved(ports, "worker", a=0, **{"ORDERS/placed": 1})
-    orders = ports.domain_events.add_stream("ORDERS")
-    for number in range(3):
-        orders.publish("placed", b"{}", {"n": str(number)})
-    await published(ports, "a", "b")
-    assert (await backlog_of(ports, "worker", []))["events"] == 3
-
-
-async def test_a_lane_that_a_newer_version_writes_is_said_to_be_unreadable(ports):
-    ports.log.publish_raw(ports.stack.lane("worker"), b"\xc1", {})
-    assert (await backlog_of(ports, "worker", ON_BOTH))["events"] == UNREADABLE
 
 
 async def test_what_is_due_and_what_is_sent_to_episodes_waits(ports):

@@ -5,7 +5,7 @@ While a node is up, a name that nobody knows is refused as a typo; otherwise any
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -17,12 +17,9 @@ from engine.cluster.members import live_nodes
 from engine.cluster.modes import Orders
 from engine.cluster.nodes import ExpectationInfo, NodeInfo, known
 from engine.definitions.store import DefinitionCommit, definition_history
-from engine.lanes import lane as lane_rules
-from engine.lanes.store import feed_cursor
 from engine.triggers import debounce
 from projections.errors import PostgresUnavailable, QueryRefused
 from projections.postgres.reader import list_episodes
-from streams.errors import UnreadableEvent
 from streams.keys import DEFINITIONS, MODES, PAUSES
 from streams.model.definitions import (
     ID_KINDS,
@@ -367,44 +364,8 @@ async def debounced_of(ports: Ports, actor: str) -> Mapping[str, int]:
     return Counter(key.partition("/")[0] for key in keys)
 
 
-async def _events(ports: Ports, actor: str, expectations: list[ExpectationInfo]) -> int | str:
+async def _events(ports: Ports, actor: str, expectations: list[ExpectationInfo]) -> int:
     said = [text.split() for each in expectations for text in each.triggers]
-    names = [words[1] for words in said if words[0] == "event"]
     streams = sorted({(words[1], words[2]) for words in said if words[0] == "stream"})
     feeds = [ForeignStream(stream=stream, subject=subject) for stream, subject in streams]
-    try:
-        cursors = await _cursors(ports, actor)
-    except UnreadableEvent:
-        return UNREADABLE
-    if not cursors:
-        return await ports.domain_events.backlog(actor, feeds)
-    watched = {*names, *map(feed_cursor, feeds)}
-    return await _past(ports, {k: at for k, at in cursors.items() if k in watched or not watched})
-
-
-async def _cursors(ports: Ports, actor: str) -> Mapping[str, int]:
-    """Return how far the lane of `actor` has come in what it watches; nothing: no lane."""
-    subject = ports.stack.lane(actor)
-    newest = await ports.log.last(subject)
-    if newest is None:
-        return {}
-    return lane_rules.fold(
-        await ports.log.read(subject, after=lane_rules.beginning(newest))
-    ).cursors
-
-
-async def _past(ports: Ports, cursors: Mapping[str, int]) -> int:
-    """Return how many events are past their cursors, asking once for those that stand together."""
-    together: defaultdict[int, list[str]] = defaultdict(list)
-    count = 0
-    for name, seq in cursors.items():
-        stream, is_feed, subject = name.partition("/")
-        if is_feed:
-            count += await ports.domain_events.count_feed(
-                ForeignStream(stream=stream, subject=subject), after=seq
-            )
-        else:
-            together[seq].append(name)
-    return count + sum(
-        [await ports.domain_events.count(names, after=seq) for seq, names in together.items()]
-    )
+    return await ports.domain_events.backlog(actor, feeds)

@@ -29,9 +29,6 @@ SINCE_MAX: Final = datetime(2200, 1, 1, tzinfo=UTC)
 """The earliest and the latest time that a consumer is asked to start at; all streams lie between.
 The server counts nanoseconds in 64 bits, and times beyond 1677 and 2262 come out as others."""
 
-COUNT_S: Final = 5
-"""How long the server keeps a consumer that only counts, should our delete not reach it."""
-
 _NOT_FOUND: Final = frozenset({api.CONSUMER_NOT_FOUND, api.STREAM_NOT_FOUND})
 
 _SERVER_FAULT: Final = 500
@@ -70,11 +67,6 @@ class DurableConsumer:
         except api.RequestRefused as error:
             raise _cannot(self.name, error) from error
         return _acknowledged_seq(info)
-
-    async def acknowledged_seq(self, link: Link) -> int | None:
-        """Return up to where all of it is acknowledged; None without a consumer."""
-        info = await self._state(link)
-        return None if info is None else _acknowledged_seq(info)
 
     async def backlog(self, link: Link) -> int:
         """Return how many messages wait or are unacknowledged; 0 without a consumer."""
@@ -150,32 +142,6 @@ class DurableConsumer:
             "max_ack_pending": UNANSWERED_MAX,
             **_policy(start),
         }
-
-
-async def count_past(link: Link, stream: str, filters: tuple[str, ...], *, seq: int) -> int:
-    """Return how many messages past `seq` are on a subject that one of `filters` covers.
-
-    The server counts them for a consumer that nobody pulls from. Without a stream there are none.
-    """
-    name = f"count-{link.unique()}"
-    config = {
-        "name": name,
-        "filter_subjects": list(filters),
-        "ack_policy": "none",
-        "mem_storage": True,
-        "num_replicas": 1,
-        "inactive_threshold": COUNT_S * NS_PER_S,
-        **_policy(seq + 1),
-    }
-    request = {"stream_name": stream, "config": config}
-    try:
-        info = await api.call(link, f"CONSUMER.CREATE.{stream}.{name}", request)
-    except api.RequestRefused as error:
-        if error.err_code == api.STREAM_NOT_FOUND:
-            return 0
-        raise Unavailable(f"counting in {stream}", detail=str(error)) from error
-    link.post(link.settings.api(f"CONSUMER.DELETE.{stream}.{name}"), b"")
-    return int(info["num_pending"])
 
 
 def in_server_time(since: datetime) -> str:

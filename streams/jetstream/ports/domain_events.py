@@ -1,10 +1,8 @@
-"""Domain events on JetStream: published, shared among gates, or followed in order."""
+"""Domain events on JetStream: published, and shared among gates."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import datetime
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -15,21 +13,19 @@ from streams.jetstream.messages import api, stored
 from streams.jetstream.messages.arrival import Arrival
 from streams.jetstream.messages.grouping import Groups, store_surely
 from streams.jetstream.messages.publish import Publisher, Write
-from streams.jetstream.ports.consumer import DurableConsumer, count_past, in_server_time
-from streams.jetstream.ports.follow import OrderedReader
-from streams.jetstream.ports.null_source import NullSource, silence
+from streams.jetstream.ports.consumer import DurableConsumer
+from streams.jetstream.ports.null_source import NullSource
 from streams.jetstream.ports.source import JetStreamSource
 from streams.json import JsonObject
 from streams.layout import Stream
 from streams.model.foreign_streams import FeedStart, ForeignStream
 from streams.ports.delivery import Source, Unreadable
-from streams.ports.domain_events import NO_HEADERS, DomainEvent, EventFollower, Sent
+from streams.ports.domain_events import NO_HEADERS, DomainEvent, Sent
 from streams.subjects import Stack
 from streams.wire.messages import (
     copy_headers,
     event_body,
     event_headers,
-    followed,
     parse_event,
     parse_foreign,
 )
@@ -37,11 +33,8 @@ from streams.wire.outgoing import checked_subject, sent_headers
 
 Parse: TypeAlias = Callable[[Arrival], DomainEvent | Unreadable]
 
-_KEEPS: Final = "limits"
 _WORK_QUEUE: Final = "workqueue"
-"""How long a stream keeps a message (its retention): after it was read, too; or until it is
-acknowledged. The third, `interest`, is until all that have a consumer there have acknowledged it.
-"""
+"""Retention of a stream that keeps a message until it is acknowledged."""
 
 
 class JetStreamDomainEvents:
@@ -136,78 +129,10 @@ class JetStreamDomainEvents:
         """See `DomainEvents.unwatch`."""
         await self._gate(actor).narrow(self._link, without=self._filters(names))
 
-    async def forget(self, actor: str, feeds: Collection[ForeignStream] = ()) -> None:
-        """See `DomainEvents.forget`."""
-        for consumer in self._consumers(actor, feeds):
-            await consumer.delete(self._link)
-
     async def backlog(self, actor: str, feeds: Collection[ForeignStream] = ()) -> int:
         """See `DomainEvents.backlog`."""
         consumers = self._consumers(actor, feeds)
         return sum([await each.backlog(self._link) for each in consumers])
-
-    async def count(self, names: Collection[str], *, after: int) -> int:
-        """See `DomainEvents.count`."""
-        filters = self._filters(names)
-        return await count_past(self._link, self._stream, filters, seq=after) if filters else 0
-
-    async def count_feed(self, feed: ForeignStream, *, after: int) -> int:
-        """See `DomainEvents.count_feed`."""
-        return await count_past(self._link, feed.stream, (feed.subject,), seq=after)
-
-    async def position(self, actor: str) -> int:
-        """See `DomainEvents.position`."""
-        acknowledged_seq = await self._gate(actor).acknowledged_seq(self._link)
-        if acknowledged_seq is not None:
-            return acknowledged_seq
-        return await stored.newest_seq(self._link, self._stream)
-
-    async def feed_position(self, actor: str, feed: ForeignStream) -> int:
-        """See `DomainEvents.feed_position`."""
-        acknowledged_seq = await self._feed(actor, feed).acknowledged_seq(self._link)
-        if acknowledged_seq is not None:
-            return acknowledged_seq
-        newest_seq = await stored.newest_seq(self._link, feed.stream)
-        match feed.start:
-            case "new":
-                return newest_seq
-            case "all":
-                return 0
-            case datetime() as since:
-                time = in_server_time(since)
-                first = await stored.first_since(self._link, feed.stream, time)
-                return newest_seq if first is None else first.seq - 1
-            case int() as seq:
-                return seq - 1
-
-    async def newest(self, feed: ForeignStream | None = None) -> int:
-        """See `DomainEvents.newest`."""
-        return await stored.newest_seq(self._link, feed.stream if feed else self._stream)
-
-    def follow(
-        self, names: Collection[str], *, after: int
-    ) -> AbstractAsyncContextManager[EventFollower]:
-        """See `DomainEvents.follow`."""
-        if not names:
-            return silence()
-        decode, filters = partial(followed, self._parse), self._filters(names)
-        return OrderedReader(self._link, self._stream, decode, after=after, filters=filters)
-
-    @asynccontextmanager
-    async def follow_feed(self, feed: ForeignStream, *, after: int) -> AsyncIterator[EventFollower]:
-        """See `DomainEvents.follow_feed`."""
-        found = await stored.extent(self._link, feed.stream)
-        if found.retention != _KEEPS:
-            raise Incompatible(
-                f"stream {feed.stream} drops what its readers have answered for "
-                f"(retention {found.retention})",
-                remedy=f"Follow a stream with retention {_KEEPS} instead, such as a mirror of it.",
-            )
-        decode = partial(followed, partial(parse_foreign, stream=feed.stream))
-        filters = (feed.subject,)
-        reader = OrderedReader(self._link, feed.stream, decode, after=after, filters=filters)
-        async with reader:
-            yield reader
 
     async def _is_captured(self, subject: str) -> bool:
         try:

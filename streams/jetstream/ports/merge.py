@@ -76,6 +76,12 @@ class MergedSource(Generic[T]):
         while self._ready:
             await self._ready.popleft().nak()
 
+    async def hand_back(self, *, is_whole: bool = True) -> bool:
+        """See `Source.hand_back`. There is no order between queues."""
+        await self.pause()
+        handing = (source.hand_back(is_whole=is_whole) for source in self._sources)
+        return all(await asyncio.gather(*handing))
+
     async def close(self) -> None:
         """See `Source.close`."""
         self._is_paused = self._is_closed = True

@@ -6,12 +6,11 @@ A consumer without a filter would get everything, so there is none at all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 
 from streams.jetstream.connection.link import wait_set
 from streams.ports.delivery import Delivery, Unreadable
-from streams.ports.domain_events import DomainEvent, Followed
+from streams.ports.domain_events import DomainEvent
 
 
 class NullSource:
@@ -35,28 +34,10 @@ class NullSource:
     async def pause(self) -> None:
         """Go on asking for nothing."""
 
+    async def hand_back(self, *, is_whole: bool = True) -> bool:
+        """Hand back nothing."""
+        return is_whole
+
     async def close(self) -> None:
         """Let a `receive` that waits return."""
         self._closed.set()
-
-
-class NullFollower:
-    """`EventFollower` of nothing."""
-
-    pending = 0
-
-    async def receive(
-        self,
-        *,
-        most: int,  # noqa: ARG002 - as every follower is asked
-        wait_s: float,
-    ) -> Sequence[Followed]:
-        """Return nothing, after `wait_s`."""
-        await wait_set(asyncio.Event(), timeout_s=wait_s)
-        return ()
-
-
-@asynccontextmanager
-async def silence() -> AsyncIterator[NullFollower]:
-    """Yield a follower of nothing."""
-    yield NullFollower()

@@ -20,12 +20,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from streams.errors import Unavailable
+from streams.errors import StreamError, Unavailable
 from streams.jetstream.connection import headers
 from streams.jetstream.connection.headers import Headers
 from streams.jetstream.connection.link import Link, wait_set
@@ -80,6 +81,11 @@ class JetStreamDelivery(Generic[T]):
         return self._arrived.deliveries
 
     @property
+    def nth(self) -> int:
+        """See `Delivery.nth`."""
+        return self._arrived.consumer_seq
+
+    @property
     def at(self) -> datetime:
         """See `Delivery.at`."""
         return self._arrived.at
@@ -131,7 +137,8 @@ class JetStreamSource(Generic[T]):
         self._is_doubtful = False
         self._is_paused = False
         self._is_closed = False
-        self._unanswered: set[int] = set()
+        self._unanswered: dict[int, str] = {}
+        """Sequence → where to answer."""
         self._newest_seq = after
         self.pending = 0
         """See `Source.pending`."""
@@ -160,6 +167,22 @@ class JetStreamSource(Generic[T]):
             await self._commands.drain()
             self._commands, self._asked = None, 0
 
+    async def hand_back(self, *, is_whole: bool = True) -> bool:
+        """See `Source.hand_back`."""
+        await self._resume()
+        if self._commands is not None:
+            # What still arrives waits: handed back now, it would come again before what is older.
+            await self._commands.drain()
+            self._commands, self._asked = None, 0
+        unanswered = self._unanswered | {each.seq: each.reply for each in self._waiting}
+        self._waiting.clear()
+        self._unanswered.clear()
+        if not is_whole or not self._is_same_session():
+            return False
+        for _, reply in sorted(unanswered.items()):
+            self._link.post(reply, nak(0.0))
+        return not unanswered or await self._has_told()
+
     async def close(self) -> None:
         """See `Source.close`. Cancelled, it may be called again, and goes on."""
         self._is_closed = True
@@ -174,7 +197,7 @@ class JetStreamSource(Generic[T]):
     async def answer(self, arrived: Arrival, verb: bytes, *, is_final: bool) -> None:
         """Answer a delivery; unless the answer is final, the message comes again."""
         if is_final:
-            self._unanswered.discard(arrived.seq)
+            self._unanswered.pop(arrived.seq, None)
         self._link.post(arrived.reply, verb)
 
     async def _resume(self) -> None:
@@ -182,11 +205,24 @@ class JetStreamSource(Generic[T]):
             await self.pause()
             self._is_paused = self._is_closed
 
+    async def _has_told(self) -> bool:
+        """Return whether the server has all that was said on the session of the last pull."""
+        with suppress(StreamError):
+            await self._consumer.backlog(self._link)
+            return self._is_same_session()
+        return False
+
+    def _is_same_session(self) -> bool:
+        """Return whether nothing can have been lost since the last pull."""
+        with suppress(Unavailable):
+            return self._session is None or self._link.session is self._session
+        return False
+
     def _hand_out(self) -> JetStreamDelivery[T]:
         arrived = self._waiting.popleft()
-        self._unanswered.add(arrived.seq)
+        self._unanswered[arrived.seq] = arrived.reply
         if len(self._unanswered) > UNANSWERED_MAX:
-            self._unanswered.remove(min(self._unanswered))
+            del self._unanswered[min(self._unanswered)]
         self._newest_seq = max(self._newest_seq, arrived.seq)
         self.pending = arrived.pending
         return JetStreamDelivery(self, arrived, self._parse(arrived))

@@ -6,6 +6,7 @@ from collections import Counter
 from datetime import timedelta
 from uuid import UUID
 
+import msgspec
 import pytest
 from hypothesis import given as forall
 from hypothesis import settings
@@ -27,6 +28,7 @@ from engine.lanes.lane import (
     fold,
     is_complete,
     overdue,
+    without_cursors,
 )
 from engine.lanes.store import LaneStore
 from streams.clock import SystemClock
@@ -83,7 +85,7 @@ class given:
         shown = {
             name: ids(value) if name == "placed" else list(value)
             for name, value in _fields(moved).items()
-            if value and name != "cursors"
+            if value
         }
         assert shown == {name: list(value) for name, value in said.items()}
 
@@ -330,24 +332,6 @@ def test_one_that_waits_may_leave():
     given(these("a", "b")).when(left("b", "b")).then(left=["b"])
 
 
-def test_cursors_move_forward_only():
-    lane = given(LaneInputs(cursors={"events": 7})).lane
-    (moved,) = decide(lane, LaneInputs(cursors={"events": 6, "orders": 1}), Limits(capacity=1))
-    assert moved.cursors == {"orders": 1}
-    assert after(lane, [moved]).cursors == {"events": 7, "orders": 1}
-
-
-def test_a_cursor_that_stands_still_is_no_move():
-    given(LaneInputs(cursors={"events": 7})).when(LaneInputs(cursors={"events": 7})).then_nothing()
-
-
-def test_a_cursor_that_begins_again_goes_on_from_there():
-    lane = given(LaneInputs(cursors={"events": 7, "orders": 9})).lane
-    seen = LaneInputs(cursors={"events": 8, "orders": 3}, anew={"orders": 0})
-    (moved,) = decide(lane, seen, Limits(capacity=1))
-    assert after(lane, [moved]).cursors == {"events": 8, "orders": 3}
-
-
 def test_numbers_go_on_where_they_were():
     lane = given(these("a", "b"), left("a", "b")).lane
     (moved,) = decide(lane, these("c"), Limits(capacity=1))
@@ -373,7 +357,6 @@ def lived(moves, *, capacity=3):
     for version in range(1, moves + 1):
         gone = ids(lane.admitted)[:1] if version % 2 else []
         seen = LaneInputs(
-            cursors={"events": version},
             wanted=[wanted(f"e{version}", priority=version % 3, key=f"h{version % 4}")],
             left=gone,
         )
@@ -461,11 +444,41 @@ def test_a_lane_too_long_to_keep_is_kept_once_it_is_shorter():
     many = [wanted(f"e{number}") for number in range(TICKETS_KEPT_MAX + 1)]
     lane = after(EMPTY, decide(EMPTY, LaneInputs(wanted=many), Limits(capacity=0)))
     for seq in range(1, KEEP_EVERY):
-        events = decide(lane, LaneInputs(cursors={"events": seq}), Limits(capacity=0))
+        seen = LaneInputs(left=[f"e{seq}"], wanted=[wanted(f"n{seq}")])
+        events = decide(lane, seen, Limits(capacity=0))
         assert len(events) == 1
         lane = after(lane, events)
     _, kept = decide(lane, left("e0"), Limits(capacity=0))
     assert len(kept.waiting) == TICKETS_KEPT_MAX
+
+
+# What an older version of the engine has written.
+
+
+def _followed(*tickets):
+    lane = given(these(*tickets)).lane
+    return after(lane, [LaneMoved(cursors={"events": 7, "orders": 9})])
+
+
+def test_the_cursors_of_an_older_version_are_read():
+    assert after(_followed(), [LaneMoved(cursors={"orders": 12})]).cursors == {
+        "events": 7,
+        "orders": 12,
+    }
+
+
+def test_cursors_are_dropped_with_nothing_else():
+    lane = _followed("a", "b")
+    dropped = after(lane, without_cursors(lane), version=5)
+    assert (dropped.cursors, dropped.kept_at, dropped.moves) == ({}, 5, 0)
+    assert (dropped.waiting, dropped.admitted) == (lane.waiting, lane.admitted)
+    assert dropped.newest_number == lane.newest_number
+    assert without_cursors(dropped) == ()
+
+
+def test_a_lane_is_not_kept_before_its_cursors_are_dropped():
+    lane = msgspec.structs.replace(_followed(), moves=KEEP_EVERY)
+    assert len(decide(lane, these("a"), Limits(capacity=1))) == 1
 
 
 # All of it, against a model that is slow and obvious.

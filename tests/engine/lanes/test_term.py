@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -16,7 +15,7 @@ from engine.app.checks import Breaker
 from engine.app.triggers import event, manual
 from engine.episodes.breaker import BreakerState
 from engine.episodes.fire import fire
-from engine.episodes.open import left, place
+from engine.episodes.open import place
 from engine.lanes import intake, scheduler
 from engine.lanes.effects import LaneEffects
 from engine.lanes.lane import EMPTY, fold
@@ -33,6 +32,7 @@ from streams.ports.log import START, Commit
 from tests.engine.crew import crew_of
 from tests.engine.lane_stage import (
     Point,
+    all_taken,
     begun,
     killed_at,
     lane_of,
@@ -67,12 +67,8 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 def _soon_again(monkeypatch):
     """What a dead node has not answered for comes again sooner than from a server."""
     monkeypatch.setattr(durable, "ACK_WAIT_S", LEASE_TTL_S)
-
-
-@pytest.fixture
-def _nothing_by_time(monkeypatch):
-    """Nothing is written down because time has passed."""
-    monkeypatch.setattr(scheduler, "LOOK_S", LONG_S)
+    monkeypatch.setattr(scheduler, "STRAYS_S", LEASE_TTL_S)
+    monkeypatch.setattr(scheduler, "UNSETTLED_S", LEASE_TTL_S)
 
 
 @pytest.fixture
@@ -125,7 +121,6 @@ async def free(ports):
 # What was ruled on is not ruled on again.
 
 
-@pytest.mark.usefixtures("_nothing_by_time")
 async def test_what_a_cooldown_has_refused_stays_refused(ports):
     app = laned(thing={"cooldown_s": 600, "subject_key": "k"})
     async with doomed(app, ports):
@@ -133,7 +128,7 @@ async def test_what_a_cooldown_has_refused_stays_refused(ports):
         await publish(ports, "x0", k=1)
         await all_ended(ports, app, "x0")
         await publish(ports, "x1", k=1)
-        await lane_reached(ports, lambda lane: lane.cursors[HAPPENED] > 1)
+        await all_taken(ports)
     await ports.gates.delete(cooldown_key("worker", "thing", "1"))
     async with running(app, ports, "n2"):
         await publish(ports, "x2", k=2)
@@ -142,14 +137,13 @@ async def test_what_a_cooldown_has_refused_stays_refused(ports):
     assert await event_ids(ports) == ["x0", "x2"]
 
 
-@pytest.mark.usefixtures("_nothing_by_time")
 async def test_what_a_breaker_has_refused_stays_refused(ports):
     app = laned(thing={"breaker": Breaker(threshold=1, half_open_after_s=LONG_S)})
     async with doomed(app, ports):
         await begun(ports)
         await set_breaker(ports, opened_at=datetime.now(UTC))
         await publish(ports, *(f"x{number}" for number in range(20)))
-        await lane_reached(ports, lambda lane: lane.cursors[HAPPENED] == 20)
+        await all_taken(ports)
     await ports.gates.delete(breaker_key("worker", "thing"))
     async with running(app, ports, "n2"):
         await publish(ports, "last")
@@ -158,87 +152,18 @@ async def test_what_a_breaker_has_refused_stays_refused(ports):
     assert await event_ids(ports) == ["last"]
 
 
-async def test_what_came_to_nothing_by_itself_is_written_down_before_long(ports, monkeypatch):
-    monkeypatch.setattr(scheduler, "LOOK_S", 0.02)
-    app = laned(thing=only_fit())
-    async with doomed(app, ports):
-        await begun(ports)
-        await publish(ports, "x0")
-        await lane_reached(ports, lambda lane: lane.cursors[HAPPENED] == 1)
-
-
-@pytest.mark.usefixtures("_nothing_by_time")
-async def test_what_came_to_nothing_by_itself_is_written_down_once_it_is_much(ports, monkeypatch):
-    monkeypatch.setattr(scheduler, "LAG_MAX", 3)
-    app = laned(thing=only_fit())
-    async with doomed(app, ports):
-        await begun(ports)
-        await publish(ports, *(f"x{number}" for number in range(10)))
-        await lane_reached(ports, lambda lane: lane.cursors[HAPPENED] > 3)
-
-
-@pytest.mark.usefixtures("_nothing_by_time")
-async def test_who_stops_in_order_says_how_far_it_has_come(ports, tally):
+async def test_what_comes_to_nothing_is_acknowledged_without_a_commit(ports, tally):
     app = laned(thing=only_fit())
     async with running(app, ports):
         await begun(ports)
-        await publish(ports, "x0")
+        await publish(ports, *(f"x{number}" for number in range(10)))
         await eventually(lambda: tally.of("worker"))
-        await ports.timers.send(left("worker", "nobody"), id="after it")
-        await _all_answered(ports)
+        await all_taken(ports)
 
-    assert (await lane_of(ports)).cursors[HAPPENED] == 1
-
-
-async def _all_answered(ports):
-    queues = ports.timers._durables
-    await eventually(lambda: not any(each.backlog for each in queues.values()))
-
-
-class LateFollower:
-    """A follower that at first hears nothing, and knows of nothing that is left."""
-
-    def __init__(self, real):
-        self._real, self._is_first = real, True
-
-    @property
-    def pending(self):
-        return self._real.pending if not self._is_first else 0
-
-    async def receive(self, *, most, wait_s):
-        if self._is_first:
-            await asyncio.sleep(0)
-            self._is_first = False
-            return ()
-        return await self._real.receive(most=most, wait_s=wait_s)
-
-
-class LateWorld:
-    """A world whose followers hear late."""
-
-    def __init__(self, real):
-        self._real = real
-
-    def __getattr__(self, name):
-        return getattr(self._real, name)
-
-    def follow(self, names, *, after):
-        return _Late(self._real.follow(names, after=after))
-
-
-class _Late:
-    def __init__(self, context):
-        self._context = context
-
-    async def __aenter__(self):
-        return LateFollower(await self._context.__aenter__())
-
-    async def __aexit__(self, *error):
-        return await self._context.__aexit__(*error)
+    assert not await ports.log.read(ports.stack.lane("worker"))
 
 
 async def test_what_was_opened_is_completed_though_the_gates_are_shut_by_now(ports):
-    """Also by a node to which the stream seems to be empty at first."""
     app = laned(thing={"breaker": Breaker(threshold=1, half_open_after_s=LONG_S)})
 
     def is_placing(subject, commit, *, after):
@@ -248,7 +173,7 @@ async def test_what_was_opened_is_completed_though_the_gates_are_shut_by_now(por
     async with killed_at(app, ports, Point("log", "append", is_placing)):
         await publish(ports, "x0")
     await set_breaker(ports, opened_at=datetime.now(UTC))
-    async with running(app, replace(ports, domain_events=LateWorld(ports.domain_events)), "n2"):
+    async with running(app, ports, "n2"):
         await all_ended(ports, app, "x0")
 
 
@@ -259,10 +184,11 @@ async def test_who_has_ended_unheard_does_not_keep_its_place(ports):
     await write(ports, gone.episode_id, gone)
     await write(ports, gone.episode_id, EpisodeFinished(status=EndStatus.FAILED))
     ticket = Ticket(episode_id=gone.episode_id, expectation_id="thing", number=1)
-    moved = LaneMoved(placed=(ticket,), admitted=(gone.episode_id,), cursors={HAPPENED: 0})
+    moved = LaneMoved(placed=(ticket,), admitted=(gone.episode_id,))
     commit = Commit(id="by hand", at=CLOCK.now(), events=(moved,))
     await ports.log.append(ports.stack.lane("worker"), commit, after=START)
     async with running(app, ports):
+        await begun(ports)
         await publish(ports, "x0")
         await all_ended(ports, app, "x0")
 
@@ -502,27 +428,8 @@ def _most_deliveries(ports):
     return max((one.deliveries for each in queues for one in each._unanswered.values()), default=0)
 
 
-async def test_a_stream_that_was_made_anew_is_followed_from_its_beginning(ports):
-    foreign = event(stream="ORDERS", subject="orders.>", start="all")
-    app = laned(thing={"on": [event(HAPPENED), foreign]})
-    orders = ports.domain_events.add_stream("ORDERS")
-    for number in range(5):
-        orders.publish("orders.x", b"{}", {"Nats-Msg-Id": f"old{number}"})
-    async with doomed(app, ports):
-        await lane_reached(ports, lambda lane: lane.cursors.get("ORDERS/orders.>") == 5)
-    del ports.domain_events._foreign["ORDERS"]
-    anew = ports.domain_events.add_stream("ORDERS")
-    anew.publish("orders.x", b"{}", {"Nats-Msg-Id": "new"})
-    async with running(app, ports, "n2"):
-        await publish(ports, "x0")
-        await all_ended(ports, app, "x0")
-        await lane_reached(ports, lambda lane: lane.cursors["ORDERS/orders.>"] == 1)
-
-    assert "ORDERS/new" in await event_ids(ports)
-
-
-class ReadOnce:
-    """A world with a stream that drops what somebody has read."""
+class Refusing:
+    """A world with a stream that this user may not read."""
 
     def __init__(self, real):
         self._real = real
@@ -530,14 +437,14 @@ class ReadOnce:
     def __getattr__(self, name):
         return getattr(self._real, name)
 
-    def follow_feed(self, foreign, *, after):
-        raise Incompatible(f"stream {foreign.stream} drops what it gave", remedy="Follow a mirror.")
+    async def open_feed(self, actor, foreign, *, after=None):
+        raise Incompatible(f"stream {foreign.stream} is refused", remedy="Ask its owner.")
 
 
-async def test_a_stream_that_cannot_be_followed_holds_up_nothing_else(ports):
+async def test_a_stream_that_cannot_be_read_holds_up_nothing_else(ports):
     ports.domain_events.add_stream("JOBS")
     app = laned(thing={"on": [event(HAPPENED), manual(), event(stream="JOBS")]})
-    async with running(app, replace(ports, domain_events=ReadOnce(ports.domain_events))):
+    async with running(app, replace(ports, domain_events=Refusing(ports.domain_events))):
         await begun(ports)
         await publish(ports, "x0")
         await all_ended(ports, app, "x0")

@@ -17,7 +17,6 @@ from engine.app.checks import Breaker
 from engine.app.triggers import every
 from engine.cluster.modes import NodeMode
 from engine.episodes.breaker import BreakerState
-from engine.lanes import intake
 from engine.node.node import Node
 from engine.runtime.slots import Slots
 from engine.triggers.admit import Acknowledgement
@@ -329,19 +328,18 @@ def test_nobody_is_called_to_an_episode_whose_node_is_well(step):
     assert simulate(story()) == (1, [])
 
 
-def test_of_a_long_backlog_only_what_may_have_been_opened_is_looked_for(monkeypatch):
+def test_of_a_long_backlog_only_what_another_node_has_had_is_looked_for():
     """Who takes turns over has all that came meanwhile delivered; most of it nobody has opened."""
-    monkeypatch.setattr(intake, "OPENED_MAX", 3)
 
     async def story():
         ports = memory_ports(clock=SimClock())
         await cooldown_of_another(ports)
-        async with running(LANED, ports, "n1", clock=SimClock()):
-            await asyncio.sleep(1)
+        source = await ports.domain_events.open("worker", [HAPPENED])
         for number in range(9):
             await ports.domain_events.publish(HAPPENED, {}, id=f"x{number}")
+        await source.receive(room=3, wait_s=0)
         async with running(LANED, ports, "n2", clock=SimClock()):
-            await asyncio.sleep(ACK_WAIT_S)
+            await asyncio.sleep(3 * ACK_WAIT_S)
             return len(await ports.timers.keys("worker", BELATED))
 
     assert simulate(story()) == 3

@@ -6,14 +6,12 @@ import asyncio
 
 import pytest
 
-from streams.errors import Incompatible, Unavailable
+from streams.errors import Incompatible
 from streams.jetstream import LinkSettings, connect
 from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import api
-from streams.layout import Stream
 from streams.model.foreign_streams import ForeignStream
-from tests.contracts.samples import deliveries_of, next_of, opened
-from tests.streams.jetstream.wire import eventually
+from tests.contracts.samples import deliveries_of, opened
 
 
 @pytest.fixture
@@ -81,14 +79,6 @@ async def test_a_work_queue_whose_consumer_was_deleted_is_read_on(world, stack, 
         assert sorted(seqs(await receiving)) == [1, 2]
 
 
-@pytest.mark.parametrize("retention", ["workqueue", "interest"])
-async def test_a_stream_that_drops_what_was_read_cannot_be_followed(world, make, name, retention):
-    await make(0, retention=retention)
-    with pytest.raises(Incompatible, match=retention):
-        async with world.follow_feed(ForeignStream(stream=name), after=0):
-            pass
-
-
 async def test_a_work_queue_that_another_reads_is_refused_and_says_why(world, make, name):
     await make(0, retention="workqueue")
     async with opened(world.open_feed("monitor", ForeignStream(stream=name, subject=f"{name}.a"))):
@@ -102,24 +92,7 @@ async def test_reading_a_stream_leaves_it_as_it_is(world, link, make, name):
     feed = ForeignStream(stream=name, start="all")
     async with opened(world.open_feed("monitor", feed)) as source:
         await deliveries_of(source, 1)
-    async with world.follow_feed(feed, after=0) as follower:
-        await next_of(follower, 1)
     assert await config_of(link, name) == before
-
-
-async def test_a_follower_begins_with_what_is_left_of_a_stream(world, link, make, name):
-    await make(5)
-    await api.call(link, f"STREAM.PURGE.{name}", {"seq": 4})
-    async with world.follow_feed(ForeignStream(stream=name), after=1) as follower:
-        assert seqs(await next_of(follower, 2)) == [4, 5]
-
-
-async def test_a_time_whose_message_was_deleted_begins_with_the_next(world, link, make, name):
-    await make(3)
-    async with world.follow_feed(ForeignStream(stream=name), after=0) as follower:
-        times = [each.at for each in await next_of(follower, 3)]
-    await api.call(link, f"STREAM.MSG.DELETE.{name}", {"seq": 2})
-    assert await world.feed_position("monitor", ForeignStream(stream=name, start=times[1])) == 2
 
 
 async def test_a_stream_that_goes_away_while_it_is_read_is_waited_for_and_read_anew(
@@ -135,40 +108,3 @@ async def test_a_stream_that_goes_away_while_it_is_read_is_waited_for_and_read_a
         await api.call(link, f"STREAM.DELETE.{name}")
         await make(2)
         assert seqs(await receiving) == [1, 2]
-
-
-async def test_a_filtered_follower_whose_consumer_is_deleted_misses_and_repeats_nothing(
-    world, link, stack
-):
-    events = stack.stream(Stream.EVENTS)
-    async with world.follow(["a"], after=0) as follower:
-        for place, name in enumerate(("a", "b", "a")):
-            await world.publish(name, {}, id=f"before-{place}")
-        assert seqs(await next_of(follower, 2)) == [1, 3]
-        receiving = asyncio.create_task(next_of(follower, 1))
-        (consumer,) = (await api.call(link, f"CONSUMER.NAMES.{events}"))["consumers"]
-        await link.ask(f"$JS.API.CONSUMER.DELETE.{events}.{consumer}")
-        for place, name in enumerate(("b", "a")):
-            await world.publish(name, {}, id=f"after-{place}")
-        assert seqs(await receiving) == [5]
-
-
-async def test_a_closed_follower_of_a_feed_leaves_no_consumer(world, link, make, name):
-    await make(1)
-    async with world.follow_feed(ForeignStream(stream=name), after=0) as follower:
-        await next_of(follower, 1)
-
-    async def is_gone():
-        return not (await api.call(link, f"CONSUMER.NAMES.{name}")).get("consumers")
-
-    await eventually(is_gone)
-
-
-async def test_the_position_in_a_stream_that_is_made_anew_is_doubted(world, link, make, name):
-    await make(3)
-    async with world.follow_feed(ForeignStream(stream=name), after=0) as follower:
-        await next_of(follower, 3)
-        await api.call(link, f"STREAM.DELETE.{name}")
-        await make(5)
-        with pytest.raises(Unavailable, match="made anew"):
-            await next_of(follower, 1)

@@ -146,6 +146,26 @@ async def test_a_pause_hands_back_what_is_still_on_its_way(ports, wire, half_rec
     await staying.close()
 
 
+async def test_what_is_still_on_its_way_is_handed_back_behind_what_is_older(
+    ports, wire, half_received
+):
+    staying = await ports.domain_events.open("monitor", ["disk.checked"])
+    handing = asyncio.create_task(half_received.hand_back())
+    await asyncio.sleep(0)
+    wire.holds_answers = False
+    assert await handing
+    async with asyncio.timeout(ACK_WAIT_S / 2):
+        assert numbers_of(await deliveries_of(staying, 2)) == [1, 2]
+    await staying.close()
+
+
+async def test_what_is_handed_back_to_a_server_that_is_gone_may_come_late(
+    ports, wire, half_received
+):
+    wire.cut()
+    assert not await half_received.hand_back()
+
+
 async def test_a_pause_that_was_cancelled_is_over_when_the_next_receive_asks(
     ports, wire, half_received
 ):

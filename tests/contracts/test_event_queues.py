@@ -1,0 +1,100 @@
+"""What every queue of events promises about order, to a node that pulls it alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contracts.samples import SILENCE_S, deliveries_of, opened, wait_backlog
+
+
+@pytest.fixture
+def world(ports):
+    return ports.domain_events
+
+
+def ids(found):
+    return [each.content.id for each in found]
+
+
+async def published(world, *names):
+    """Publish an event called each of `names`, with its place as its id."""
+    return [await world.publish(name, {}, id=str(place)) for place, name in enumerate(names, 1)]
+
+
+async def test_events_come_in_their_order_and_are_counted(world):
+    async with opened(world.open("monitor", ["a", "b"])) as source:
+        await published(world, "a", "b", "c", "a")
+        found = await deliveries_of(source, 3)
+    assert ids(found) == ["1", "2", "4"]
+    assert [each.nth for each in found] == [1, 2, 3]
+
+
+async def test_a_delivery_to_another_node_is_missing_in_the_count(world):
+    async with opened(world.open("monitor", ["a"])) as source:
+        async with opened(world.open("monitor", ["a"])) as other:
+            await published(world, "a", "a", "a")
+            (first,) = await deliveries_of(source, 1)
+            await deliveries_of(other, 1)
+        (third,) = await deliveries_of(source, 1)
+        assert third.nth - first.nth == 2
+
+
+async def test_what_is_handed_back_comes_again_in_its_order_before_what_is_new(world):
+    async with (
+        opened(world.open("monitor", ["a"])) as source,
+        opened(world.open("monitor", ["a"])) as other,
+    ):
+        await published(world, "a", "a", "a", "a", "a")
+        found = await deliveries_of(source, 4)
+        await found[1].ack()
+        assert await source.hand_back()
+        again = await deliveries_of(other, 4)
+        assert ids(again) == ["1", "3", "4", "5"]
+        assert [each.deliveries for each in again] == [2, 2, 2, 1]
+
+
+async def test_what_is_handed_back_by_who_lacks_some_comes_later(world):
+    async with opened(world.open("monitor", ["a"])) as source:
+        await published(world, "a")
+        await deliveries_of(source, 1)
+        assert not await source.hand_back(is_whole=False)
+        assert list(await source.receive(room=1, wait_s=SILENCE_S)) == []
+
+
+async def test_a_queue_that_was_handed_back_is_received_on(world):
+    async with opened(world.open("monitor", ["a"])) as source:
+        assert await source.hand_back()
+        await published(world, "a")
+        await deliveries_of(source, 1)
+        assert await source.hand_back()
+        (again,) = await deliveries_of(source, 1)
+        assert (ids([again]), again.deliveries) == (["1"], 2)
+
+
+async def test_a_queue_begins_where_its_first_opener_says(world):
+    await published(world, "a", "a", "b", "a")
+    async with opened(world.open("monitor", ["a"], after=1)) as source:
+        assert ids(await deliveries_of(source, 2)) == ["2", "4"]
+
+
+async def test_an_actor_that_was_opened_before_goes_on_whatever_its_opener_says(world):
+    await published(world, "a")
+    async with opened(world.open("monitor", ["a"])):
+        pass
+    await world.publish("a", {}, id="2")
+    async with opened(world.open("monitor", ["a"], after=0)) as source:
+        assert ids(await deliveries_of(source, 1)) == ["2"]
+        assert list(await source.receive(room=10, wait_s=SILENCE_S)) == []
+
+
+async def test_the_backlog_counts_what_waits_and_what_is_unanswered(world):
+    assert await world.backlog("monitor") == 0
+    async with opened(world.open("monitor", ["a"])) as source:
+        await published(world, "a", "b", "a", "a")
+        assert await world.backlog("monitor") == 3
+        first, second = await deliveries_of(source, 2)
+        assert await world.backlog("monitor") == 3
+        await first.ack()
+        await second.nak(delay_s=60)
+        await wait_backlog(world, 2)
+        assert await world.backlog("other") == 0
