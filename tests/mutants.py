@@ -4060,6 +4060,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/streams/test_subjects.py",
     ),
     Mutant(
+        "what a node has read of a stream that was made anew counts no more",
+        "engine/runtime/store.py",
+        "return known if known and known[-1].seq <= newest.seq else ()",
+        "return known",
+        "tests/engine/runtime/test_recent.py",
+    ),
+    Mutant(
+        "a node reads only what is new of a long reference",
+        "engine/runtime/store.py",
+        "        if self.recent is not None and records:",
+        "        if False:",
+        "tests/engine/runtime/test_recent.py",
+    ),
+    Mutant(
         "an answer is told of though its episode is canceled at once",
         "engine/execution/cancel.py",
         "        if episode.opened is not None and is_answered(records[-1]):",

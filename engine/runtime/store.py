@@ -37,6 +37,9 @@ CONFLICT_S: Final = 0.002
 CONFLICT_MAX_S: Final = 0.5
 """Longest pause between two races."""
 
+RECENT_MAX: Final = 64
+"""Aggregates of which a node keeps what it has read."""
+
 READS_MAX: Final = 10
 """Reads of an aggregate whose newest commit a replica lacks, in up to 2 s."""
 
@@ -64,6 +67,27 @@ class Turns:
     def of(self, subject: str) -> asyncio.Lock:
         """Return the lock for writing at `subject`. It is forgotten with its last user."""
         return self._locks.setdefault(subject, asyncio.Lock())
+
+
+class Recent:
+    """What a node has read last of aggregates that many write to, so it reads only what is new."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, Sequence[Recorded]] = {}
+        """By subject, the one that was kept last at the end."""
+
+    def before(self, newest: Recorded) -> Sequence[Recorded]:
+        """Return the commits up to `newest` that are known, oldest first."""
+        known = self._records.get(newest.subject, ())
+        # A stream that was made anew begins at 1 again.
+        return known if known and known[-1].seq <= newest.seq else ()
+
+    def keep(self, records: Sequence[Recorded]) -> None:
+        """Keep all commits of an aggregate; forget another if there are too many."""
+        self._records.pop(records[-1].subject, None)
+        self._records[records[-1].subject] = records
+        if len(self._records) > RECENT_MAX:
+            del self._records[next(iter(self._records))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +136,12 @@ class Store(Generic[S, E]):
     """Given the newest commit: past which version the log is to be read for the fold."""
     turns: Turns = field(default_factory=Turns)
     """Shared by all on this node that often write to the same aggregate."""
+    recent: Recent | None = None
+    """Where aggregates that are read from their first commit may grow long."""
 
     async def load(self, subject: str) -> Loaded[S]:
         """Return the aggregate up to the newest commit that the leader of its stream has."""
-        records = await self._read(subject)
-        return Loaded(subject, self.fold(records), records)
+        return self._loaded(subject, await self._read(subject))
 
     async def append(
         self, before: Loaded[S], events: Sequence[E], *, id: str, at: datetime
@@ -131,7 +156,7 @@ class Store(Generic[S, E]):
         except VersionConflict as error:
             raise Overtaken from error
         records = (*before.records, Recorded(subject=subject, seq=seq, commit=commit))
-        return Loaded(subject, self.fold(records), records)
+        return self._loaded(subject, records)
 
     async def change(
         self,
@@ -178,14 +203,23 @@ class Store(Generic[S, E]):
                 await self.clock.sleep(jittered_s(pause_s, seed=f"{seed}.{tries}"))
         raise Contended(subject, detail=f"lost {CONFLICTS_MAX} races for it")
 
+    def _loaded(self, subject: str, records: Sequence[Recorded]) -> Loaded[S]:
+        if self.recent is not None and records:
+            self.recent.keep(records)
+        return Loaded(subject, self.fold(records), records)
+
     async def _read(self, subject: str) -> Sequence[Recorded]:
         newest = await self.log.last(subject)
         if newest is None:
             return ()
-        after = self.after(newest)
+        known = self.recent.before(newest) if self.recent is not None else ()
+        if known and known[-1].seq == newest.seq:
+            return known
+        after = known[-1].seq if known else self.after(newest)
         if after >= only_newest(newest):
-            return (newest,)
-        return await read_up_to(self.log, self.clock, newest, after=after)
+            return (*known, newest)
+        new = await read_up_to(self.log, self.clock, newest, after=after)
+        return (*known, *new)
 
 
 def commit_of(events: Sequence[LogEvent], *, id: str, at: datetime) -> Commit:

@@ -136,8 +136,9 @@ class WaitRegistry:
             step_no=block.step_no,
             since=block.at,
         )
-        context = self.context
-        await References(context.ports, context.clock, context.turns).wait(waited)
+        node = self.context
+        references = References(node.ports, node.clock, node.turns, node.recent)
+        await references.wait(waited)
 
     async def _publish(self, opened: EpisodeOpened, event: publish.PublicEvent) -> None:
         if episode_events.is_public(opened):

@@ -23,7 +23,7 @@ from engine.runtime.consumer import Queue, RetryPolicy, Service, consumer_servic
 from engine.runtime.context import NodeContext
 from engine.runtime.permits import Permit
 from engine.runtime.slots import Slots
-from engine.runtime.store import Loaded, Store, Turns
+from engine.runtime.store import Loaded, Recent, Store, Turns
 from engine.runtime.tasks import NodeTasks
 from engine.waits import adopt
 from engine.waits import signal as rules
@@ -93,6 +93,7 @@ class References:
     ports: Ports
     clock: Clock
     turns: Turns = field(default_factory=Turns)
+    recent: Recent = field(default_factory=Recent)
 
     async def wait(self, waited: SignalWaited) -> None:
         """Write down that an episode waits, and send it a signal that it has missed."""
@@ -139,7 +140,7 @@ class References:
 
     @property
     def _store(self) -> Store[SignalState, SignalEvent]:
-        return Store(self.ports.log, self.clock, rules.fold, turns=self.turns)
+        return Store(self.ports.log, self.clock, rules.fold, turns=self.turns, recent=self.recent)
 
     async def _still_waiting(self, waits: Iterable[SignalWaited]) -> list[SignalWaited]:
         room = asyncio.Semaphore(LOOKS_IN_FLIGHT_MAX)
@@ -287,7 +288,7 @@ def timer_in(payload: JsonObject) -> SignalTimer | None:
 def services_for(context: NodeContext, runs: Permit) -> list[Service]:
     """Return the services for signals: their events, and their timers."""
     ports, clock = context.ports, context.clock
-    references = References(ports, clock, context.turns)
+    references = References(ports, clock, context.turns, context.recent)
     means = references, DeadLetterWriter(ports, clock), context.tasks
     events, timers = SignalHandler(*means), SignalHandler(*means)
 
