@@ -18,6 +18,7 @@ from engine.episodes.episode import ENDED, WAITING, Episode, Status, fold
 from engine.episodes.open import ATTEND
 from engine.episodes.recovery import SweepVerdict
 from engine.errors import Rejected
+from engine.runtime.store import Turns
 from engine.waits.signals import References
 from engine.waits.wait import block_in, next_wake
 from engine.workflows.effects import wake_at
@@ -220,6 +221,7 @@ class EpisodeSweeper:
     stale_after_s: float
     is_dry: bool = False
     """Report only."""
+    turns: Turns = field(default_factory=Turns)
 
     async def sweep(self, candidates: Iterable[Candidate]) -> Sequence[SweepVerdict]:
         """Return the verdict on each of `candidates`, carried out unless `is_dry`."""
@@ -260,7 +262,7 @@ class EpisodeSweeper:
         ports, actor, id_ = self.ports, candidate.actor_id, candidate.episode_id
         block = block_in(records[-1])
         if block is not None and block.ref:
-            references = References(ports, self.clock)
+            references = References(ports, self.clock, self.turns)
             if not await references.is_seen_to(block.ref, id_, block.step_no):
                 return True
         if block is not None and next_wake(block, after=self.clock.now()) is None:

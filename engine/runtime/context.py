@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 from engine.app.actor import Actor
@@ -12,7 +12,7 @@ from engine.runtime.catalog import Catalog, Revisions
 from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.permits import Permit, Permits
 from engine.runtime.slots import Slots
-from engine.runtime.store import Recent, Turns
+from engine.runtime.store import Turns
 from engine.runtime.tasks import NodeTasks
 from streams.clock import Clock
 from streams.model.events import EpisodeOpened
@@ -35,7 +35,6 @@ class NodeContext:
     tasks: NodeTasks
     """What was taken from a queue and is being done."""
     turns: Turns
-    recent: Recent = field(default_factory=Recent)
     writer_ids: Iterator[str]
     """Unique ids for commits."""
 

@@ -37,9 +37,6 @@ CONFLICT_S: Final = 0.002
 CONFLICT_MAX_S: Final = 0.5
 """Longest pause between two races."""
 
-RECENT_MAX: Final = 64
-"""Aggregates of which a node keeps what it has read."""
-
 READS_MAX: Final = 10
 """Reads of an aggregate whose newest commit a replica lacks, in up to 2 s."""
 
@@ -58,36 +55,22 @@ class Overtaken(Exception):
     """Others appended since the aggregate was read. `Store.retry` reads it and tries again."""
 
 
+class Turn(asyncio.Lock):
+    """The lock for writing to one aggregate, and what its users have read of that so far."""
+
+    records: Sequence[Recorded] = ()
+    """The commits from the first one on, so that the next user reads only what is new."""
+
+
 class Turns:
     """One node's locks for writing, one per aggregate."""
 
     def __init__(self) -> None:
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, Turn] = WeakValueDictionary()
 
-    def of(self, subject: str) -> asyncio.Lock:
+    def of(self, subject: str) -> Turn:
         """Return the lock for writing at `subject`. It is forgotten with its last user."""
-        return self._locks.setdefault(subject, asyncio.Lock())
-
-
-class Recent:
-    """What a node has read last of aggregates that many write to, so it reads only what is new."""
-
-    def __init__(self) -> None:
-        self._records: dict[str, Sequence[Recorded]] = {}
-        """By subject, the one that was kept last at the end."""
-
-    def before(self, newest: Recorded) -> Sequence[Recorded]:
-        """Return the commits up to `newest` that are known, oldest first."""
-        known = self._records.get(newest.subject, ())
-        # A stream that was made anew begins at 1 again.
-        return known if known and known[-1].seq <= newest.seq else ()
-
-    def keep(self, records: Sequence[Recorded]) -> None:
-        """Keep all commits of an aggregate; forget another if there are too many."""
-        self._records.pop(records[-1].subject, None)
-        self._records[records[-1].subject] = records
-        if len(self._records) > RECENT_MAX:
-            del self._records[next(iter(self._records))]
+        return self._locks.setdefault(subject, Turn())
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +119,10 @@ class Store(Generic[S, E]):
     """Given the newest commit: past which version the log is to be read for the fold."""
     turns: Turns = field(default_factory=Turns)
     """Shared by all on this node that often write to the same aggregate."""
-    recent: Recent | None = None
-    """Where aggregates that are read from their first commit may grow long."""
 
     async def load(self, subject: str) -> Loaded[S]:
         """Return the aggregate up to the newest commit that the leader of its stream has."""
-        return self._loaded(subject, await self._read(subject))
+        return await self._load(subject, ())
 
     async def append(
         self, before: Loaded[S], events: Sequence[E], *, id: str, at: datetime
@@ -156,7 +137,7 @@ class Store(Generic[S, E]):
         except VersionConflict as error:
             raise Overtaken from error
         records = (*before.records, Recorded(subject=subject, seq=seq, commit=commit))
-        return self._loaded(subject, records)
+        return Loaded(subject, self.fold(records), records)
 
     async def change(
         self,
@@ -193,9 +174,12 @@ class Store(Generic[S, E]):
         For what `change` cannot do. `seed` is the writer's own, so that rivals pause differently.
         """
         # The turn is kept during a pause: the others of this node would only lose as well.
-        async with self.turns.of(subject):
+        turn = self.turns.of(subject)
+        async with turn:
             for tries in range(1, CONFLICTS_MAX + 1):
-                loaded, known = known or await self.load(subject), None
+                loaded, known = known or await self._load(subject, turn.records), None
+                if self.after is all_of_it:
+                    turn.records = loaded.records
                 try:
                     return await attempt(loaded)
                 except Overtaken:
@@ -203,18 +187,18 @@ class Store(Generic[S, E]):
                 await self.clock.sleep(jittered_s(pause_s, seed=f"{seed}.{tries}"))
         raise Contended(subject, detail=f"lost {CONFLICTS_MAX} races for it")
 
-    def _loaded(self, subject: str, records: Sequence[Recorded]) -> Loaded[S]:
-        if self.recent is not None and records:
-            self.recent.keep(records)
+    async def _load(self, subject: str, known: Sequence[Recorded]) -> Loaded[S]:
+        records = await self._read(subject, known)
         return Loaded(subject, self.fold(records), records)
 
-    async def _read(self, subject: str) -> Sequence[Recorded]:
+    async def _read(self, subject: str, known: Sequence[Recorded]) -> Sequence[Recorded]:
         newest = await self.log.last(subject)
         if newest is None:
             return ()
-        known = self.recent.before(newest) if self.recent is not None else ()
         if known and known[-1].seq == newest.seq:
             return known
+        if known and known[-1].seq > newest.seq:  # The stream was made anew.
+            known = ()
         after = known[-1].seq if known else self.after(newest)
         if after >= only_newest(newest):
             return (*known, newest)

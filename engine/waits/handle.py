@@ -137,7 +137,7 @@ class WaitRegistry:
             since=block.at,
         )
         node = self.context
-        references = References(node.ports, node.clock, node.turns, node.recent)
+        references = References(node.ports, node.clock, node.turns)
         await references.wait(waited)
 
     async def _publish(self, opened: EpisodeOpened, event: publish.PublicEvent) -> None:

@@ -87,7 +87,7 @@ async def resolve(
         whom = "no episode waits" if episode_id is None else "the episode does not wait"
         raise Refused(f"{whom} for {ref!r}")
     if episode_id is None:
-        await references.give(said, at=_CLOCK.now(), is_kept=False)
+        await references.give(said, at=None)
         return said.id
     for each in commands:
         id_ = f"resolve.{each.episode_id}.{each.id}"

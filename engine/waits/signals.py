@@ -23,7 +23,7 @@ from engine.runtime.consumer import Queue, RetryPolicy, Service, consumer_servic
 from engine.runtime.context import NodeContext
 from engine.runtime.permits import Permit
 from engine.runtime.slots import Slots
-from engine.runtime.store import Loaded, Recent, Store, Turns
+from engine.runtime.store import Loaded, Store, Turns
 from engine.runtime.tasks import NodeTasks
 from engine.waits import adopt
 from engine.waits import signal as rules
@@ -93,39 +93,44 @@ class References:
     ports: Ports
     clock: Clock
     turns: Turns = field(default_factory=Turns)
-    recent: Recent = field(default_factory=Recent)
 
     async def wait(self, waited: SignalWaited) -> None:
         """Write down that an episode waits, and send it a signal that it has missed."""
-        id_ = f"wait.{waited.episode_id}.{waited.step_no}"
-        subject = self.ports.stack.signal(waited.ref)
-        changed = await self._store.change(
-            subject, lambda state, _: rules.wait(state, waited), id=id_
-        )
-        await self._send(changed.after.state, [waited.episode_id])
+        subject, id_ = self.ports.stack.signal(waited.ref), f"{waited.episode_id}.{waited.step_no}"
 
-    async def give(self, said: Signal, *, at: datetime, is_kept: bool = True) -> SignalState:
-        """Write down a signal of time `at`, and send it to all that wait; return what is known.
+        async def attempt(before: Loaded[SignalState]) -> SignalState:
+            events = rules.wait(before.state, waited)
+            # A wait that is over by now may be missing because the last signal has left it out.
+            if not events or not await is_waiting(self.ports, waited):
+                return before.state
+            at = self.clock.now()
+            return (await self._store.append(before, events, id=f"wait.{id_}", at=at)).state
+
+        state = await self._store.retry(subject, attempt, seed=id_)
+        await self._send(state, [waited.episode_id])
+
+    async def give(self, said: Signal, *, at: datetime | None) -> SignalState:
+        """Write down a signal, and send it to all that wait; return what is known then.
 
         Args:
-            is_kept: whether it is written down also if nobody waits.
+            at: when it came, by the server's clock; None: it is for those that wait now alone.
         """
         subject = self.ports.stack.signal(said.ref)
 
         async def attempt(before: Loaded[SignalState]) -> SignalState:
             waits = await self._still_waiting(before.state.waits.values())
-            waiting = [each.episode_id for each in waits]
-            given = rules.give(before.state, said, waiting, at=at)
-            if not given or not (waiting or is_kept):
+            came_at = at or max((each.since for each in waits), default=None)
+            if came_at is None:
                 return before.state
-            id_ = f"give.{subject}.{said.id}.{at.isoformat()}"
+            waiting = [each.episode_id for each in waits]
+            given = rules.give(before.state, said, waiting, at=came_at)
+            if not given:
+                return before.state
+            id_ = f"give.{subject}.{said.id}.{came_at.isoformat()}"
             return (await self._store.append(before, given, id=id_, at=self.clock.now())).state
 
         state = await self._store.retry(subject, attempt, seed=said.id)
-        reached = [id_ for id_, due in state.due.items() if due.id == said.id]
-        await self._send(state, reached)
-        if reached:
-            log.info("signal sent", ref=said.ref, by=said.by, episodes=len(reached))
+        await self._send(state, [id_ for id_, due in state.due.items() if due.id == said.id])
         return state
 
     async def waiting(self, ref: str) -> list[SignalWaited]:
@@ -135,19 +140,21 @@ class References:
 
     async def is_seen_to(self, ref: str, episode_id: str, step_no: int) -> bool:
         """Return whether an episode that waits is on the journal of `ref`, and owed nothing."""
-        state = (await self._store.load(self.ports.stack.signal(ref))).state
+        subject = self.ports.stack.signal(ref)
+        # In turn, so that many that look at one reference read it once.
+        state = (await self._store.change(subject, lambda *_: (), id=episode_id)).after.state
         return state.is_registered(episode_id, step_no) and episode_id not in state.due
 
     @property
     def _store(self) -> Store[SignalState, SignalEvent]:
-        return Store(self.ports.log, self.clock, rules.fold, turns=self.turns, recent=self.recent)
+        return Store(self.ports.log, self.clock, rules.fold, turns=self.turns)
 
     async def _still_waiting(self, waits: Iterable[SignalWaited]) -> list[SignalWaited]:
         room = asyncio.Semaphore(LOOKS_IN_FLIGHT_MAX)
 
         async def look(wait: SignalWaited) -> bool:
             async with room:
-                return await is_waiting(self.ports, wait.ref, wait.episode_id, wait.step_no)
+                return await is_waiting(self.ports, wait)
 
         all_ = list(waits)
         found = await asyncio.gather(*map(look, all_))
@@ -161,15 +168,15 @@ class References:
                 await self.ports.commands.send(command, id=id_, trace=traceparent())
 
 
-async def is_waiting(ports: Ports, ref: str, episode_id: str, step_no: int) -> bool:
-    """Return whether an episode that has begun to wait for `ref` still does."""
+async def is_waiting(ports: Ports, wait: SignalWaited) -> bool:
+    """Return whether an episode that has begun to wait still does."""
     # The journal's leader answers. A wait is written down after it has begun: one that is not there
     # now is over for good.
     try:
-        block = block_in(await ports.log.last(ports.stack.episode(episode_id)))
+        block = block_in(await ports.log.last(ports.stack.episode(wait.episode_id)))
     except UnreadableEvent:  # A newer version has written it, and its nodes know.
         return True
-    return block is not None and (block.ref, block.step_no) == (ref, step_no)
+    return block is not None and (block.ref, block.step_no) == (wait.ref, wait.step_no)
 
 
 @dataclass(frozen=True)
@@ -288,7 +295,7 @@ def timer_in(payload: JsonObject) -> SignalTimer | None:
 def services_for(context: NodeContext, runs: Permit) -> list[Service]:
     """Return the services for signals: their events, and their timers."""
     ports, clock = context.ports, context.clock
-    references = References(ports, clock, context.turns, context.recent)
+    references = References(ports, clock, context.turns)
     means = references, DeadLetterWriter(ports, clock), context.tasks
     events, timers = SignalHandler(*means), SignalHandler(*means)
 

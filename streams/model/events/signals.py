@@ -34,7 +34,8 @@ class SignalGiven(Event, frozen=True, kw_only=True, tag="signal.given@1"):
     """The same for a repeated signal."""
     by: str
     at: datetime
-    """When it was stored, by the server's clock."""
+    """When it was stored, by the server's clock; of one for those that wait now alone, when the
+    newest of them began to."""
     result: msgspec.Raw = NOTHING
     """Any JSON value, for the strategies."""
     episodes: tuple[str, ...] = ()

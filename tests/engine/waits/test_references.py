@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import timedelta
 
+import msgspec
 import pytest
 
 from engine.app.actions import wait
@@ -153,8 +155,17 @@ async def test_a_signal_for_others_is_for_an_episode_too_whose_node_died_before_
 
 
 async def test_what_a_person_says_is_not_kept_if_nobody_waits_any_more(ports):
-    await References(ports, CLOCK).give(SAID, at=CLOCK.now(), is_kept=False)
+    await References(ports, CLOCK).give(SAID, at=None)
     assert await events(ports) == []
+
+
+async def test_what_a_person_says_is_for_nobody_who_begins_to_wait_after_that(ports):
+    first, later = [await blocked_by_hand(ports, name) for name in "ab"]
+    await References(ports, CLOCK).wait(first)
+    await resolve(ports, REF, by="ada")
+    later = msgspec.structs.replace(later, since=first.since + timedelta(seconds=60))
+    await References(ports, CLOCK).wait(later)
+    assert sent(ports) == [first.episode_id]
 
 
 async def test_a_person_resolves_for_all_or_for_one(ports):

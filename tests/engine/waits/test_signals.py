@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.app.actions import fingerprint, wait
 from engine.episodes.cancel import cancel
+from engine.waits.signal import Signal
 from engine.waits.signals import References
 from streams.json import raw
 from streams.model.events import (
@@ -59,8 +60,12 @@ async def test_a_wait_that_a_slow_node_writes_down_late_is_none(ports):
     app = app_of(Scripted(PAYMENT))
     id_ = await answered_and_left(ports, app)
     waited = SignalWaited(ref=REF, actor_id="worker", episode_id=id_, step_no=1, since=CLOCK.now())
+    nobodys = Signal(id="s1", ref=REF, by="bank")
+    state = await References(ports, CLOCK).give(nobodys, at=CLOCK.now())
+    assert (state.waits, state.is_unclaimed(nobodys)) == ({}, True)
     await References(ports, CLOCK).wait(waited)
-    assert await waiting_now(ports) == []
+    state = await References(ports, CLOCK).give(nobodys, at=CLOCK.now())
+    assert state.is_unclaimed(nobodys), "it would be lost on an episode that waits no more"
 
 
 async def test_the_world_is_told_of_an_answer_though_the_episode_is_canceled_at_once(ports):
