@@ -7,7 +7,7 @@ projecting the pieces one after the other leaves the same rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import Final, Protocol, get_args
 
 from projections.dead_letters import DeadLetterFold
 from projections.definitions import DefinitionFold
@@ -15,10 +15,11 @@ from projections.episodes import EpisodeFold
 from projections.findings import FindingFold
 from projections.lanes import LaneFold
 from projections.outputs import OutputFold
-from projections.rows import RowChange, key
+from projections.rows import RowChange, events_of, key
 from projections.workflows import WorkflowFold
 from streams.errors import BadName, UnreadableEvent
 from streams.layout import Kind
+from streams.model.events import SignalEvent
 from streams.ports.log import Recorded
 from streams.subjects import Stack
 
@@ -31,6 +32,21 @@ class AggregateFold(Protocol):
 
     def changes(self) -> Iterator[RowChange]:
         """Yield the changes that they ask for, each row once."""
+
+
+_SIGNALS: Final[frozenset[type[SignalEvent]]] = frozenset(get_args(SignalEvent))
+
+
+class SignalFold:
+    """The fold of the signals of a reference, which has no rows: the episodes' rows say it all."""
+
+    def add(self, record: Recorded) -> None:
+        """Take the next commit; `UnreadableEvent`: it does not belong there."""
+        events_of(record, _SIGNALS, whose="a signal")
+
+    def changes(self) -> Iterator[RowChange]:
+        """Yield nothing."""
+        return iter(())
 
 
 class AggregateFolds:
@@ -88,5 +104,7 @@ def _begin(kind: Kind, aggregate: str, record: Recorded) -> AggregateFold:
             return WorkflowFold(aggregate)
         case Kind.DEFINITION:
             return DefinitionFold(aggregate)
+        case Kind.SIGNAL:
+            return SignalFold()
         case Kind.DEAD:
             return DeadLetterFold(aggregate)

@@ -7,7 +7,6 @@ claims     episode.<actor>.<episode>                   the lease on an episode
 
 registry   mode.<node>                                 whether a node takes triggers and episodes
            pause.<actor>                               the actor is to wait, on every node
-           wait.<ref>.<episode>.<step>                 the episode waits for that signal
            definition.<kind>.<id>                      what is defined as data now
 
 gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject, and rests
@@ -17,23 +16,22 @@ gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject
            node.<node>                                 the node is there
            workflow.<workflow>.<subject>               the instance that is busy with that subject
            result.<work>                               the episode that has done that work
-           word.<ref>                                  the newest signal under that reference
-           brought.<signal id>                         an episode was found that waits for it
 
-Nodes, actors, expectations and ids of episodes are names. A subject, or what an episode waits for,
-is data, of any length: a short one is encoded, so that people can read it; of a longer one there is
-a hash. In an encoded text `=` is always followed by two of `0-9A-F`, so what stands for a hash, and
-for no subject, is nobody's encoding. Functions that take a subject or a reference raise `BadName`
-where it is not valid Unicode text; those that take a name, where it is none.
+Earlier versions wrote two more, which nodes take over: see `engine/waits/adopt.py`.
+
+registry   wait.<ref>.<episode>.<step>                 the episode waits for that signal
+gates      brought.<signal id>                         an episode was found that waits for it
+
+Nodes, actors, expectations and ids of episodes are names. A subject is data, of any length, and
+becomes one token by `subject_token`. Functions that take a subject raise `BadName` where it is not
+valid Unicode text; those that take a name, where it is none.
 """
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Final
 
-from streams.errors import BadName
-from streams.tokens import encode_token, name
+from streams.tokens import name, subject_token
 
 MODES: Final = "mode"
 PAUSES: Final = "pause"
@@ -46,19 +44,8 @@ WAITS: Final = "wait"
 LOCKS: Final = "workflow"
 RESULTS: Final = "result"
 DEFINITIONS: Final = "definition"
-WORDS: Final = "word"
 BROUGHT: Final = "brought"
 """The first tokens of keys: what `Bucket.entries` can be asked for."""
-
-SUBJECT_BYTES_MAX: Final = 128
-"""Longest encoded subject in a key, in bytes. The server keeps every key in memory."""
-
-HASH_BYTES: Final = 16
-"""Of a longer subject's hash."""
-
-_NONE: Final = "="
-_HASHED: Final = "=h"
-
 
 LAYOUT_CLAIM: Final = "layout"
 """The lease for spreading a stack over other partitions."""
@@ -143,21 +130,6 @@ def node_key(node: str) -> str:
     return f"{NODES}.{name(node, of='node')}"
 
 
-def wait_key(ref: str, episode_id: str, step_no: int) -> str:
-    """Return the registry's key of an episode that waits for `ref` as its step `step_no`."""
-    return f"{waits_for(ref)}.{name(episode_id, of='episode')}.{step_no}"
-
-
-def waits_for(ref: str) -> str:
-    """Return the prefix, up to the dot, of the keys of all that wait for `ref`."""
-    return f"{WAITS}.{subject_token(ref)}"
-
-
-def signal_key(ref: str) -> str:
-    """Return the key of the newest signal under `ref`."""
-    return f"{WORDS}.{subject_token(ref)}"
-
-
 def brought_key(word_id: str) -> str:
     """Return the key that exists once an episode was found that waits for the signal of this id."""
     return f"{BROUGHT}.{subject_token(word_id)}"
@@ -171,19 +143,3 @@ def name_in(key: str) -> str:
 def _about(first: str, actor: str, expectation: str, subject: str) -> str:
     names = f"{name(actor, of='actor')}.{name(expectation, of='expectation')}"
     return f"{first}.{names}.{subject_token(subject)}"
-
-
-def subject_token(subject: str) -> str:
-    """Return one token for `subject`, never the same for two."""
-    try:
-        octets = subject.encode()
-    except UnicodeEncodeError as error:
-        raise BadName(f"subject: {subject!r} is not valid Unicode text") from error
-    if not octets:
-        return _NONE
-    if (
-        len(octets) <= SUBJECT_BYTES_MAX
-        and len(token := encode_token(subject)) <= SUBJECT_BYTES_MAX
-    ):
-        return token
-    return _HASHED + blake2b(octets, digest_size=HASH_BYTES).hexdigest()

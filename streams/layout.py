@@ -37,7 +37,7 @@ PARTITIONED: Final = frozenset({Stream.WORK, Stream.JOURNAL})
 _ROOTS: Final = {
     Stream.EVENTS: ("event",),
     Stream.WORK: ("inbox", "timer", "due"),
-    Stream.JOURNAL: ("definition", "episode", "finding", "lane", "output", "workflow"),
+    Stream.JOURNAL: ("definition", "episode", "finding", "lane", "output", "signal", "workflow"),
     Stream.DEAD: ("dead",),
 }
 """The second tokens of a stream's subjects."""
@@ -54,6 +54,7 @@ class Kind(StrEnum):
     LANE = "lane"
     WORKFLOW = "workflow"
     DEFINITION = "definition"
+    SIGNAL = "signal"
     DEAD = "dead"
 
 

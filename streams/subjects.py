@@ -12,6 +12,7 @@
 <stack>.lane.<actor>                     stream <stack>-journal   who waits for a turn, in order
 <stack>.workflow.<id>                    stream <stack>-journal   an instance's life, in order
 <stack>.definition.<kind and id>         stream <stack>-journal   a definition's life, in order
+<stack>.signal.<reference>               stream <stack>-journal   who waits for it, and its signals
 <stack>.dead.<origin>.<cause>            stream <stack>-dead      what could not be done, and why
 
 Names of streams and buckets are spelled in `layout.py`, keys of buckets in `keys.py`.
@@ -36,7 +37,14 @@ from typing import Final
 
 from streams.errors import BadName
 from streams.layout import Kind, Layout, Stream
-from streams.tokens import decode_token, encode_token, event_name, name
+from streams.tokens import (
+    as_subject_token,
+    decode_token,
+    encode_token,
+    event_name,
+    name,
+    subject_token,
+)
 
 _KINDS: Final = frozenset(Kind)
 
@@ -202,6 +210,13 @@ class Stack(Layout, frozen=True):
         """Return the subject of the life of a definition; for its key see `definition_key`."""
         return f"{self.name}.definition.{self._within(Kind.DEFINITION, key)}{encode_token(key)}"
 
+    def signal(self, ref: str) -> str:
+        """Return the subject of the signals of one reference, and of the waits for them."""
+        return self._signal(subject_token(ref))
+
+    def _signal(self, token: str) -> str:
+        return f"{self.name}.signal.{self._within(Kind.SIGNAL, token)}{token}"
+
     def dead(self, origin: str, cause: str) -> str:
         """Return the subject of the dead letter for `cause` (a sequence, an id) at `origin`."""
         return f"{self.name}.dead.{encode_token(origin)}.{encode_token(cause)}"
@@ -226,11 +241,16 @@ class Stack(Layout, frozen=True):
                 return self.workflow(key)
             case Kind.DEFINITION:
                 return self.definition(key)
+            case Kind.SIGNAL:
+                return self._signal(key)
             case Kind.DEAD:
                 return self.dead_letter(key)
 
     def aggregate_of(self, subject: str) -> tuple[Kind, str]:
-        """Return the kind of the aggregate at `subject`, and its id or key."""
+        """Return the kind of the aggregate at `subject`, and its id or key.
+
+        Of signals, and of a dead letter, the key is as it is encoded.
+        """
         kind, _, token = subject.removeprefix(f"{self.name}.").partition(".")
         if kind == Kind.DEAD:
             return Kind.DEAD, token
@@ -238,7 +258,8 @@ class Stack(Layout, frozen=True):
             within, _, token = token.partition(".")
         if kind not in _KINDS or not token:
             raise BadName(f"no aggregate lives at {subject!r}")
-        found, key = Kind(kind), decode_token(token)
+        found = Kind(kind)
+        key = as_subject_token(token) if found is Kind.SIGNAL else decode_token(token)
         if self.partitions > 1 and f"{within}." != self._within(found, key):
             raise BadName(f"{found.value} {key!r} does not live at {subject!r}")
         return found, key

@@ -3,17 +3,32 @@
 A token stands between two dots. A name is a token as it is. A key may be any text and is encoded:
 every byte outside `[A-Za-z0-9_-]` becomes `=` and two hex digits. That alphabet is legal in
 subjects and in KV keys, and the encoding is reversible.
+
+A text of any length (the subject of an event, the reference of a signal) is encoded as well if it
+is short, so that people can read it; of a longer one there is a hash. In an encoded text `=` is
+always followed by two of `0-9A-F`: what stands for a hash, and for no text, is nobody's encoding.
 """
 
 from __future__ import annotations
 
 import re
+from hashlib import blake2b
 from typing import Final
 
 from streams.errors import BadName
 
 TOKEN_BYTES_MAX: Final = 1024
 """Longest encoded token. A subject must fit in one protocol line (4,096 bytes by default)."""
+
+SUBJECT_BYTES_MAX: Final = 128
+"""Longest encoded text of any length, in bytes. The server keeps every key in memory."""
+
+HASH_BYTES: Final = 16
+"""Of a longer text's hash."""
+
+_NONE: Final = "="
+_HASHED: Final = "=h"
+_HASH = re.compile(rf"{_HASHED}[0-9a-f]{{{2 * HASH_BYTES}}}")
 
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -48,6 +63,29 @@ def decode_token(token: str) -> str:
         return octets.decode()
     except UnicodeDecodeError as error:
         raise BadName(f"not an encoded token: {token!r}") from error
+
+
+def subject_token(subject: str) -> str:
+    """Return one token for `subject`, never the same for two; it cannot always be decoded."""
+    try:
+        octets = subject.encode()
+    except UnicodeEncodeError as error:
+        raise BadName(f"subject: {subject!r} is not valid Unicode text") from error
+    if not octets:
+        return _NONE
+    if (
+        len(octets) <= SUBJECT_BYTES_MAX
+        and len(token := encode_token(subject)) <= SUBJECT_BYTES_MAX
+    ):
+        return token
+    return _HASHED + blake2b(octets, digest_size=HASH_BYTES).hexdigest()
+
+
+def as_subject_token(token: str) -> str:
+    """Return `token` if `subject_token` may have made it, else raise `BadName`."""
+    if token != _NONE and not _HASH.fullmatch(token):
+        decode_token(token)
+    return token
 
 
 def name(value: str, *, of: str) -> str:

@@ -269,8 +269,8 @@ class AfterEnd:
             await self.context.ports.timers.send(left, id=f"left.{self.opened.episode_id}")
 
     async def _see_to_timers(self, episode: Episode) -> None:
-        if (block := episode.blocked) is not None:
-            await WaitRegistry(self.context).forget(self.opened, block)
+        if episode.blocked is not None:
+            await WaitRegistry(self.context).forget(self.opened)
         elif episode.deferred is not None:
             await self.conclusion.sleep()
         if episode.status is Status.FAILED and episode.outputs_left:

@@ -18,13 +18,15 @@ from engine.episodes.episode import ENDED, WAITING, Episode, Status, fold
 from engine.episodes.open import ATTEND
 from engine.episodes.recovery import SweepVerdict
 from engine.errors import Rejected
+from engine.runtime.store import Turns
+from engine.waits.signals import References
 from engine.waits.wait import block_in, next_wake
 from engine.workflows.effects import wake_at
 from engine.workflows.instance import INSTANCE_ENDED, Instance, fold_instance
 from engine.workflows.start import CONDUCT
 from streams.clock import Clock
 from streams.errors import UnreadableEvent
-from streams.keys import episode_claim, wait_key
+from streams.keys import episode_claim
 from streams.model.commands import (
     Advance,
     Attend,
@@ -219,6 +221,7 @@ class EpisodeSweeper:
     stale_after_s: float
     is_dry: bool = False
     """Report only."""
+    turns: Turns = field(default_factory=Turns)
 
     async def sweep(self, candidates: Iterable[Candidate]) -> Sequence[SweepVerdict]:
         """Return the verdict on each of `candidates`, carried out unless `is_dry`."""
@@ -259,8 +262,8 @@ class EpisodeSweeper:
         ports, actor, id_ = self.ports, candidate.actor_id, candidate.episode_id
         block = block_in(records[-1])
         if block is not None and block.ref:
-            entry = await ports.registry.get(wait_key(block.ref, id_, block.step_no))
-            if entry is None:
+            references = References(ports, self.clock, self.turns)
+            if not await references.is_seen_to(block.ref, id_, block.step_no):
                 return True
         if block is not None and next_wake(block, after=self.clock.now()) is None:
             return False

@@ -55,15 +55,22 @@ class Overtaken(Exception):
     """Others appended since the aggregate was read. `Store.retry` reads it and tries again."""
 
 
+class Turn(asyncio.Lock):
+    """The lock for writing to one aggregate, and what its users have read of that so far."""
+
+    records: Sequence[Recorded] = ()
+    """The commits from the first one on, so that the next user reads only what is new."""
+
+
 class Turns:
     """One node's locks for writing, one per aggregate."""
 
     def __init__(self) -> None:
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, Turn] = WeakValueDictionary()
 
-    def of(self, subject: str) -> asyncio.Lock:
+    def of(self, subject: str) -> Turn:
         """Return the lock for writing at `subject`. It is forgotten with its last user."""
-        return self._locks.setdefault(subject, asyncio.Lock())
+        return self._locks.setdefault(subject, Turn())
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +122,7 @@ class Store(Generic[S, E]):
 
     async def load(self, subject: str) -> Loaded[S]:
         """Return the aggregate up to the newest commit that the leader of its stream has."""
-        records = await self._read(subject)
-        return Loaded(subject, self.fold(records), records)
+        return await self._load(subject, ())
 
     async def append(
         self, before: Loaded[S], events: Sequence[E], *, id: str, at: datetime
@@ -168,9 +174,12 @@ class Store(Generic[S, E]):
         For what `change` cannot do. `seed` is the writer's own, so that rivals pause differently.
         """
         # The turn is kept during a pause: the others of this node would only lose as well.
-        async with self.turns.of(subject):
+        turn = self.turns.of(subject)
+        async with turn:
             for tries in range(1, CONFLICTS_MAX + 1):
-                loaded, known = known or await self.load(subject), None
+                loaded, known = known or await self._load(subject, turn.records), None
+                if self.after is all_of_it:
+                    turn.records = loaded.records
                 try:
                     return await attempt(loaded)
                 except Overtaken:
@@ -178,14 +187,23 @@ class Store(Generic[S, E]):
                 await self.clock.sleep(jittered_s(pause_s, seed=f"{seed}.{tries}"))
         raise Contended(subject, detail=f"lost {CONFLICTS_MAX} races for it")
 
-    async def _read(self, subject: str) -> Sequence[Recorded]:
+    async def _load(self, subject: str, known: Sequence[Recorded]) -> Loaded[S]:
+        records = await self._read(subject, known)
+        return Loaded(subject, self.fold(records), records)
+
+    async def _read(self, subject: str, known: Sequence[Recorded]) -> Sequence[Recorded]:
         newest = await self.log.last(subject)
         if newest is None:
             return ()
-        after = self.after(newest)
+        if known and known[-1].seq == newest.seq:
+            return known
+        if known and known[-1].seq > newest.seq:  # The stream was made anew.
+            known = ()
+        after = known[-1].seq if known else self.after(newest)
         if after >= only_newest(newest):
-            return (newest,)
-        return await read_up_to(self.log, self.clock, newest, after=after)
+            return (*known, newest)
+        new = await read_up_to(self.log, self.clock, newest, after=after)
+        return (*known, *new)
 
 
 def commit_of(events: Sequence[LogEvent], *, id: str, at: datetime) -> Commit:

@@ -20,8 +20,9 @@ from engine.triggers import debounce
 from engine.triggers.debounce import PendingDebounce, Rearm
 from engine.triggers.rules import Gated
 from streams.errors import TimerConflict, TooLarge, Unavailable, UnreadableEvent
-from streams.keys import calmed_key, subject_token
+from streams.keys import calmed_key
 from streams.ports.timers import PendingTimer, Timer
+from streams.tokens import subject_token
 from streams.tracing import traceparent
 
 TRIES_MAX: Final = 16

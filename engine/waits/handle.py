@@ -1,10 +1,11 @@
-"""Handles commands to blocked episodes, with their timers and registry entries.
+"""Handles commands to blocked episodes, with their timers and waits for signals.
 
 No node has a blocked episode: of two answers at once, the version refuses the second. Once the
 answer is durable and published, a node with room is called, or a place in the lane requested.
 
-Timers and entries are not commits. A slow node may write them for a wait that is over: so it never
-replaces an earlier timer of another node, and checks afterwards whether the episode has moved.
+Timers are not commits, and waits for signals are on a journal of their own. A slow node may write
+them for a wait that is over: so it never replaces an earlier timer of another node, and checks
+afterwards whether the episode has moved.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias, TypeVar
 
-import msgspec
 import structlog
 
 from engine.episodes import events as episode_events
@@ -28,19 +28,17 @@ from engine.runtime.store import Loaded, Store
 from engine.waits import answer as answering
 from engine.waits import wait as waits
 from engine.waits.answer import Refusal, WaitAnswer, waits_of
-from engine.waits.signal import WaitEntry
-from engine.waits.signals import bring, missed
+from engine.waits.signals import References
 from engine.waits.wait import Blocked, block_in, is_answered, next_wake, reminder_due, step_answered
 from streams.clock import SKEW_S
 from streams.errors import Unavailable
-from streams.keys import wait_key
 from streams.model.commands import Attend, Command, Decide, Resolve, Start
 from streams.model.events import (
-    EpisodeBlocked,
     EpisodeEvent,
     EpisodeOpened,
     EpisodeResolved,
     Resolution,
+    SignalWaited,
 )
 from streams.ports.delivery import Delivery, Unreadable
 from streams.ports.log import EventLog, Recorded
@@ -67,7 +65,7 @@ log = structlog.get_logger("vigil.waits")
 
 @dataclass(frozen=True)
 class WaitRegistry:
-    """Timers, registry entries and public events of one actor's blocked episodes, on one node."""
+    """Timers, waits for signals and public events of one actor's blocked episodes, on one node."""
 
     context: ActorContext
 
@@ -88,8 +86,6 @@ class WaitRegistry:
             block = block_in(await self.context.ports.log.last(subject))
             if block == done:
                 return
-            if done is not None:
-                await self.forget_wait(opened, done.event)
             if block is None:
                 return
             await self._arm(opened, block, after=after)
@@ -112,22 +108,14 @@ class WaitRegistry:
             id_ = f"left.{opened.episode_id}.{block.step_no}"
             await self.context.ports.timers.send(left, id=id_)
 
-    async def forget(self, opened: EpisodeOpened, block: EpisodeBlocked) -> None:
-        """Remove timer and entry of an episode that ended while it waited."""
-        await self.forget_wait(opened, block)
+    async def forget(self, opened: EpisodeOpened) -> None:
+        """Remove the timer of an episode that ended while it waited."""
         await self.context.ports.timers.cancel(opened.actor_id, ATTEND, opened.episode_id)
 
-    async def forget_wait(self, opened: EpisodeOpened, block: EpisodeBlocked) -> None:
-        """Remove the registry entry of a wait."""
-        if block.wait is not None:
-            key = wait_key(block.wait.ref, opened.episode_id, block.step_no)
-            await self.context.ports.registry.delete(key)
-
     async def publish_answer(self, opened: EpisodeOpened, records: Sequence[Recorded]) -> None:
-        """Publish that the episode has its answer, the newest of `records`; remove its entry."""
+        """Publish that the episode has its answer, the newest of `records`."""
         wait, seq = waits_of(records)[-1], records[-1].seq
         assert isinstance(wait.end, EpisodeResolved), "a wait that was answered"
-        await self.forget_wait(opened, wait.blocked.event)
         if wait.lasted_s < RETOLD_S:
             await self._publish(opened, waits.blocked(opened, wait.blocked, seq=wait.seq))
         await self._publish(opened, waits.resumed(opened, wait.end, seq=seq))
@@ -138,15 +126,19 @@ class WaitRegistry:
             await call_by(self.context.ports, opened, wake)
 
     async def _listen(self, opened: EpisodeOpened, block: Blocked) -> None:
-        """Register the wait, and fetch a signal that came before the entry."""
+        """Write down that the episode waits for a signal, if it does."""
         if not block.ref:
             return
-        key = wait_key(block.ref, opened.episode_id, block.step_no)
-        entry = WaitEntry(actor_id=opened.actor_id, episode_id=opened.episode_id, ref=block.ref)
-        await self.context.ports.registry.put(key, msgspec.json.encode(entry))
-        said = await missed(self.context.ports, block.ref, since=block.at)
-        if said is not None:
-            await bring(self.context.ports, said, [entry])
+        waited = SignalWaited(
+            ref=block.ref,
+            actor_id=opened.actor_id,
+            episode_id=opened.episode_id,
+            step_no=block.step_no,
+            since=block.at,
+        )
+        node = self.context
+        references = References(node.ports, node.clock, node.turns)
+        await references.wait(waited)
 
     async def _publish(self, opened: EpisodeOpened, event: publish.PublicEvent) -> None:
         if episode_events.is_public(opened):
@@ -223,17 +215,7 @@ class WaitHandler:
         if refusal is None:
             return records
         _note_refused(decision, refusal)
-        await self._forget_past(decision, records)
         return await self._expire(records, delivery)
-
-    async def _forget_past(self, decision: Decide | Resolve, records: Sequence[Recorded]) -> None:
-        """Remove the entries of waits that are over: a frozen node may have written one."""
-        opened = fold(records).opened
-        if opened is None or not isinstance(decision, Resolve):
-            return
-        for wait in answering.waits_of(records):
-            if wait.end is not None and wait.blocked.ref == decision.ref:
-                await self._registry.forget_wait(opened, wait.blocked.event)
 
     async def _look_after(
         self, records: Sequence[Recorded], delivery: Incoming

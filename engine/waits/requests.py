@@ -15,7 +15,7 @@ from engine.validation import check_cause, check_id, check_text
 from engine.waits import answer as answers
 from engine.waits.answer import Decision, Refusal
 from engine.waits.signal import command_for, signal
-from engine.waits.signals import bring, find_waiters
+from engine.waits.signals import References
 from streams.clock import SystemClock
 from streams.model.commands import Decide, Verdict
 from streams.ports.all import Ports
@@ -77,17 +77,21 @@ async def resolve(
     said = signal(uuid4().hex, ref, result, by)
     if episode_id is not None:
         check_id("episode_id", episode_id)
-    found = await find_waiters(ports, ref)
-    waiters = [each for each in found if episode_id in (None, each.episode_id)]
-    refusals = [
-        _refusal(await _journal(ports, each.episode_id), command_for(said, each))
-        for each in waiters
+    references = References(ports, _CLOCK)
+    waiting = await references.waiting(ref)
+    commands = [
+        command_for(said, each) for each in waiting if episode_id in (None, each.episode_id)
     ]
-    reached = [each for each, why in zip(waiters, refusals, strict=True) if why is None]
-    if not reached:
+    refusals = [_refusal(await _journal(ports, each.episode_id), each) for each in commands]
+    if None not in refusals:
         whom = "no episode waits" if episode_id is None else "the episode does not wait"
         raise Refused(f"{whom} for {ref!r}")
-    await bring(ports, said, reached)
+    if episode_id is None:
+        await references.give(said, at=None)
+        return said.id
+    for each in commands:
+        id_ = f"resolve.{each.episode_id}.{each.id}"
+        await ports.commands.send(each, id=id_, trace=traceparent())
     return said.id
 
 

@@ -7,52 +7,44 @@ Any program may publish the domain event `wait.resolved`:
 `ref` is what the episodes wait for, `result` any JSON value for their strategies (default `null`),
 and `by` the sender, for people (default: the event's name).
 
-A waiting episode is found by an entry in a bucket, which is written a moment after the wait began,
-or much later if the node dies in between. So a signal is stored for a while, and an episode looks
-for it after its entry is written: whichever of the two comes second sees the other.
+A reference is an aggregate: whoever waits for it and whoever sends it a signal append to it at the
+version that they have read. So whichever of the two comes second sees the other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from engine import validation
 from engine.app.actions import REF_CHARS_MAX
 from engine.errors import BadRequest, Unencodable
 from engine.validation import check_cause, check_text
-from streams.json import NOTHING, UNDECODABLE, JsonObject, raw
+from streams.json import NOTHING
 from streams.model.commands import Resolve
+from streams.model.events import SignalGiven, SignalWaited
 from streams.ports.domain_events import DomainEvent
+from streams.ports.log import Recorded
 
 RESOLVED: Final = "wait.resolved"
 """Name of the domain event."""
 
 KEPT_S: Final = 3_600
-"""How long a signal is stored, in seconds: as long as a command without a node is retried."""
-
-LOOK_S: Final = 2.0
-"""First pause before waiting episodes are looked up again, in seconds: longer than any replica of
-the bucket lags."""
+"""How long a signal counts for an episode that begins to wait after it, in seconds: as long as a
+command without a node is retried."""
 
 CLOCKS_S: Final = 5.0
 """Tolerance for clocks, in seconds: the start of a wait has the time of a node, a signal that of
-the server."""
+the server. It counts only where an episode was not on the journal of its reference in time."""
 
 _MARK_BYTES: Final = 16
 """Length of the hash of an event's id in the answer's."""
-
-
-class WaitEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """The entry of an episode that waits for a signal."""
-
-    actor_id: str
-    episode_id: str
-    ref: str
-    """In full; the key may have a hash."""
 
 
 class Signal(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,37 +57,106 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
     result: msgspec.Raw = NOTHING
 
 
-class KeptSignal(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored signal, for episodes that could not be found when it came."""
+@dataclass(frozen=True, slots=True)
+class SentSignal:
+    """A signal, and which episodes it was sent to so far."""
 
-    signal: Signal = msgspec.field(name="word")
-    at: datetime
-    """When it came, by the server's clock."""
-
-
-class PutBy(msgspec.Struct, frozen=True, kw_only=True):
-    """The payload of the timer that looks for waiting episodes again."""
-
-    kept: KeptSignal
-    seq: int
-    """Of the event, on the events stream."""
+    given: SignalGiven
+    episodes: frozenset[str]
 
 
-def look_at(kept: KeptSignal, *, after: datetime) -> datetime | None:
-    """Return when to look again, after as long as so far (12 times in an hour); None: no more."""
-    age = after - kept.at
-    if age >= timedelta(seconds=KEPT_S):
-        return None
-    wait = max(age, timedelta(seconds=LOOK_S))
-    return min(after + wait, kept.at + timedelta(seconds=KEPT_S))
+@dataclass(frozen=True, slots=True)
+class SignalState:
+    """The waits for one reference, and its signals."""
+
+    waits: Mapping[str, SignalWaited]
+    """By episode. A wait may be over: its episode knows."""
+    sent: Mapping[str, SentSignal]
+    """By the signal's id, in the order in which they came."""
+    due: Mapping[str, SignalGiven]
+    """By episode of `waits`: the newest signal that was sent to it."""
+
+    def is_known(self, said: Signal, *, at: datetime) -> bool:
+        """Return whether the signal of time `at` is on the journal; one sent anew is another."""
+        sent = self.sent.get(said.id)
+        return sent is not None and sent.given.at >= at
+
+    def is_unclaimed(self, said: Signal) -> bool:
+        """Return whether no episode has had the signal."""
+        sent = self.sent.get(said.id)
+        return sent is None or not sent.episodes
+
+    def is_registered(self, episode_id: str, step_no: int) -> bool:
+        """Return whether the wait of an episode as its step `step_no` is on the journal."""
+        wait = self.waits.get(episode_id)
+        return wait is not None and wait.step_no >= step_no
 
 
-def retry_in(payload: JsonObject) -> PutBy | None:
-    """Return the payload of such a timer; None if this version cannot read it."""
-    try:
-        return msgspec.json.decode(bytes(raw(payload)), type=PutBy)
-    except UNDECODABLE:
-        return None
+def fold(records: Iterable[Recorded]) -> SignalState:
+    """Return the state after `records`."""
+    waits: dict[str, SignalWaited] = {}
+    sent: dict[str, SentSignal] = {}
+    due: dict[str, SignalGiven] = {}
+    for event in (event for record in records for event in record.commit.events):
+        match event:
+            case SignalWaited(episode_id=episode_id, signal_id=signal_id):
+                waits[episode_id] = event
+                due.pop(episode_id, None)
+                if (taken := sent.get(signal_id)) is not None:
+                    sent[signal_id] = SentSignal(taken.given, taken.episodes | {episode_id})
+                    due[episode_id] = taken.given
+            case SignalGiven(id=id_, episodes=episodes):
+                before = sent.pop(id_, None)
+                had = before.episodes if before else frozenset()
+                sent[id_] = SentSignal(event, had.union(episodes))
+                # Of all others it was seen that they wait no more.
+                waits = {each: waits[each] for each in episodes if each in waits}
+                due = dict.fromkeys(waits, event)
+            case _:
+                pass
+    return SignalState(waits, sent, due)
+
+
+def wait(state: SignalState, waited: SignalWaited) -> tuple[SignalWaited, ...]:
+    """Return what to append when an episode waits; nothing if that is on the journal."""
+    if state.is_registered(waited.episode_id, waited.step_no):
+        return ()
+    newest_first = [each for each in state.sent.values() if _is_for(each, waited)][::-1]
+    # What nobody has had comes first: so each of several signals reaches somebody.
+    found = sorted(newest_first, key=lambda each: bool(each.episodes))
+    return (replace(waited, signal_id=found[0].given.id if found else ""),)
+
+
+def give(
+    state: SignalState, said: Signal, waiting: Collection[str], *, at: datetime
+) -> tuple[SignalGiven, ...]:
+    """Return what to append when a signal of time `at` comes and `waiting` are all that wait.
+
+    Nothing if that is on the journal, or if an episode has had it and nobody waits now.
+    """
+    if state.is_known(said, at=at) or not (waiting or state.is_unclaimed(said)):
+        return ()
+    given = SignalGiven(
+        ref=said.ref, id=said.id, by=said.by, at=at, result=said.result, episodes=tuple(waiting)
+    )
+    return (given,)
+
+
+def kept_until(at: datetime) -> datetime:
+    """Return until when a signal of time `at` counts for an episode that begins to wait."""
+    return at + timedelta(seconds=KEPT_S)
+
+
+def _is_for(sent: SentSignal, waited: SignalWaited) -> bool:
+    """Return whether an episode that is new on the journal takes an earlier signal."""
+    if waited.episode_id in sent.episodes:
+        return False
+    at = sent.given.at
+    if not sent.episodes:
+        return waited.since <= kept_until(at)
+    # Others have had it. This one waited by then, but its node was late, or died, before it could
+    # write that down.
+    return waited.since <= at + timedelta(seconds=CLOCKS_S)
 
 
 def signal(id_: str, ref: object, result: object, by: object) -> Signal:
@@ -116,45 +177,13 @@ def signal_in(event: DomainEvent) -> Signal:
     return signal(f"event.{id_}", said.get("ref"), said.get("result"), said.get("by", RESOLVED))
 
 
-def entry_in(value: bytes) -> WaitEntry | None:
-    """Return the content of an entry; None if this version cannot read it."""
-    try:
-        return msgspec.json.decode(value, type=WaitEntry)
-    except UNDECODABLE:
-        return None
-
-
-def is_newer(value: bytes, *, than: datetime) -> bool:
-    """Return whether a stored signal, if readable, came at `than` or later."""
-    kept = _kept_in(value)
-    return kept is not None and kept.at >= than
-
-
-def kept_for(value: bytes, ref: str) -> KeptSignal | None:
-    """Return the stored signal for `ref`; None: there is none."""
-    kept = _kept_in(value)
-    return kept if kept is not None and kept.signal.ref == ref else None
-
-
-def may_be_missed(kept: KeptSignal, *, since: datetime) -> bool:
-    """Return whether a signal may have come while an episode waited and had no entry."""
-    return kept.at + timedelta(seconds=CLOCKS_S) >= since
-
-
-def command_for(said: Signal, entry: WaitEntry) -> Resolve:
+def command_for(said: Signal | SignalGiven, waited: SignalWaited) -> Resolve:
     """Return the command that brings a signal to an episode."""
     return Resolve(
-        actor_id=entry.actor_id,
-        episode_id=entry.episode_id,
+        actor_id=waited.actor_id,
+        episode_id=waited.episode_id,
         id=said.id,
         ref=said.ref,
         by=said.by,
         result=said.result,
     )
-
-
-def _kept_in(value: bytes) -> KeptSignal | None:
-    try:
-        return msgspec.json.decode(value, type=KeptSignal)
-    except UNDECODABLE:
-        return None

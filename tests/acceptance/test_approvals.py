@@ -25,6 +25,7 @@ from streams.model.events import (
     EpisodeResolved,
     LogEvent,
     Resolution,
+    SignalWaited,
 )
 from streams.ports.all import Ports
 from tests.standing import standing
@@ -222,7 +223,7 @@ async def test_a_thousand_episodes_that_wait_take_no_slot_and_next_to_no_memory(
         before = blocks_held()
         await wait_blocked(ann, running, MANY, total=WARM + MANY)
         taken = blocks_held() - before
-    assert len(await ann.registry.entries(under="wait")) == WARM + MANY
+    assert len(await happened(ann, SignalWaited)) == WARM + MANY
     assert taken / MANY < BLOCKS_MAX, f"{taken / MANY:.1f} blocks each"
 
 
@@ -231,9 +232,9 @@ async def wait_blocked(ports: Ports, running: Node, count: int, *, total: int) -
     await asyncio.gather(*(ask(ports, f"c{total}-{number}") for number in range(count)))
 
     async def are_left() -> bool:
-        entries = await ports.registry.entries(under="wait")
-        is_busy = running._running._runs or await ports.commands.backlog("clerk")
-        return len(entries) == total and not is_busy
+        if running._running._runs or await ports.commands.backlog("clerk"):
+            return False
+        return len(await happened(ports, SignalWaited)) == total
 
     await until(are_left)
 

@@ -68,6 +68,15 @@ async def test_the_version_is_the_sequence_of_the_last_commit(log, subject):
     assert first < second
 
 
+@pytest.mark.parametrize("ref", ["payment:42", "ü" * 256])
+async def test_a_reference_of_any_length_is_an_aggregate(log, stack, ref):
+    first = await log.append(stack.signal(ref), commit("c1"), after=START)
+    await log.append(stack.signal(f"{ref}."), commit("c2"), after=START)
+    assert ids(await log.read(stack.signal(ref))) == ["c1"]
+    with pytest.raises(VersionConflict):
+        await log.append(stack.signal(ref), commit("c3"), after=first - 1)
+
+
 async def test_a_commit_keeps_its_trace(log, subject):
     traced = commit("c1", trace="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
     await log.append(subject, traced, after=START)

@@ -33,6 +33,8 @@ from streams.model.events import (
     OutputRejected,
     OutputRetried,
     Resolution,
+    SignalGiven,
+    SignalWaited,
 )
 from streams.model.findings import FindingStatus, Severity
 from streams.model.outputs import OutputOutcome
@@ -451,6 +453,21 @@ def test_a_ticket_for_what_can_be_no_episode_cannot_be_read(stack):
     strange = LaneMoved(admitted=("e1",))
     made = Recorded(subject=stack.lane("monitor"), seq=9, commit=lives.commit(strange))
     with pytest.raises(UnreadableEvent, match="'e1' is not a UUID"):
+        changes_of([made], stack=stack)
+
+
+def test_the_signals_of_a_reference_have_no_rows_of_their_own(stack):
+    waited = SignalWaited(ref="r", actor_id="a", episode_id="e", step_no=1, since=AT)
+    given = SignalGiven(ref="r", id="s1", by="bank", at=AT, episodes=("e",))
+    made = Recorded(subject=stack.signal("r"), seq=9, commit=lives.commit(waited, given))
+    assert changes_of([made], stack=stack) == []
+
+
+def test_what_is_no_signal_cannot_be_read_as_one(stack):
+    made = Recorded(
+        subject=stack.signal("r"), seq=9, commit=lives.commit(LaneMoved(admitted=("e1",)))
+    )
+    with pytest.raises(UnreadableEvent, match="LaneMoved in the life of a signal"):
         changes_of([made], stack=stack)
 
 

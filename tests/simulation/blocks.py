@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -21,6 +21,9 @@ from streams.model.events import (
     EpisodeFinished,
     EpisodeResolved,
     Resolution,
+    SignalEvent,
+    SignalGiven,
+    SignalWaited,
     StepRecorded,
 )
 from streams.model.waits import Approval, OnExpiry
@@ -161,6 +164,50 @@ def a_wait_gets_the_word_that_was_given(evidence: Evidence) -> Breaches:
             yield f"{waited.life.id}: nobody has given the word {step}"
 
 
+def a_signal_reaches_all_that_wait(evidence: Evidence) -> Breaches:
+    """On the journal of its reference, where each wait and each signal is written down once."""
+    ends = {(each.life.id, each.step_no): each.end for each in waits(evidence)}
+    for key, events in evidence.references.items():
+        waiting: dict[str, SignalWaited] = {}
+        had: dict[str, set[str]] = {}
+        seen: set[object] = set()
+        for event, place in ((each.event, each.seq) for each in events):
+            mark = event_mark(event)
+            if mark in seen:
+                yield f"{key}: {mark} twice"
+            seen.add(mark)
+            if isinstance(event, SignalGiven):
+                before = [id_ for id_, wait in waiting.items() if not _ended(ends, wait, place)]
+                if left_out := set(before) - set(event.episodes):
+                    yield f"{key}: {event.id} is not for {left_out}"
+                had.setdefault(event.id, set()).update(event.episodes)
+                continue
+            if (event.episode_id, event.step_no) not in ends:
+                yield f"{key}: {event} does not wait"
+            free = [id_ for id_, episodes in had.items() if not episodes]
+            if free and not event.signal_id:
+                yield f"{key}: {event} takes none of {free}"
+            waiting[event.episode_id] = event
+            if event.signal_id:
+                had[event.signal_id].add(event.episode_id)
+        for waited in waits(evidence):
+            decided = waited.answer.decision_id if waited.answer else ""
+            if decided in had and waited.life.id not in had[decided]:
+                yield f"{key}: {waited.life.id} has got a signal of others"
+
+
+def event_mark(event: SignalEvent) -> tuple[object, ...]:
+    """Return what there is only one of."""
+    if isinstance(event, SignalWaited):
+        return event.episode_id, event.step_no
+    return event.id, event.at
+
+
+def _ended(ends: Mapping[tuple[str, int], Placed | None], wait: SignalWaited, place: int) -> bool:
+    end = ends.get((wait.episode_id, wait.step_no))
+    return end is not None and end.seq < place
+
+
 def an_answer_stands_once(evidence: Evidence) -> Breaches:
     """One for each request; and what has ended without one was canceled."""
     for life in evidence.lives.values():
@@ -261,6 +308,7 @@ INVARIANTS: Final[Sequence[Callable[[Evidence], Breaches]]] = (
     what_waits_is_left_alone_until_it_is_answered,
     i8_nothing_is_approved_without_a_decision_of_that_plan,
     a_wait_gets_the_word_that_was_given,
+    a_signal_reaches_all_that_wait,
     an_answer_stands_once,
     what_nobody_answers_expires_in_time,
     a_right_decision_in_time_is_heard,

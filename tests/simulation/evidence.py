@@ -25,6 +25,7 @@ from streams.model.events import (
     LogEvent,
     OutputEvent,
     OutputForgone,
+    SignalEvent,
     StepBegun,
     StepEnded,
     StepRecorded,
@@ -213,6 +214,19 @@ class Evidence:
                 if isinstance(event, DefinitionEvent)
             ]
             for key, records in self._by_key(Kind.DEFINITION).items()
+        }
+
+    @cached_property
+    def references(self) -> dict[str, list[Placed[SignalEvent]]]:
+        """Who waited for each reference, and its signals."""
+        return {
+            key: [
+                Placed(event, record.seq, record.commit.id)
+                for record in records
+                for event in record.commit.events
+                if isinstance(event, SignalEvent)
+            ]
+            for key, records in self._by_key(Kind.SIGNAL).items()
         }
 
     @cached_property

@@ -270,22 +270,6 @@ def i4_in_the_end_nothing_is_held_and_nothing_waits(evidence: Evidence) -> Breac
         yield f"{history.unanswered} deliveries still wait"
     if history.pending:
         yield f"still armed: {history.pending}"
-    for key in history.waited_for:
-        if not _was_put_late(evidence, key):
-            yield f"still waited for: {key}"
-
-
-def _was_put_late(evidence: Evidence, key: str) -> bool:
-    """Return whether a node that stood still said that an episode waits which had its answer.
-
-    Whoever brings word next removes that.
-    """
-    *_, episode_id, step_no = key.split(".")
-    put_s = max(each.at_s for each in evidence.history.kept if each.key == key)
-    answers = evidence.lives[episode_id].of(EpisodeResolved)
-    ends = evidence.lives[episode_id].of(EpisodeFinished)
-    answered = [each for each in answers if each.event.step_no == int(step_no)]
-    return any(evidence.stored_s(each.seq) < put_s for each in (*answered, *ends))
 
 
 def i5_nothing_that_was_acknowledged_is_lost(evidence: Evidence) -> Breaches:

@@ -8,7 +8,6 @@ import msgspec
 
 from engine.triggers import schedule
 from engine.waits.signals import QUEUE
-from streams.keys import WAITS
 from streams.layout import Stream
 from streams.model.commands import Command
 from streams.ports.log import Recorded
@@ -43,7 +42,7 @@ def held(servers: Servers) -> list[str]:
 
 
 def unanswered(servers: Servers) -> int:
-    """Return how many messages wait for someone, but for word that nobody waits for."""
+    """Return how many messages wait for someone, but for signals that nobody waits for."""
     ports = servers.ports
     waits, looks = ports.stack.gate_durable(QUEUE), ports.stack.due_durable(QUEUE)
     durables = [
@@ -57,7 +56,7 @@ def unanswered(servers: Servers) -> int:
 def pending(servers: Servers) -> list[str]:
     """Return the timers that have not fired, but for those that go on.
 
-    That is those of schedules, and of word that nobody waits for yet.
+    That is those of schedules, and of signals that nobody waits for yet.
     """
     timers = servers.ports.timers
     timers.fire()
@@ -96,12 +95,6 @@ def asked(servers: Servers) -> list[Asked]:
     commands = (each for each in _held(servers, Stream.WORK) if ".inbox." in each.subject)
     messages = (each for each in commands if any(kind in each.subject for kind in kinds))
     return [Asked(command=decode_command(each.data), at_s=at_s(each)) for each in messages]
-
-
-def waited_for(servers: Servers) -> list[str]:
-    """Return what the registry says that episodes wait for."""
-    entries = done(servers.ports.registry.entries(under=WAITS))
-    return [key for key, entry in entries.items() if entry.value is not None]
 
 
 def _held(servers: Servers, stream: Stream) -> list[StreamMessage]:

@@ -119,8 +119,6 @@ class History:
     """Timers that fired, or were sent."""
     pending: Sequence[str]
     """Timers that have not fired at the end, but for those of schedules."""
-    waited_for: Sequence[str]
-    """What the registry says at the end that episodes wait for."""
     asked: Sequence[Asked]
     """Commands that were sent, in order in each partition."""
     fired: Sequence[Fired]
@@ -321,7 +319,6 @@ class World:
             armed=self.servers.armed,
             due=rest.due(self.servers),
             pending=rest.pending(self.servers),
-            waited_for=rest.waited_for(self.servers),
             asked=rest.asked(self.servers),
             fired=self.errands.fired,
             pauses=self.errands.pauses,

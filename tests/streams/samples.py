@@ -63,6 +63,8 @@ from streams.model.events import (
     OutputRejected,
     OutputRetried,
     Resolution,
+    SignalGiven,
+    SignalWaited,
     StepAnnounced,
     StepKind,
     StepRecorded,
@@ -342,6 +344,28 @@ EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
             newest_number=8,
         ),
         LaneKept(),
+    ),
+    "signal.waited@1": (
+        SignalWaited(
+            ref="payment:42",
+            actor_id="monitor",
+            episode_id="e1",
+            step_no=3,
+            since=AT,
+            signal_id="event.0f",
+        ),
+        SignalWaited(ref="payment:42", actor_id="monitor", episode_id="e1", step_no=1, since=AT),
+    ),
+    "signal.given@1": (
+        SignalGiven(
+            ref="payment:42",
+            id="event.0f",
+            by="billing",
+            at=AT,
+            result=raw({"paid": True}),
+            episodes=("e1", "e2"),
+        ),
+        SignalGiven(ref="payment:42", id="event.0f", by="billing", at=AT),
     ),
     "dead.lettered@1": (
         DeadLettered(

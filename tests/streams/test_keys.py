@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from streams.errors import BadName
 from streams.keys import (
-    SUBJECT_BYTES_MAX,
     breaker_key,
     calmed_key,
     cancel_key,
@@ -21,6 +20,7 @@ from streams.keys import (
     pause_key,
     workflow_lock_key,
 )
+from streams.tokens import SUBJECT_BYTES_MAX
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True)

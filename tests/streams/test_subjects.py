@@ -133,6 +133,29 @@ def test_an_episode_is_known_by_its_subject():
     assert STACK.aggregate_of(STACK.episode("e1")) == (Kind.EPISODE, "e1")
 
 
+REFERENCES = st.one_of(UNICODE, st.sampled_from(["x" * 256, "ü" * 256, "=h" + "0" * 32]))
+
+
+@given(REFERENCES, COUNTS)
+def test_the_signals_of_a_reference_are_found_by_their_key_in_any_layout(ref, count):
+    old, new = Stack("s", partitions=count), Stack("s", partitions=1)
+    kind, key = old.aggregate_of(old.signal(ref))
+    assert kind is Kind.SIGNAL
+    assert old.aggregate(kind, key) == old.signal(ref)
+    assert old.moved(old.signal(ref), to=new) == new.signal(ref)
+
+
+def test_the_subject_of_a_reference_is_the_same_for_ever():
+    assert STACK.signal("payment:42") == "s.signal.payment=3A42"
+    assert STACK.signal("x" * 256) == "s.signal.=h0b2c2b0de02938ad7a728b51e8da3357"
+
+
+@pytest.mark.parametrize("token", ["a.b", "=h12", "=hZ", "=4a", "*", "a b"])
+def test_where_no_reference_lives_none_is_found(token):
+    with pytest.raises(BadName):
+        STACK.aggregate_of(f"s.signal.{token}")
+
+
 def test_a_dead_letter_is_known_by_its_origin_and_cause():
     assert STACK.aggregate_of(STACK.dead("s-events", "7")) == (Kind.DEAD, "s-events.7")
 
@@ -179,6 +202,7 @@ def test_every_subject_is_held_by_exactly_one_stream():
         STACK.due("monitor"),
         STACK.episode("e1"),
         STACK.finding("k"),
+        STACK.signal("r"),
         STACK.dead("o", "c"),
     ]
     for subject in made:

@@ -9,15 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 from uuid import UUID, uuid4
 
-import msgspec
-
 from engine.cluster.modes import NodeMode
 from engine.cluster.nodes import ActorInfo, NodeInfo, encoded
-from engine.waits.signal import WaitEntry
 from streams.clock import SystemClock
 from streams.jetstream import connect
 from streams.json import raw
-from streams.keys import node_key, wait_key
+from streams.keys import node_key
 from streams.model.events import (
     BlockReason,
     CheckpointSaved,
@@ -26,6 +23,7 @@ from streams.model.events import (
     EpisodeStarted,
     LogEvent,
     OutputProposed,
+    SignalWaited,
 )
 from streams.model.triggers import Budget, EventTrigger
 from streams.model.waits import Approval, Wait
@@ -123,10 +121,11 @@ class Journal:
         self._do(append)
 
     def index(self, episode_id: str, ref: str) -> None:
-        """Have word of `ref` find an episode of `dba`."""
-        entry = WaitEntry(actor_id="dba", episode_id=episode_id, ref=ref)
-        key, said = wait_key(ref, episode_id, 1), msgspec.json.encode(entry)
-        self._do(lambda ports: ports.registry.put(key, said))
+        """Have a signal of `ref` find an episode of `dba`."""
+        waited = SignalWaited(
+            ref=ref, actor_id="dba", episode_id=episode_id, step_no=1, since=CLOCK.now()
+        )
+        self.write(self.stack.signal(ref), waited)
 
     def pretend_node(
         self, name: str = "idle", *, revisions: Mapping[str, int] = DBA, **problems: str

@@ -42,7 +42,7 @@ from vigil.settings import Config
 if TYPE_CHECKING:
     from engine.operations.replay import Frame
     from engine.waits.answer import StillWaiting
-    from engine.waits.signal import WaitEntry
+    from streams.model.events import SignalWaited
     from streams.ports.all import Ports
     from streams.ports.log import Recorded
     from vigil.asking.requests import CommandOutcome, CommandResult, SentCommand
@@ -328,12 +328,12 @@ def resolve(
     name, wait_s = options.who(config, by), timeout_s if is_waiting else None
 
     async def resolved(ports: Ports) -> list[CommandOutcome]:
-        waiters = await _waiters(ports, ref, only)
+        waiting = await _waiting(ports, ref, only)
         try:
             id_ = await requests.resolve(ports, ref, body, by=name, episode_id=only)
         except Refused as error:
             raise Trouble(f"{error}; for a future one, publish {RESOLVED}") from error
-        return await watch(ports, [_sent(ports, each, id_) for each in waiters], wait_s=wait_s)
+        return await watch(ports, [_sent(ports, each, id_) for each in waiting], wait_s=wait_s)
 
     report(request(config, resolved))
 
@@ -546,22 +546,15 @@ def _wait_ends(
     return ask(config, question)
 
 
-async def _waiters(ports: Ports, ref: str, episode_id: str | None) -> list[WaitEntry]:
-    """Return the episodes that wait for `ref`: an entry may be of one that was answered."""
-    from engine.waits.signals import find_waiters
-    from vigil.asking.requests import in_batches
+async def _waiting(ports: Ports, ref: str, episode_id: str | None) -> list[SignalWaited]:
+    """Return the waits for `ref` that are not over: all, or that of one episode."""
+    from engine.waits.signals import References
 
-    async def waits(entry: WaitEntry) -> bool:
-        wait = _newest_wait(await ports.log.read(ports.stack.episode(entry.episode_id)), ref)
-        return wait is not None and wait.end is None
-
-    entries = await find_waiters(ports, ref)
-    meant = [each for each in entries if episode_id in (None, each.episode_id)]
-    both = zip(meant, await in_batches(meant, waits), strict=True)
-    return [each for each, is_waiting in both if is_waiting]
+    waiting = await References(ports, _CLOCK).waiting(ref)
+    return [each for each in waiting if episode_id in (None, each.episode_id)]
 
 
-def _sent(ports: Ports, waiter: WaitEntry, id_: str) -> SentCommand:
+def _sent(ports: Ports, waiter: SignalWaited, id_: str) -> SentCommand:
     from vigil.asking.requests import CommandResult, SentCommand
 
     def result(records: Sequence[Recorded]) -> CommandResult | None:

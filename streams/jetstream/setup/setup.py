@@ -1,11 +1,13 @@
 """Checks that the server can do what the engine needs, and creates missing streams.
 
-Setup only creates. A stream that exists and contradicts us is an operator's decision or an
-accident; it is reported and nothing starts.
+Setup only creates, with one exception: a journal from before there were signals is given their
+subject. Another stream that exists and contradicts us is an operator's decision or an accident; it
+is reported and nothing starts.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +25,9 @@ from streams.jetstream.ports.configs import (
 )
 from streams.json import JsonObject
 from streams.subjects import Stack
+
+ADDED: Final = ".signal."
+"""Part of the only subject that a journal of an earlier version lacks."""
 
 SERVER_MIN: Final = (2, 12)
 """The first version with message schedules, atomic batches and per-message time to live."""
@@ -70,7 +75,21 @@ async def prepare(link: Link, stack: Stack, *, creates: bool = True) -> Stack:
 
 async def ensure(link: Link, ours: JsonObject) -> None:
     """Create a stream or a bucket if it is missing; raise `Incompatible` if that cannot be."""
-    _require(contradictions(await _ensure_stream(link, ours), ours))
+    theirs = await _ensure_stream(link, ours)
+    widened = _widened(theirs, ours)
+    if widened is not None:
+        with suppress(Incompatible):  # This user may not: then it is reported.
+            await api.ask(link, f"STREAM.UPDATE.{ours['name']}", widened, about=str(ours["name"]))
+            theirs = widened
+    _require(contradictions(theirs, ours))
+
+
+def _widened(theirs: JsonObject, ours: JsonObject) -> JsonObject | None:
+    """Return a stream of an earlier version with the subject that it lacks; None: it is another."""
+    here = list(theirs.get("subjects") or ())
+    lacking = [each for each in ours["subjects"] if each not in here]
+    is_older = set(here) < set(ours["subjects"]) and all(ADDED in each for each in lacking)
+    return {**theirs, "subjects": ours["subjects"]} if is_older else None
 
 
 async def inspect(link: Link, stack: Stack) -> Inspection:
@@ -205,5 +224,5 @@ async def _report(link: Link, ours: JsonObject) -> StreamReport:
     theirs = await config_of(link, str(ours["name"]))
     if theirs is None:
         return StreamReport(name=ours["name"], exists=False)
-    found = tuple(contradictions(theirs, ours))
+    found = tuple(contradictions(_widened(theirs, ours) or theirs, ours))
     return StreamReport(name=ours["name"], exists=True, contradictions=found)

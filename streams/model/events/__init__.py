@@ -1,11 +1,12 @@
 """Everything that can happen, as data. Read this package first.
 
-An aggregate (an episode, a finding, an output, a lane, a workflow instance, a definition, a dead
-letter) is one subject on the log, and its life is a sequence of commits; a commit is one message
-with one or more of these events. A tag is the event's name on the wire, with its version: it is
-never changed and never reused. Fields may be added with a default, and a default never changes. A
-changed meaning is a new tag, with an upcast of the old one in `streams/wire/upcasts.py`
-(docs/adr/0001-wire-format.md). `msgspec.Raw` fields are JSON that the engine does not read.
+An aggregate (an episode, a finding, an output, a lane, a workflow instance, a definition, the
+signals of a reference, a dead letter) is one subject on the log, and its life is a sequence of
+commits; a commit is one message with one or more of these events. A tag is the event's name on the
+wire, with its version: it is never changed and never reused. Fields may be added with a default,
+and a default never changes. A changed meaning is a new tag, with an upcast of the old one in
+`streams/wire/upcasts.py` (docs/adr/0001-wire-format.md). `msgspec.Raw` fields are JSON that the
+engine does not read.
 """
 
 from typing import TypeAlias
@@ -66,6 +67,7 @@ from streams.model.events.outputs import (
     OutputRejected,
     OutputRetried,
 )
+from streams.model.events.signals import SignalEvent, SignalGiven, SignalWaited
 from streams.model.events.workflows import (
     CompensationBegun,
     CompensationEnded,
@@ -94,5 +96,6 @@ LogEvent: TypeAlias = (
     | LaneEvent
     | WorkflowEvent
     | DefinitionEvent
+    | SignalEvent
     | DeadEvent
 )

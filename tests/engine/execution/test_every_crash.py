@@ -24,7 +24,7 @@ from engine.app.triggers import event
 from engine.outputs.requests import approve_output
 from engine.waits.requests import approve
 from engine.waits.signal import RESOLVED
-from engine.waits.signals import QUEUE, find_waiters
+from engine.waits.signals import QUEUE
 from streams.layout import Stream
 from streams.model.events import (
     DeadRequeued,
@@ -100,16 +100,13 @@ class Plot:
         app, weather = self.app(), Since(kind, self.first, fatal)
 
         async def played(scene: Scene) -> None:
-            # Word that nobody could hear yet would be no word.
+            # A signal that no queue takes yet would be lost.
             await (await scene.ports.domain_events.open(QUEUE, [RESOLVED])).close()
             weather.begin(scene)
             async with scene.node("n2"):
                 await self.story(scene)
                 await scene.until(partial(_is_over, scene, self.episodes))
                 await scene.quiet()
-            # What a node that stood still has left in the registry goes at the next look.
-            if kind is Frost:
-                await find_waiters(scene.ports, REF)
 
         _, scene = play(played, app, weather=weather)
         return Ending(app, scene), weather.misfortune.chances
@@ -148,11 +145,11 @@ class Ending:
 
     @property
     def left_behind(self) -> list[object]:
-        """What is still claimed, armed, waited for or buried."""
+        """What is still claimed, armed or buried, but for timers of signals: they say nothing."""
         ports = self.scene.ports
         return [
             *_claims(self.scene),
-            *ports.timers._armed,
+            *(each for each in ports.timers._armed if f".{QUEUE}." not in each),
             *(key for key, each in ports.registry._entries.items() if each.value is not None),
             *(each.subject for each in self.scene.letters),
         ]

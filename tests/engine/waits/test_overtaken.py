@@ -12,11 +12,7 @@ from engine.app.outputs import propose_output
 from engine.episodes import open as placing
 from engine.episodes.episode import Status
 from engine.outputs.deliver import OutputDelivery
-from engine.waits import signals
-from engine.waits.handle import WaitRegistry
-from engine.waits.signal import RESOLVED
 from streams.json import raw
-from streams.keys import wait_key
 from streams.model.commands import Recover, Start
 from streams.model.events import (
     EpisodeResolved,
@@ -54,60 +50,6 @@ from tests.engine.waits.test_wait_in_lane import agree, id_of
 REF = "payment:42"
 KEY = "disk"
 WORK = tool_call("tool", "a")
-
-
-async def give_word(ports) -> None:
-    await ports.domain_events.publish(RESOLVED, {"ref": REF, "result": 7, "by": "bank"}, id="w1")
-
-
-async def two_that_wait(ports, app) -> list[str]:
-    ids = [await open_episode(ports, app, id_=name) for name in "ab"]
-    for id_ in ids:
-        await blocked(ports, id_)
-    await eventually(lambda: len(ports.registry._entries) == 2)
-    return ids
-
-
-async def test_word_reaches_who_could_not_be_found_when_it_was_given_to_others(ports):
-    """A node may die after its episode has begun to wait, and before that can be found."""
-    app = app_of(Scripted(wait(REF)))
-    async with running(app, ports):
-        found, lost = await two_that_wait(ports, app)
-        await ports.registry.delete(wait_key(REF, lost, 1))
-        await give_word(ports)
-        await lived(ports, found)
-        assert (await lived(ports, lost, lambda _: True)).episode.status is Status.BLOCKED
-        await WaitRegistry(crew_of(app, ports)).register(opening(app, id_="b"))
-        assert (await lived(ports, lost)).seen == [7]
-
-
-class LaggingBucket:
-    """A bucket of which a replica lacks one entry, for as long as it is told so."""
-
-    def __init__(self, bucket, key):
-        self._bucket, self._key, self.looks = bucket, key, 0
-
-    def __getattr__(self, name):
-        return getattr(self._bucket, name)
-
-    async def entries(self, *, under=""):
-        self.looks += 1
-        entries = dict(await self._bucket.entries(under=under))
-        if self.looks == 1:
-            entries.pop(self._key)
-        return entries
-
-
-async def test_word_reaches_whom_a_replica_did_not_know_of_at_first(ports, monkeypatch):
-    monkeypatch.setattr(signals, "LAG_S", 0.01)
-    app = app_of(Scripted(wait(REF)))
-    async with running(app, ports):
-        found, lost = await two_that_wait(ports, app)
-    lagging = LaggingBucket(ports.registry, wait_key(REF, lost, 1))
-    async with running(app, dataclasses.replace(ports, registry=lagging)):
-        await give_word(ports)
-        for id_ in (found, lost):
-            assert (await lived(ports, id_)).seen == [7]
 
 
 async def test_a_call_for_an_earlier_turn_is_none_for_this_one(ports):

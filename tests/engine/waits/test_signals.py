@@ -1,17 +1,21 @@
-"""Who waits for word from outside is found, and nobody else."""
+"""An episode that waits for a signal is found, and nobody else."""
 
 from __future__ import annotations
 
-import msgspec
-
 from engine.app.actions import fingerprint, wait
 from engine.episodes.cancel import cancel
-from engine.waits.signal import WaitEntry
-from engine.waits.signals import find_waiters
+from engine.waits.signal import Signal
+from engine.waits.signals import References
 from streams.json import raw
-from streams.keys import wait_key
-from streams.model.events import EpisodeResolved, Resolution, StepKind, StepRecorded
+from streams.model.events import (
+    EpisodeResolved,
+    Resolution,
+    SignalWaited,
+    StepKind,
+    StepRecorded,
+)
 from tests.engine.stage import (
+    CLOCK,
     Scripted,
     all_answered,
     app_of,
@@ -21,14 +25,14 @@ from tests.engine.stage import (
     told,
     write,
 )
-from tests.engine.waits.test_wait import blocked
+from tests.engine.waits.test_wait import blocked, waiting_now
 
 REF = "payment:42"
 PAYMENT = wait(REF)
 
 
 async def answered_and_left(ports, app) -> str:
-    """Have an episode wait for word and get it, from a node that died before it went on."""
+    """Have an episode wait for a signal and get it, from a node that died before it went on."""
     async with running(app, ports):
         id_ = await open_episode(ports, app)
         await blocked(ports, id_)
@@ -44,36 +48,24 @@ async def test_an_episode_that_waits_is_found(ports):
     async with running(app, ports):
         id_ = await open_episode(ports, app)
         await blocked(ports, id_)
-    assert [each.episode_id for each in await find_waiters(ports, REF)] == [id_]
-    assert list(await ports.registry.entries()) == [wait_key(REF, id_, 1)]
+    assert await waiting_now(ports) == [(id_, 1)]
 
 
-async def test_one_that_has_its_answer_is_found_no_more_though_its_node_left_the_entry(ports):
+async def test_one_that_has_its_answer_is_found_no_more(ports):
     await answered_and_left(ports, app_of(Scripted(PAYMENT)))
-    assert await ports.registry.entries() != {}
-    assert await find_waiters(ports, REF) == []
-    assert await ports.registry.entries() == {}
+    assert await waiting_now(ports) == []
 
 
-async def test_one_that_waits_for_the_same_once_more_is_found_by_that_alone(ports):
-    app = app_of(Scripted(PAYMENT))
-    async with running(app, ports):
-        id_ = await open_episode(ports, app)
-        await blocked(ports, id_)
-    old = WaitEntry(actor_id="worker", episode_id=id_, ref=REF)
-    await ports.registry.put(wait_key(REF, id_, 0), msgspec.json.encode(old))
-    assert len(await find_waiters(ports, REF)) == 1
-    assert list(await ports.registry.entries()) == [wait_key(REF, id_, 1)]
-
-
-async def test_nothing_is_left_of_a_wait_that_was_answered_and_canceled(ports):
+async def test_a_wait_that_a_slow_node_writes_down_late_is_none(ports):
     app = app_of(Scripted(PAYMENT))
     id_ = await answered_and_left(ports, app)
-    async with running(app, ports):
-        await cancel(ports, "worker", id_, by="ada")
-        await lived(ports, id_)
-        await all_answered(ports.commands)
-    assert await ports.registry.entries() == {}
+    waited = SignalWaited(ref=REF, actor_id="worker", episode_id=id_, step_no=1, since=CLOCK.now())
+    nobodys = Signal(id="s1", ref=REF, by="bank")
+    state = await References(ports, CLOCK).give(nobodys, at=CLOCK.now())
+    assert (state.waits, state.is_unclaimed(nobodys)) == ({}, True)
+    await References(ports, CLOCK).wait(waited)
+    state = await References(ports, CLOCK).give(nobodys, at=CLOCK.now())
+    assert state.is_unclaimed(nobodys), "it would be lost on an episode that waits no more"
 
 
 async def test_the_world_is_told_of_an_answer_though_the_episode_is_canceled_at_once(ports):

@@ -1,4 +1,4 @@
-"""Episodes that wait for people or for word from outside: no node has them, and none loses them."""
+"""Episodes that wait for people or for a signal: no node has them, and none loses them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from engine.waits import signal, signals
 from engine.waits.answer import DENIED
 from engine.waits.handle import WaitRegistry
 from engine.waits.requests import approve, deny, resolve
+from engine.waits.signals import References
 from streams.json import raw
-from streams.keys import wait_key
 from streams.layout import Stream
 from streams.model.commands import Attend, Decide, Recover, Verdict
 from streams.model.events import (
@@ -39,6 +39,8 @@ from streams.model.events import (
     EpisodeResolved,
     EpisodeStarted,
     Resolution,
+    SignalGiven,
+    SignalWaited,
     StepKind,
     StepRecorded,
 )
@@ -116,6 +118,16 @@ async def say(ports, id_, block, verdict=Verdict.APPROVE, *, by="ada", id=None, 
 
 def names(ports) -> list[str]:
     return [name for name, _ in told(ports)]
+
+
+def for_payment() -> EpisodeBlocked:
+    """Return the block that a node would have recorded for `PAYMENT`."""
+    return EpisodeBlocked(
+        step_no=1,
+        reason=BlockReason.WAIT,
+        fingerprint=fingerprint(PAYMENT),
+        wait=Wait(ref="payment:42"),
+    )
 
 
 def by_hand(*, step_no=1, ask=ASK, expires_at=None, remind_every_s=0.0) -> EpisodeBlocked:
@@ -340,7 +352,7 @@ async def test_a_decision_that_no_node_could_follow_is_sent_again_by_requeuing_i
 
 
 async def test_what_follows_a_block_is_done_by_whoever_is_called_next(ports):
-    """Its node died right after the commit: no timer, no entry, nobody told."""
+    """Its node died right after the commit: no timer, no wait on the reference, nobody told."""
     app = app_of(Scripted(PAYMENT))
     later = CLOCK.now() + timedelta(hours=1)
     waiting = Wait(ref="payment:42", expires_at=later)
@@ -352,7 +364,7 @@ async def test_what_follows_a_block_is_done_by_whoever_is_called_next(ports):
         before = await life(ports, id_)
         assert len(before.of(EpisodeStarted)) == 1, "nothing was written"
         assert (await ports.timers.pending("worker", ATTEND, id_)).due_at == later
-        assert await ports.registry.get(wait_key("payment:42", id_, 1)) is not None
+        assert await waiting_now(ports) == [(id_, 1)]
         assert names(ports) == ["episode.blocked"]
         assert held(ports) == []
         await resolve(ports, "payment:42", {"paid": True}, by="billing")
@@ -425,11 +437,16 @@ async def test_a_slow_node_that_sees_to_an_old_block_leaves_the_new_one_seen_to(
         await all_answered(ports.commands)
     slow = WaitRegistry(crew_of(app, dataclasses.replace(ports, log=stale)))
     await slow.watch(opened, after=CLOCK.now())
-    assert await ports.registry.get(wait_key("payment:42", id_, 1)) is None
-    assert await ports.registry.get(wait_key("payment:42", id_, 2)) is not None
+    assert await waiting_now(ports) == [(id_, 2)]
 
 
-# Word from outside.
+# Signals.
+
+
+async def waiting_now(ports, ref="payment:42") -> list[tuple[str, int]]:
+    """Return which episodes wait for a signal, and as which step."""
+    waits = await References(ports, CLOCK).waiting(ref)
+    return [(each.episode_id, each.step_no) for each in waits]
 
 
 async def publish_word(ports, id_="w1", **said):
@@ -446,7 +463,7 @@ async def test_word_that_is_published_reaches_every_episode_that_waits_for_it(po
         lives = [await lived(ports, id_) for id_ in ids]
     assert [each.seen for each in lives] == [[{"paid": 1}]] * 2
     assert [each.of(EpisodeResolved)[0].by for each in lives] == ["billing"] * 2
-    assert await ports.registry.entries() == {}
+    assert await waiting_now(ports) == []
 
 
 async def schedule_retry(ports, count: int) -> None:
@@ -468,10 +485,7 @@ async def test_word_that_comes_before_anybody_waits_is_kept_for_them(ports):
     assert done.seen == ["early"]
 
 
-async def test_word_that_was_brought_is_no_dead_letter_though_nobody_waits_any_more(
-    ports, monkeypatch
-):
-    monkeypatch.setattr(signals, "LAG_S", 0.05)
+async def test_a_signal_that_an_episode_had_has_no_timer(ports):
     app = app_of(Scripted(PAYMENT))
     async with running(app, ports):
         id_ = await open_episode(ports, app)
@@ -490,7 +504,6 @@ async def test_word_that_was_brought_is_no_dead_letter_though_nobody_waits_any_m
 )
 async def test_word_that_helps_nobody_is_a_dead_letter(ports, monkeypatch, payload, reason):
     monkeypatch.setattr(signal, "KEPT_S", 0)
-    monkeypatch.setattr(signal, "LOOK_S", 0.0)
     async with running(app_of(Scripted()), ports):
         queues = ports.domain_events._durables
         await eventually(lambda: [name for name in queues if name.endswith(signals.QUEUE)])
@@ -521,7 +534,7 @@ async def test_an_episode_that_waits_is_canceled_by_any_node_and_nothing_of_it_i
         await all_answered(ports.commands)
     assert (done.end.status, done.end.error_class) == (EndStatus.CANCELED, "canceled")
     assert await ports.timers.pending("worker", ATTEND, id_) is None
-    assert await ports.registry.entries() == {}
+    assert await waiting_now(ports) == []
     with pytest.raises(Refused):
         await resolve(ports, "payment:42", by="ada")
 
@@ -553,7 +566,7 @@ async def test_a_thousand_that_wait_hold_nothing_in_a_node(ports):
         assert node._running._runs == {}
         tasks = [each for each in asyncio.all_tasks() if "Runner._run" in repr(each)]
         assert tasks == []
-    assert len(await ports.registry.entries(under="wait")) == 1_000
+    assert len(await waiting_now(ports)) == 1_000
 
 
 async def test_a_block_is_one_commit_with_the_state(ports):
@@ -592,17 +605,43 @@ async def swept(ports, id_) -> Swept:
 
 
 @pytest.mark.parametrize("ask", [approval(PLAN, expires_s=3_600), wait("payment:42")])
-async def test_a_sweep_lets_wait_what_will_be_attended_and_calls_for_what_will_not(ports, ask):
+async def test_a_sweep_lets_wait_what_will_be_attended(ports, ask):
     app = app_of(Scripted(ask))
     async with running(app, ports):
         id_ = await open_episode(ports, app)
         await blocked(ports, id_)
         assert await swept(ports, id_) is Swept.WAITING
-        await ports.timers.cancel("worker", ATTEND, id_)
-        await ports.registry.delete(wait_key("payment:42", id_, 1))
+
+
+@pytest.mark.parametrize("ask", [ASK, PAYMENT])
+async def test_a_sweep_calls_for_what_nobody_would_attend(ports, ask):
+    """Its node died right after the commit, and the command to continue was lost."""
+    app = app_of(Scripted(ask))
+    later = CLOCK.now() + timedelta(hours=1)
+    block = by_hand(expires_at=later) if ask is ASK else for_payment()
+    id_ = opening(app).episode_id
+    await write(ports, id_, opening(app), STARTED, kept(), block)
+    async with running(app, ports):
         assert await swept(ports, id_) is Swept.RECOVERED
         await all_answered(ports.commands)
         assert await swept(ports, id_) is Swept.WAITING
+
+
+async def test_a_sweep_calls_for_an_episode_whose_signal_was_lost_on_the_way(ports):
+    app = app_of(Scripted(PAYMENT))
+    id_ = opening(app).episode_id
+    await write(ports, id_, opening(app), STARTED, kept(), for_payment())
+    waited = SignalWaited(
+        ref="payment:42", actor_id="worker", episode_id=id_, step_no=1, since=CLOCK.now()
+    )
+    given = SignalGiven(
+        ref="payment:42", id="s1", by="bank", at=CLOCK.now(), result=raw(7), episodes=(id_,)
+    )
+    commit = Commit(id="both", at=CLOCK.now(), events=(waited, given))
+    await ports.log.append(ports.stack.signal("payment:42"), commit, after=0)
+    async with running(app, ports):
+        assert await swept(ports, id_) is Swept.RECOVERED
+        assert (await lived(ports, id_)).seen == [7]
 
 
 async def test_an_answer_whose_command_got_lost_is_found_by_a_sweep(ports):

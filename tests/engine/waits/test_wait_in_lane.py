@@ -24,6 +24,7 @@ from tests.engine.lane_stage import (
     turns_of,
 )
 from tests.engine.stage import Counter, Scripted, eventually, lived, opening, running
+from tests.engine.waits.test_wait import waiting_now
 
 PAID = raw("paid")
 PLAN = {"restart": "db1"}
@@ -107,11 +108,16 @@ def due_unanswered(ports) -> bool:
     return any(each.pending or each._unanswered for each in ports.timers._durables.values())
 
 
+def is_of_a_reference(subject, *_, **__):
+    return ".signal." in subject
+
+
 @pytest.mark.parametrize(
     "point",
     [
         Point("timers", "arm", lambda timer, **_: timer.purpose == "attend"),
-        Point("registry", "put", lambda key, *_, **__: key.startswith("wait.")),
+        Point("log", "append", is_of_a_reference),
+        Point("log", "append", is_of_a_reference, is_done=True),
         Point("domain_events", "publish", lambda name, *_, **__: name == "episode.blocked"),
         Point("timers", "send", lambda timer, **_: timer.payload == {placing.FOR_NOW: True}),
         Point(
@@ -132,7 +138,7 @@ async def test_whatever_its_node_died_at_it_is_found_and_frees_the_place(ports, 
         await blocked(ports, second)
         await lane_reached(ports, lambda lane: not lane.admitted and not lane.waiting)
         await eventually(lambda: len(news(ports, "episode.blocked")) >= 2)
-        assert len(await ports.registry.entries(under="wait")) == 2
+        assert len(await waiting_now(ports)) == 2
         await resolve(ports, "payment:42", by="billing")
         for id_ in (first, second):
             done = await lived(ports, id_)
@@ -146,7 +152,6 @@ async def test_whatever_its_node_died_at_it_is_found_and_frees_the_place(ports, 
     "point",
     [
         Point("domain_events", "publish", lambda name, *_, **__: name == "episode.resumed"),
-        Point("registry", "delete", lambda key, **_: key.startswith("wait.")),
         Point("timers", "send", lambda timer, **_: timer.purpose == placing.PLACE),
         Point("timers", "send", lambda timer, **_: timer.purpose == placing.PLACE, is_done=True),
     ],

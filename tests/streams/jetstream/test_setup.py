@@ -104,6 +104,20 @@ async def test_a_queue_that_was_made_before_there_were_timers_is_named_and_can_b
         assert await ports.timers.pending("monitor", "debounce", "k") is None
 
 
+async def test_a_journal_from_before_there_were_signals_takes_them_once_it_is_opened(nats, stack):
+    name = stack.stream(Stream.JOURNAL)
+    ours = next(each for each in shapes(stack, LinkSettings()) if each["name"] == name)
+    older = [each for each in ours["subjects"] if not each.startswith(f"{stack.name}.signal.")]
+    async with api(nats.url) as ask:
+        await ask(f"STREAM.CREATE.{name}", {**ours, "subjects": older, "max_bytes": 1 << 30})
+        inspection = await inspect(nats.url, stack=stack)
+        assert [each for each in inspection.streams if each.contradictions] == []
+        async with connect(nats.url, stack=stack):
+            config = (await ask(f"STREAM.INFO.{name}"))["config"]
+    assert sorted(config["subjects"]) == sorted(ours["subjects"])
+    assert config["max_bytes"] == 1 << 30, "what an operator has tuned stays"
+
+
 async def test_a_stream_that_contradicts_us_is_named_and_left_alone(nats, stack):
     name = stack.stream(Stream.JOURNAL)
     theirs = {"name": name, "subjects": stack.stream_subjects(Stream.JOURNAL), "storage": "memory"}

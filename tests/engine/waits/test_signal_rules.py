@@ -1,0 +1,158 @@
+"""Signals and waits for them: whichever comes second sees the other."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given as draw
+from hypothesis import strategies as st
+
+from engine.waits import signal as rules
+from engine.waits.signal import CLOCKS_S, KEPT_S, Signal, SignalState
+from streams.json import raw
+from streams.model.events import SignalEvent, SignalGiven, SignalWaited
+from streams.ports.log import Commit, Recorded
+
+REF = "payment:42"
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+def at(after_s: float) -> datetime:
+    return NOON + timedelta(seconds=after_s)
+
+
+def waited(
+    episode: str, *, since_s: float = 0.0, step_no: int = 1, takes: str = ""
+) -> SignalWaited:
+    return SignalWaited(
+        ref=REF,
+        actor_id="worker",
+        episode_id=episode,
+        step_no=step_no,
+        since=at(since_s),
+        signal_id=takes,
+    )
+
+
+def said(id_: str) -> Signal:
+    return Signal(id=id_, ref=REF, by="bank", result=raw(id_))
+
+
+def sent(id_: str, *episodes: str, at_s: float = 0.0) -> SignalGiven:
+    return SignalGiven(ref=REF, id=id_, by="bank", at=at(at_s), result=raw(id_), episodes=episodes)
+
+
+def given(*past: SignalEvent) -> SignalState:
+    return rules.fold(
+        Recorded(subject="s", seq=n, commit=Commit(id=f"c{n}", at=NOON, events=(each,)))
+        for n, each in enumerate(past, start=1)
+    )
+
+
+def due(state: SignalState) -> dict[str, str]:
+    return {episode: each.id for episode, each in state.due.items()}
+
+
+# A signal comes.
+
+
+def test_a_signal_is_for_all_that_wait():
+    past = given(waited("a"), waited("b"))
+    events = rules.give(past, said("s1"), ["a", "b"], at=at(0))
+    assert events == (sent("s1", "a", "b"),)
+    assert due(given(waited("a"), waited("b"), *events)) == {"a": "s1", "b": "s1"}
+
+
+def test_a_signal_that_comes_again_is_one():
+    past = given(waited("a"), sent("s1", "a"))
+    assert rules.give(past, said("s1"), ["a"], at=at(0)) == ()
+    assert due(past) == {"a": "s1"}, "and whoever brings it again knows to whom"
+
+
+def test_of_an_episode_that_waits_no_more_nothing_is_kept():
+    past = given(waited("a"), waited("b"), sent("s1", "b"))
+    assert list(past.waits) == ["b"]
+
+
+def test_a_signal_that_is_sent_anew_reaches_who_waits_by_now():
+    past = given(sent("s1"), waited("a", since_s=KEPT_S + 1))
+    assert rules.give(past, said("s1"), ["a"], at=at(7_200)) == (sent("s1", "a", at_s=7_200),)
+
+
+def test_a_signal_that_somebody_has_had_is_not_kept_when_it_is_sent_anew():
+    past = given(waited("a"), sent("s1", "a"))
+    assert rules.give(past, said("s1"), [], at=at(300)) == ()
+
+
+# An episode begins to wait.
+
+
+@pytest.mark.parametrize(
+    ("since_s", "takes"), [(-60.0, "s1"), (0.0, "s1"), (KEPT_S, "s1"), (KEPT_S + 1, "")]
+)
+def test_a_signal_that_nobody_has_had_counts_for_an_hour(since_s, takes):
+    (event,) = rules.wait(given(sent("s1")), waited("a", since_s=since_s))
+    assert event == waited("a", since_s=since_s, takes=takes)
+
+
+def test_it_is_for_one():
+    past = given(sent("s1"), waited("a", since_s=60, takes="s1"))
+    assert rules.wait(past, waited("b", since_s=61)) == (waited("b", since_s=61),)
+    assert due(past) == {"a": "s1"}
+
+
+def test_the_newest_comes_first_and_each_is_for_one():
+    past = given(sent("s1"), sent("s2", at_s=1))
+    assert rules.wait(past, waited("a", since_s=2)) == (waited("a", since_s=2, takes="s2"),)
+    past = given(sent("s1"), sent("s2", at_s=1), waited("a", since_s=2, takes="s2"))
+    assert rules.wait(past, waited("b", since_s=3)) == (waited("b", since_s=3, takes="s1"),)
+
+
+@pytest.mark.parametrize(
+    ("since_s", "takes"), [(-60.0, "s1"), (CLOCKS_S, "s1"), (CLOCKS_S + 1, "")]
+)
+def test_what_others_have_had_is_for_those_too_who_waited_and_were_not_on_the_journal_yet(
+    since_s, takes
+):
+    past = given(waited("a"), sent("s1", "a"))
+    (event,) = rules.wait(past, waited("b", since_s=since_s))
+    assert event.signal_id == takes
+
+
+def test_no_episode_takes_the_same_signal_twice():
+    past = given(waited("a"), sent("s1", "a", at_s=1))
+    assert rules.wait(past, waited("a", since_s=1, step_no=2)) == (
+        waited("a", since_s=1, step_no=2),
+    )
+    past = given(sent("s1"), waited("a", takes="s1"))
+    assert rules.wait(past, waited("a", step_no=2)) == (waited("a", step_no=2),)
+
+
+def test_a_wait_is_written_down_once():
+    past = given(sent("s1"), waited("a", takes="s1"), waited("a", since_s=9, step_no=2))
+    assert rules.wait(past, waited("a", since_s=9, step_no=2)) == ()
+    assert rules.wait(past, waited("a")) == (), "nor does a slow node put an old one in its place"
+
+
+def test_an_episode_is_due_what_came_last_since_it_waits():
+    assert due(given(waited("a"), sent("s1", "a"), sent("s2", "a"))) == {"a": "s2"}
+    assert due(given(waited("a"), sent("s1", "a"), waited("a", step_no=2))) == {}
+
+
+# Whatever their order.
+
+
+@draw(st.permutations(["a", "b", "s1", "s2"]))
+def test_with_a_signal_for_each_nobody_is_left_without_one(order):
+    events: list[SignalEvent] = []
+    had: set[str] = set()
+    for number, each in enumerate(order):
+        state = given(*events)
+        if each.startswith("s"):
+            waiting = [one for one in state.waits if one not in had]
+            events += rules.give(state, said(each), waiting, at=at(number * 60))
+        else:
+            events += rules.wait(state, waited(each, since_s=number * 60))
+        had |= set(due(given(*events)))
+    assert had == {"a", "b"}
