@@ -17,7 +17,7 @@ from streams.wire.codec import decode_command
 from streams.wire.messages import COMMIT_HEADER, StreamMessage
 from tests.simulation.time import EPOCH
 from tests.simulation.wakeful import ORDERS
-from tests.simulation.wire import Servers, done
+from tests.simulation.wire import Servers
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
