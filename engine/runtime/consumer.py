@@ -159,10 +159,12 @@ async def consume_in_order(
     """
     count = DeliveryCount()
     while True:
-        asked_s, deliveries = await _receive(source, await room(count), labels, clock)
+        most, asked_s = await room(count), clock.monotonic_s()
+        deliveries = await source.receive(room=most, wait_s=WAIT_S)
         if not count.check(deliveries):
             return
         await handle(deliveries, asked_s)
+        telemetry.backlog.set(source.pending, labels)
 
 
 def consumer_service(
@@ -191,21 +193,13 @@ async def _pull(
                     await source.pause()
                 await wait_first(room.wait_free(), until.wait())
                 continue
-            yield await _receive(source, room.free, queue.labels, clock)
+            asked_s = clock.monotonic_s()
+            yield asked_s, await source.receive(room=room.free, wait_s=WAIT_S)
+            telemetry.backlog.set(source.pending, queue.labels)
     finally:
         closing.cancel()
         await asyncio.gather(closing, return_exceptions=True)
         await source.close()
-
-
-async def _receive(
-    source: Source[T], room: int, labels: Mapping[str, str], clock: Clock
-) -> tuple[float, Sequence[Delivery[T]]]:
-    """Return when they were requested, and the next deliveries."""
-    asked_s = clock.monotonic_s()
-    deliveries = await source.receive(room=room, wait_s=WAIT_S)
-    telemetry.backlog.set(source.pending, labels)
-    return asked_s, deliveries
 
 
 async def _close_when(until: asyncio.Event, source: Source[Any]) -> None:
