@@ -15,8 +15,10 @@ from engine.app.actions import tool_call
 from engine.app.conditions import gt
 from engine.app.dedupe import by_value
 from engine.app.triggers import event
+from engine.runtime.slots import Slots
 from engine.triggers import admit
 from engine.triggers import events as gate_module
+from engine.triggers.admit import Acknowledgement
 from engine.triggers.evaluate import OpeningBuilder
 from engine.triggers.rules import share_of
 from streams.errors import Unavailable
@@ -474,6 +476,22 @@ async def test_an_event_is_acknowledged_when_every_episode_that_it_opens_is_dura
         lives = [await lived(ports, id_) for id_ in ids.values()]
         await all_answered(ports.domain_events)
     assert [len(life_.of(EpisodeOpened)) for life_ in lives] == [1, 1]
+
+
+async def test_the_last_of_the_episodes_of_an_event_acknowledges_it():
+    answers = []
+
+    class Answered:
+        async def ack(self):
+            answers.append("ack")
+
+    room = Slots(1)
+    room.try_take()
+    ack = Acknowledgement(Answered(), parts=2, room=room, clock=CLOCK, since_s=0.0)
+    await ack.part_done()
+    assert answers == []
+    await ack.part_done()
+    assert answers == ["ack"]
 
 
 async def test_a_node_without_room_opens_the_episode_for_whoever_has(ports):
