@@ -29,6 +29,7 @@ from streams.ports.domain_events import DomainEvent
 from streams.wire.messages import HOPS_HEADER, MESSAGE_ID_HEADER
 from tests.engine.crew import crew_of
 from tests.engine.stage import (
+    CLOCK,
     HAPPENED,
     LOOK_S,
     WAIT_S,
