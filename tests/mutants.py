@@ -1701,8 +1701,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "findings of a dry run are left out",
         "engine/findings/apply.py",
-        "            return left_out(intents)\n        by_key",
-        "            pass\n        by_key",
+        "            return left_out(intents)\n        room",
+        "            pass\n        room",
         "tests/engine/execution/test_dry_run.py",
     ),
     Mutant(

@@ -15,7 +15,7 @@ import structlog
 from engine.cluster import modes
 from engine.cluster.modes import NO_ORDERS, NodeMode, Orders, Switch
 from engine.runtime.permits import Permit, Permits
-from engine.runtime.tasks import gather_limited, wait_first
+from engine.runtime.tasks import wait_first
 from engine.runtime.watch import follow_and_look
 from streams.clock import Clock
 from streams.keys import MODES, PAUSES, mode_key, pause_key
@@ -130,12 +130,13 @@ class ModeWatcher:
 
     async def _look(self, keys: Iterable[str]) -> None:
         """Read the entries at `keys` and apply them; their actors count as asked."""
-        unasked = dict(self._unasked)
+        room, unasked = asyncio.Semaphore(LOOKS_IN_FLIGHT_MAX), dict(self._unasked)
 
         async def ask(key: str) -> BucketEntry:
-            return await self._registry.get(key) or self._gone(key)
+            async with room:
+                return await self._registry.get(key) or self._gone(key)
 
-        found = await gather_limited(ask, keys, most=LOOKS_IN_FLIGHT_MAX)
+        found = await asyncio.gather(*map(ask, keys))
         asked = {entry.key for entry in found}
         self._note_asked({id_: each for id_, each in unasked.items() if pause_key(id_) in asked})
         await self._hear(found)

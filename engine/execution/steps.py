@@ -7,6 +7,7 @@ before it is proposed, so after a crash the next node continues with the same ou
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
@@ -44,7 +45,6 @@ from engine.episodes.episode import Announce, CancelEpisode, Episode, Performed
 from engine.execution.conclude import Conclusion
 from engine.outputs.keys import idempotency_key, inline_key
 from engine.runtime.publish import PublicEvent
-from engine.runtime.tasks import gather_limited
 from engine.runtime.usercode import attempt, call, in_text
 from streams.clock import Clock
 from streams.errors import BadName, TooLarge, Unavailable
@@ -235,15 +235,16 @@ class PublishTool(Tool):
         if action != PUBLISH:
             raise ToolFailed("no_such_action", f"{action!r}; known: {PUBLISH}")
         request = _request(args)
-        trace = traceparent()
+        room, trace = asyncio.Semaphore(IN_FLIGHT_MAX), traceparent()
 
         async def publish(event: Announcement) -> None:
-            await self.domain_events.publish(
-                request.name, event.payload, id=event.id, hops=ctx.hops + 1, trace=trace
-            )
+            async with room:
+                await self.domain_events.publish(
+                    request.name, event.payload, id=event.id, hops=ctx.hops + 1, trace=trace
+                )
 
         try:
-            await gather_limited(publish, request.events, most=IN_FLIGHT_MAX)
+            await asyncio.gather(*map(publish, request.events))
         except (BadName, TooLarge, TypeError, ValueError) as error:
             raise ToolFailed("invalid_event", str(error)) from error
         except Unavailable as error:

@@ -7,6 +7,7 @@ result; both are safe to repeat. An enrichment that fails or takes too long chan
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -42,7 +43,6 @@ from engine.findings.store import (
     newest_of,
 )
 from engine.runtime.store import Loaded, Store, Turns, only_newest
-from engine.runtime.tasks import gather_limited
 from engine.runtime.usercode import attempt
 from streams.clock import Clock
 from streams.errors import VersionConflict
@@ -180,6 +180,7 @@ class FindingApplier:
         """
         if not dry_run.keeps_findings(opened):
             return left_out(intents)
+        room = asyncio.Semaphore(FINDINGS_IN_FLIGHT_MAX)
         by_key: dict[str, list[IntentJob]] = defaultdict(list)
         for index, intent in enumerate(intents):
             job = IntentJob(
@@ -193,9 +194,10 @@ class FindingApplier:
             by_key[intent.finding_key].append(job)
 
         async def in_order(jobs: list[IntentJob]) -> list[AppliedIntent]:
-            return [await self._apply(job) for job in jobs]
+            async with room:
+                return [await self._apply(job) for job in jobs]
 
-        groups = await gather_limited(in_order, by_key.values(), most=FINDINGS_IN_FLIGHT_MAX)
+        groups = await asyncio.gather(*(in_order(jobs) for jobs in by_key.values()))
         return sorted((one for group in groups for one in group), key=lambda one: one.index)
 
     async def applied(

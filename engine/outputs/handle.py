@@ -8,6 +8,7 @@ approvers and expires approvals without taking the episode over.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -44,7 +45,6 @@ from engine.outputs.rate_limit import PLACE_S
 from engine.outputs.store import OutputStore
 from engine.runtime.context import ActorContext
 from engine.runtime.publish import EventPublisher
-from engine.runtime.tasks import gather_limited
 from engine.waits.approval import reminder_no
 from streams.model.commands import Attend, CancelOutput, Carry, Command, Decide, RetryOutput
 from streams.model.events import EpisodeOpened, OutputEvent
@@ -203,8 +203,14 @@ class OutputCheck:
 
     async def finds_work(self) -> bool:
         """Remind people and expire what is due; return whether a node must take the episode."""
+        room = asyncio.Semaphore(LOOKS_IN_FLIGHT_MAX)
+
+        async def check(key: str) -> datetime | bool | None:
+            async with room:
+                return await self._check_key(key)
+
         keys = self._keys()
-        found = await gather_limited(self._check_key, keys, most=LOOKS_IN_FLIGHT_MAX)
+        found = await asyncio.gather(*(check(key) for key in keys))
         times = [each for each in found if isinstance(each, datetime)]
         if times:
             # Also if there is work: that may wait for a slot, and nobody else is to.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from engine.runtime.tasks import gather_limited
 from streams.json import JsonObject
 from streams.ports.domain_events import DomainEvents
 from streams.tracing import traceparent
@@ -34,11 +34,13 @@ class EventPublisher:
 
     async def publish(self, events: Sequence[PublicEvent]) -> None:
         """Publish `events`. The server drops those that it had within the last two minutes."""
+        room = asyncio.Semaphore(EVENTS_IN_FLIGHT_MAX)
         trace = traceparent()
 
         async def send(event: PublicEvent) -> None:
-            await self.domain_events.publish(
-                event.name, event.payload, id=event.id, hops=event.hops, trace=trace
-            )
+            async with room:
+                await self.domain_events.publish(
+                    event.name, event.payload, id=event.id, hops=event.hops, trace=trace
+                )
 
-        await gather_limited(send, events, most=EVENTS_IN_FLIGHT_MAX)
+        await asyncio.gather(*(send(event) for event in events))

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
 
 from streams.clock import Clock
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 Contain: TypeAlias = Callable[[Coroutine[Any, Any, None]], Coroutine[Any, Any, None]]
 """Wraps work so that what it raises unexpectedly harms nothing else."""
@@ -41,19 +38,6 @@ class NodeTasks:
             if not task.cancelling():  # Who is on the way out must not be disturbed.
                 task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def gather_limited(
-    do: Callable[[T], Awaitable[R]], items: Iterable[T], *, most: int
-) -> list[R]:
-    """Return what `do` returns for each of `items`, with at most `most` of them under way."""
-    room = asyncio.Semaphore(most)
-
-    async def one(item: T) -> R:
-        async with room:
-            return await do(item)
-
-    return await asyncio.gather(*map(one, items))
 
 
 async def wait_first(*waits: Coroutine[Any, Any, object]) -> None:

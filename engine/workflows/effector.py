@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,6 @@ from engine.episodes.open import open_episode, record_opening
 from engine.errors import BadRequest
 from engine.runtime.catalog import Catalog
 from engine.runtime.publish import EventPublisher
-from engine.runtime.tasks import gather_limited
 from engine.workflows.begin import begin_instance, call_off_instance, free_subject, keep_subject
 from engine.workflows.decide import decided_at
 from engine.workflows.effects import (
@@ -216,4 +216,10 @@ def _unopened(trigger: object, id_: str, error: Exception) -> AttemptEnded:
 
 
 async def _all(work: Iterable[Callable[[], Awaitable[_T]]]) -> list[_T]:
-    return await gather_limited(lambda each: each(), work, most=IN_FLIGHT_MAX)
+    room = asyncio.Semaphore(IN_FLIGHT_MAX)
+
+    async def one(each: Callable[[], Awaitable[_T]]) -> _T:
+        async with room:
+            return await each()
+
+    return await asyncio.gather(*map(one, work))
