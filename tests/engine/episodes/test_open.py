@@ -88,9 +88,9 @@ def test_only_what_nobody_has_begun_may_wait(newest):
     assert untouched(recorded(opened())) == opened()
 
 
-def test_a_lane_that_is_closed_lets_all_that_wait_run_and_forgets_how_far_it_has_come():
+def test_a_lane_that_is_closed_lets_all_that_wait_run():
     wanted = [Wanted(episode_id=each, expectation_id="thing") for each in ("e1", "e2", "e3")]
-    seen = LaneInputs(cursors={"thing.happened": 9}, wanted=wanted)
+    seen = LaneInputs(wanted=wanted)
     (moved,) = decide(EMPTY, seen, Limits(capacity=1))
     lane = evolve(EMPTY, moved, version=1)
 

@@ -25,7 +25,7 @@ from streams.model.events import (
     StepRecorded,
 )
 from streams.model.lanes import Ticket
-from streams.ports.log import Commit
+from streams.ports.log import START, Commit
 from tests.engine.crew import crew_of
 from tests.engine.lane_stage import begun, lane_of, lane_reached, laned, publish, turns_of
 from tests.engine.output_stage import Pager, Proposing
@@ -89,7 +89,7 @@ async def test_who_gives_turns_hears_of_the_end_of_a_turn_that_another_gave(port
     subject = ports.stack.lane("worker")
     async with running(laned(), ports):
         await begun(ports)
-        version = (await ports.log.read(subject))[-1].seq
+        version = max((each.seq for each in await ports.log.read(subject)), default=START)
         by_another = Commit(id="another's", at=CLOCK.now(), events=(moved,))
         await ports.log.append(subject, by_another, after=version)
         await ports.timers.send(placing.left("worker", ticket.episode_id), id="left")
