@@ -670,6 +670,35 @@ def test_canceling_cancels_what_is_not_delivered():
     assert [name for name, _ in scene.told].count("output.canceled") == 1
 
 
+def test_nothing_is_delivered_for_an_episode_that_is_canceled_before_its_outputs_are_tried():
+    """Its findings are still being applied."""
+    has_begun, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(finding, episode):
+        has_begun.set()
+        await may_go_on.wait()
+
+    pager = Pager()
+    app = paging(outputs=[page(dedupe_key="disk")], pager=pager, finds=True, enrich=slow)
+
+    async def story(scene: Scene):
+        id_ = await scene.open()
+        await has_begun.wait()
+        await cancel(scene.ports, "worker", id_, by="bob")
+        (run,) = scene.nodes["n1"]._running._runs.values()
+
+        async def is_known() -> bool:
+            return run.canceled is not None
+
+        await scene.until(is_known)
+        may_go_on.set()
+        return await scene.ended(id_)
+
+    life, scene = play(story, app)
+    assert (life.end.status, outcomes(life)) == (EndStatus.CANCELED, ["canceled"])
+    assert (pager.views, len(happened(scene, OutputCanceled))) == ([], 1)
+
+
 def test_canceling_an_episode_that_runs_cancels_what_its_steps_could_not_deliver():
     forever = asyncio.Event()
 
