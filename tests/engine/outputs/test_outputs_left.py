@@ -241,6 +241,25 @@ def test_the_world_is_told_of_what_is_canceled_wherever_the_node_dies():
         assert "output.canceled" in dict(scene.told), fatal
 
 
+def test_the_world_is_told_what_a_dead_node_proposed_in_a_step_though_it_is_canceled():
+    """The node died before it told of the proposal, and no other goes on with the step."""
+    pager = Pager()
+
+    async def story(scene: Scene):
+        async def is_canceled_and_dies(view):
+            await cancel(scene.ports, "worker", view.episode_id, by="bob")
+            scene.kill()
+            await asyncio.sleep(0)
+
+        pager.plan = [is_canceled_and_dies]
+        return await ends(scene)
+
+    plan = output("pager", PAGE, dedupe_key="in")
+    life, scene = play(story, app_of(Proposing(plan), {"pager": pager}))
+    assert (life.end.status, len(pager.views)) == (EndStatus.CANCELED, 1)
+    assert [name for name, _ in scene.told] == ["output.proposed", "output.canceled"]
+
+
 def test_long_error_classes_do_not_keep_an_episode_from_ending():
     said = DeliveryFailed("\N{OCTOPUS}" * 4_000, permanent=True)
     outputs = [page() for _ in range(100)]
