@@ -410,7 +410,8 @@ async def test_it_is_resumed_on_another_node(ports):
 
 async def test_a_slow_node_that_sees_to_an_old_block_leaves_the_new_one_seen_to(ports):
     """It armed for a wait that was over, in the place of the next one's timer."""
-    app = app_of(Scripted(PAYMENT, PAYMENT))
+    soon = wait("payment:42", expires_s=3_600)
+    app = app_of(Scripted(soon, soon))
     async with running(app, ports):
         id_ = await open_episode(ports, app)
         await blocked(ports, id_)
@@ -435,8 +436,11 @@ async def test_a_slow_node_that_sees_to_an_old_block_leaves_the_new_one_seen_to(
     async with running(app, ports):
         await lived(ports, id_, lambda so_far: len(so_far.of(EpisodeBlocked)) == 2)
         await all_answered(ports.commands)
+    armed = await ports.timers.pending("worker", "attend", id_)
     slow = WaitRegistry(crew_of(app, dataclasses.replace(ports, log=stale)))
     await slow.watch(opened, after=CLOCK.now())
+    assert armed is not None
+    assert await ports.timers.pending("worker", "attend", id_) == armed
     assert await waiting_now(ports) == [(id_, 2)]
 
 
