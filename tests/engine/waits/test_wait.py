@@ -410,8 +410,8 @@ async def test_it_is_resumed_on_another_node(ports):
 
 async def test_a_slow_node_that_sees_to_an_old_block_leaves_the_new_one_seen_to(ports):
     """It armed for a wait that was over, in the place of the next one's timer."""
-    soon = wait("payment:42", expires_s=3_600)
-    app = app_of(Scripted(soon, soon))
+    soon, late = (wait("payment:42", expires_s=hours * 3_600) for hours in (1, 2))
+    app = app_of(Scripted(soon, late))
     async with running(app, ports):
         id_ = await open_episode(ports, app)
         await blocked(ports, id_)
