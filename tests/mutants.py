@@ -3735,13 +3735,6 @@ TABLE: Final[Sequence[Mutant]] = (
         BLOCKING,
     ),
     Mutant(
-        "a node that saw to an old block does so again for the new one",
-        "engine/waits/handle.py",
-        "            if block == done:\n                return",
-        "            if done is not None:\n                return",
-        BLOCKING,
-    ),
-    Mutant(
         "what waited and was canceled has no timer",
         "engine/execution/conclude.py",
         "        if episode.blocked is not None:",

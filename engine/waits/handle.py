@@ -31,7 +31,6 @@ from engine.waits.answer import Refusal, WaitAnswer, waits_of
 from engine.waits.signals import References
 from engine.waits.wait import Blocked, block_in, is_answered, next_wake, reminder_due, step_answered
 from streams.clock import SKEW_S
-from streams.errors import Unavailable
 from streams.model.commands import Attend, Command, Decide, Resolve, Start
 from streams.model.events import (
     EpisodeEvent,
@@ -43,9 +42,6 @@ from streams.model.events import (
 from streams.ports.delivery import Delivery, Unreadable
 from streams.ports.log import EventLog, Recorded
 from streams.tracing import traceparent
-
-LOOKS_MAX: Final = 16
-"""Most tries while the episode keeps moving."""
 
 RETOLD_S: Final = 120.0
 """How soon after it was blocked an answered episode is published as blocked once more, in seconds:
@@ -81,17 +77,12 @@ class WaitRegistry:
 
     async def watch(self, opened: EpisodeOpened, *, after: datetime) -> None:
         """Arm the timer for what is due next after `after`, and register the wait for signals."""
-        subject, done = self._subject(opened), None
-        for _ in range(LOOKS_MAX):
-            block = block_in(await self.context.ports.log.last(subject))
-            if block == done:
-                return
-            if block is None:
-                return
+        # An episode that moves meanwhile loses nothing: a timer is never put off, and a wait that
+        # is over is not written down.
+        block = block_in(await self.context.ports.log.last(self._subject(opened)))
+        if block is not None:
             await self._arm(opened, block, after=after)
             await self._listen(opened, block)
-            done = block
-        raise Unavailable(subject, detail=f"it moved {LOOKS_MAX} times while it was seen to")
 
     async def remind(
         self, opened: EpisodeOpened, block: Blocked, *, at: datetime, seq: int
