@@ -28,7 +28,7 @@ def use_plain_values(command: Any) -> None:  # noqa: ANN401 - of typer's own cli
 class _Plain:
     """Replaces typer's `RuntimeParam`."""
 
-    def __init__(self, convert: Callable[[Any], object], descriptor: Any) -> None:  # noqa: ANN401
+    def __init__(self, convert: Callable[[Any], object], descriptor: Any) -> None:  # noqa: ANN401 - any type
         self._convert, self._descriptor = convert, descriptor
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> object:  # noqa: ANN401 - as typer calls it
@@ -43,7 +43,7 @@ class _Plain:
         return values if is_several else values[0]
 
 
-def _converter(descriptor: Any) -> Callable[[Any], object] | None:  # noqa: ANN401
+def _converter(descriptor: Any) -> Callable[[Any], object] | None:  # noqa: ANN401 - any type
     of, info = descriptor.annotation, descriptor.parameter_info
     if descriptor.is_list:
         (of,) = of.__args__
@@ -58,7 +58,7 @@ def _converter(descriptor: Any) -> Callable[[Any], object] | None:  # noqa: ANN4
     return None
 
 
-def _number(of: Any, value: Any, least: float | None, most: float | None) -> object:  # noqa: ANN401
+def _number(of: Any, value: Any, least: float | None, most: float | None) -> object:  # noqa: ANN401 - any type
     try:
         number = of(value)
     except ValueError:

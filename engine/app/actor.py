@@ -288,7 +288,7 @@ def _taking(
         given = signature(options).parameters.values()
         shown = [*list(own)[:-1], *(each.replace(annotation=types[each.name]) for each in given)]
         # What `help` and editors that run the code show.
-        taking.__signature__ = Signature(shown)  # type: ignore[attr-defined]
+        taking.__signature__ = Signature(shown)  # type: ignore[attr-defined] # `inspect` reads it.
         return taking
 
     return decorated

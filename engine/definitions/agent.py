@@ -434,6 +434,6 @@ def _strategy(definition: StrategyDefinition, app: App, *, at: str) -> Strategy[
         raise BadDefinition(f"{at}.config", f"{type(error).__name__}: {error}") from error
 
 
-def _unknown(path: str, name: str, known: Any, where: str) -> BadDefinition:  # noqa: ANN401
+def _unknown(path: str, name: str, known: Any, where: str) -> BadDefinition:  # noqa: ANN401 - any value
     has = ", ".join(sorted(known)) or "nothing"
     return BadDefinition(path, f"there is no {name!r}; {where} has {has}")

@@ -136,16 +136,16 @@ def _read_toml(text: str) -> object:
 
 def _read_yaml(text: str) -> object:
     # `_Loader` makes nothing but JSON's own types.
-    return yaml.load(text, Loader=_Loader)  # noqa: S506
+    return yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader of our own
 
 
 class _Loader(yaml.SafeLoader):
     """Reads the core schema of YAML 1.2, without tags, anchors and aliases."""
 
-    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - as PyYAML declares it
 
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
-        event = self.peek_event()  # type: ignore[no-untyped-call]
+        event = self.peek_event()  # type: ignore[no-untyped-call] # PyYAML has no types.
         if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
             raise _refused(event, "anchors and aliases are not read here")
         if getattr(event, "tag", None):
