@@ -2685,10 +2685,12 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "simulated: the version of a lane keeps two from dispatching",
         "engine/lanes/store.py",
-        "self.version = await append_once(self.ports.log, subject, commit, after=self.version)",
-        "last = await self.ports.log.last(subject)\n"
+        "        self.version = await append_events("
+        "log, subject, events, id=id_, at=at, after=self.version)",
+        "        last = await log.last(subject)\n"
         "        after = last.seq if last else START\n"
-        "        self.version = await append_once(self.ports.log, subject, commit, after=after)",
+        "        self.version = await append_events("
+        "log, subject, events, id=id_, at=at, after=after)",
         SIMULATION,
     ),
     Mutant(
@@ -3684,12 +3686,12 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what a rival has kept from the journal is not counted",
         "engine/workflows/store.py",
-        "        version = await append_once("
-        "self.ports.log, subject, commit, after=instance.version)\n"
+        "        version = await append_events("
+        "log, subject, events, id=id_, at=at, after=known)\n"
         "        count_events(instance.begun.spec.name, events, mode=instance.begun.mode)\n",
         "        count_events(instance.begun.spec.name, events, mode=instance.begun.mode)\n"
-        "        version = await append_once("
-        "self.ports.log, subject, commit, after=instance.version)\n",
+        "        version = await append_events("
+        "log, subject, events, id=id_, at=at, after=known)\n",
         "tests/engine/workflows/test_meters.py",
     ),
     Mutant(

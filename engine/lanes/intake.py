@@ -56,7 +56,7 @@ ITEMS_MAX: Final = 1_000
 DUE_MAX: Final = 256
 """Due messages that are unacknowledged at a time."""
 
-HAUL_MAX: Final = 500
+EPISODES_MAX: Final = 500
 """Episodes that one decision places at most: their tickets, and the rest of the lane, fit in one
 commit."""
 
@@ -155,10 +155,10 @@ class Mailbox:
         self._news.set()
 
     async def take(self) -> InputBatch:
-        """Wait for input, and return the oldest: items up to `HAUL_MAX` requested episodes."""
+        """Wait for input, and return the oldest: items up to `EPISODES_MAX` requested episodes."""
         await self._news.wait()
         batch, asked = InputBatch(), 0
-        while self._items and (asked < HAUL_MAX):
+        while self._items and (asked < EPISODES_MAX):
             item = self._items.popleft()
             asked += len(item.asked)
             batch.items.append(item)

@@ -29,7 +29,7 @@ from engine.lanes import lane as lane_rules
 from engine.lanes.close import LaneCloser
 from engine.lanes.effects import LaneEffects, no_place
 from engine.lanes.intake import (
-    HAUL_MAX,
+    EPISODES_MAX,
     EventQueues,
     InputBatch,
     InputItem,
@@ -64,7 +64,7 @@ STANDBY_S: Final = 5.0
 """Longest wait for the lease before it is asked for again: a watch that was cut off may have missed
 that it was given up."""
 
-STRAYS_S: Final = ACK_WAIT_S + 1.0
+REDELIVERED_S: Final = ACK_WAIT_S + 1.0
 """How long older events may come again after a delivery was lost, in seconds: all that was not
 acknowledged comes again after `ACK_WAIT_S`, and the server's timers may be late."""
 
@@ -166,7 +166,7 @@ class Term:
 
     def _beside(self) -> Iterator[Coroutine[Any, Any, None]]:
         yield self._watch_end()
-        yield self._watch_roster()
+        yield self._watch_members()
         yield self._watch_time()
         if self.takes_causes:
             if (own := self.queues.own()) is not None:
@@ -271,9 +271,9 @@ class Term:
     def _make_room(self) -> None:
         actor, waiting = self.context.actor, len(self._store.lane.waiting)
         stays_in_stream = actor.overflow == "queue"
-        self._mailbox.allow(actor.queue_max - waiting if stays_in_stream else HAUL_MAX)
+        self._mailbox.allow(actor.queue_max - waiting if stays_in_stream else EPISODES_MAX)
 
-    async def _watch_roster(self) -> None:
+    async def _watch_members(self) -> None:
         while True:
             await self.members.wait_change()
             self._mailbox.nudge()
@@ -362,7 +362,7 @@ class LaneScheduler:
         if held is None:
             return False
         if held.lease.stolen:
-            self._expect_strays(UNSETTLED_S - self.context.ports.leases.ttl_s * LAPSES_AFTER)
+            self._expect_redeliveries(UNSETTLED_S - self.context.ports.leases.ttl_s * LAPSES_AFTER)
         ending = asyncio.create_task(self._end_when_due(over))
         try:
             while is_understood and not over.is_set():
@@ -389,14 +389,14 @@ class LaneScheduler:
             # A task group drops a cancellation that comes just when one of its tasks fails.
             raise asyncio.CancelledError
         if not await term.hand_back():
-            self._expect_strays(STRAYS_S)
+            self._expect_redeliveries(REDELIVERED_S)
         if self.context.clock.monotonic_s() - began_s > AGAIN_MAX_S:
             self._failures = 0
         if failure is not None:
             await self._pause_after(failure)
         return not isinstance(failure, UnreadableEvent)
 
-    def _expect_strays(self, within_s: float) -> None:
+    def _expect_redeliveries(self, within_s: float) -> None:
         """Read no events for a while: older ones may still come again."""
         self._settled_s = max(self._settled_s, self.context.clock.monotonic_s() + within_s)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from engine.episodes.breaker_store import EpisodeContext
 from engine.lanes import lane as lane_rules
 from engine.lanes.lane import EMPTY, Lane
-from engine.runtime.store import Loaded, Store, all_of_it, append_once, commit_of
+from engine.runtime.store import Loaded, Store, all_of_it, append_events
 from streams.clock import Clock
 from streams.errors import VersionConflict
 from streams.model.events import LaneEvent
@@ -53,9 +53,9 @@ class LaneStore:
 
     async def append(self, events: Sequence[LaneEvent]) -> None:
         """Append a decision; on `VersionConflict` another node schedules: read and decide again."""
-        commit = commit_of(events, id=f"lane.{next(self.writer_ids)}", at=self.clock.now())
-        subject = self.ports.stack.lane(self.actor)
-        self.version = await append_once(self.ports.log, subject, commit, after=self.version)
+        log, subject = self.ports.log, self.ports.stack.lane(self.actor)
+        id_, at = f"lane.{next(self.writer_ids)}", self.clock.now()
+        self.version = await append_events(log, subject, events, id=id_, at=at, after=self.version)
         for event in events:
             self.lane = lane_rules.evolve(self.lane, event, version=self.version)
 

@@ -133,7 +133,7 @@ class Store(Generic[S, E]):
         """
         subject, commit = before.subject, commit_of(events, id=id, at=at)
         try:
-            seq = await append_once(self.log, subject, commit, after=before.version)
+            seq = await self.log.append(subject, commit, after=before.version)
         except VersionConflict as error:
             raise Overtaken from error
         records = (*before.records, Recorded(subject=subject, seq=seq, commit=commit))
@@ -211,15 +211,20 @@ def commit_of(events: Sequence[LogEvent], *, id: str, at: datetime) -> Commit:
     return Commit(id=id, at=at, events=tuple(events), trace=traceparent())
 
 
-async def append_once(log: EventLog, subject: str, commit: Commit, *, after: int) -> int:
-    """Append `commit` after a known version; `VersionConflict` if others were faster."""
-    return await log.append(subject, commit, after=after)
+async def append_events(
+    log: EventLog, subject: str, events: Sequence[LogEvent], *, id: str, at: datetime, after: int
+) -> int:
+    """Append a commit of `events` at a known version, and return the new one.
+
+    For aggregates that are kept folded between commits; `VersionConflict` if others were faster.
+    """
+    return await log.append(subject, commit_of(events, id=id, at=at), after=after)
 
 
 async def append_first(log: EventLog, subject: str, commit: Commit) -> bool:
     """Append the first commit of an aggregate; return False if there is one already."""
     try:
-        await append_once(log, subject, commit, after=START)
+        await log.append(subject, commit, after=START)
     except VersionConflict:
         return False
     return True

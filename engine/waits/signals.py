@@ -190,11 +190,11 @@ class SignalHandler:
 
     async def handle_event(self, delivery: Incoming, _asked_s: float) -> None:
         """Handle an event, in a task of its own."""
-        self._start(delivery, partial(self._take, delivery))
+        self._start(delivery, partial(self._give, delivery))
 
     async def handle_timer(self, delivery: Fired, _asked_s: float) -> None:
         """Handle a due timer, in a task of its own."""
-        self._start(delivery, partial(self._look, delivery))
+        self._start(delivery, partial(self._try_again, delivery))
 
     def _start(self, delivery: Incoming | Fired, work: Callable[[], Awaitable[None]]) -> None:
         self.room.take_late()
@@ -211,10 +211,10 @@ class SignalHandler:
         finally:
             self.room.give_back()
 
-    async def _take(self, delivery: Incoming) -> None:
+    async def _give(self, delivery: Incoming) -> None:
         content = delivery.content
         if isinstance(content, Unreadable):
-            return await self._bury(content, delivery)
+            return await self._reject(content, delivery)
         stack = self.references.ports.stack
         try:
             said = signal_in(content)
@@ -222,22 +222,22 @@ class SignalHandler:
         except (BadRequest, TooLarge) as error:
             reason = "unreadable" if isinstance(error, BadRequest) else "too_large"
             letter = rejected(content, stack, reason=reason, detail=str(error))
-            return await self._bury(letter, delivery)
+            return await self._reject(letter, delivery)
         if state.is_unclaimed(said):
             kept = KeptSignal(signal=said, at=delivery.at)
             await self._arm(SignalTimer(kept=kept, seq=content.seq))
         return await delivery.ack()
 
-    async def _look(self, delivery: Fired) -> None:
+    async def _try_again(self, delivery: Fired) -> None:
         """Give a signal once more: it is written down by now, or an earlier version armed this."""
         due = delivery.content
         if isinstance(due, Unreadable):
-            return await self._bury(due, delivery)
+            return await self._reject(due, delivery)
         timer = timer_in(due.payload)
         if timer is None and delivery.deliveries < STRANGE_DELIVERIES_MAX:
             return await delivery.nak(delay_s=AGAIN_MAX_S)
         if timer is None:
-            return await self._bury(self._strange(due, delivery), delivery)
+            return await self._reject(self._unreadable_timer(due, delivery), delivery)
         said, at = timer.kept.signal, timer.kept.at
         if await adopt.was_brought(self.references.ports, said.id):
             return await delivery.ack()
@@ -245,7 +245,7 @@ class SignalHandler:
         if state.is_unclaimed(said) and due.fired_at < kept_until(at):
             await self._arm(timer)
         elif state.is_unclaimed(said):
-            return await self._bury(self._nobodys(timer), delivery)
+            return await self._reject(self._unclaimed(timer), delivery)
         return await delivery.ack()
 
     async def _arm(self, said: SignalTimer) -> None:
@@ -253,11 +253,11 @@ class SignalHandler:
         timer = Timer(actor=QUEUE, purpose=SIGNAL, key=said.kept.signal.id, payload=payload)
         await self.references.ports.timers.arm(timer, at=kept_until(said.kept.at))
 
-    async def _bury(self, letter: Unreadable, delivery: Incoming | Fired) -> None:
+    async def _reject(self, letter: Unreadable, delivery: Incoming | Fired) -> None:
         await self.dead_letters.write_message(letter, actor_id="")
         await delivery.term(letter.reason)
 
-    def _nobodys(self, timer: SignalTimer) -> Unreadable:
+    def _unclaimed(self, timer: SignalTimer) -> Unreadable:
         said, stack = timer.kept.signal, self.references.ports.stack
         subject = stack.event(RESOLVED)
         return Unreadable(
@@ -270,7 +270,7 @@ class SignalHandler:
             data=bytes(raw({"ref": said.ref, "result": said.result, "by": said.by})),
         )
 
-    def _strange(self, due: Due, delivery: Fired) -> Unreadable:
+    def _unreadable_timer(self, due: Due, delivery: Fired) -> Unreadable:
         stack = self.references.ports.stack
         subject = stack.due(QUEUE)
         return Unreadable(

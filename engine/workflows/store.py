@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from engine.runtime.store import append_once, commit_of
+from engine.runtime.store import append_events
 from engine.workflows.events import count_events
 from engine.workflows.instance import INSTANCE_ENDED, UNSTARTED, Instance, after, fold_instance
 from streams.model.events import WorkflowEvent
@@ -76,8 +76,8 @@ class InstanceStore:
         instance = stored.instance
         subject = self.ports.stack.workflow(instance.begun.instance_id)
         id_ = f"conduct.{next(self.writer_ids)}"
-        commit = commit_of(events, id=id_, at=at)
-        version = await append_once(self.ports.log, subject, commit, after=instance.version)
+        log, known = self.ports.log, instance.version
+        version = await append_events(log, subject, events, id=id_, at=at, after=known)
         count_events(instance.begun.spec.name, events, mode=instance.begun.mode)
         stored.instance = after(instance, events, at=at, version=version)
         stored.is_newest, stored.is_followed = True, False

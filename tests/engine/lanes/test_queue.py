@@ -50,7 +50,7 @@ ACK_WAIT_S = 2 * LEASE_TTL_S
 @pytest.fixture(autouse=True)
 def _soon_again(monkeypatch):
     monkeypatch.setattr(durable, "ACK_WAIT_S", ACK_WAIT_S)
-    monkeypatch.setattr(scheduler, "STRAYS_S", ACK_WAIT_S + 0.2)
+    monkeypatch.setattr(scheduler, "REDELIVERED_S", ACK_WAIT_S + 0.2)
     monkeypatch.setattr(scheduler, "UNSETTLED_S", ACK_WAIT_S + 0.2)
 
 

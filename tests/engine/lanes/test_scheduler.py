@@ -71,7 +71,7 @@ END_S = 5.0
 def _soon_again(monkeypatch):
     """What a dead node has not answered for comes again sooner than from a server."""
     monkeypatch.setattr(durable, "ACK_WAIT_S", LEASE_TTL_S)
-    monkeypatch.setattr(scheduler, "STRAYS_S", LEASE_TTL_S)
+    monkeypatch.setattr(scheduler, "REDELIVERED_S", LEASE_TTL_S)
     monkeypatch.setattr(scheduler, "UNSETTLED_S", LEASE_TTL_S)
 
 

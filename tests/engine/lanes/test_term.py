@@ -67,7 +67,7 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 def _soon_again(monkeypatch):
     """What a dead node has not answered for comes again sooner than from a server."""
     monkeypatch.setattr(durable, "ACK_WAIT_S", LEASE_TTL_S)
-    monkeypatch.setattr(scheduler, "STRAYS_S", LEASE_TTL_S)
+    monkeypatch.setattr(scheduler, "REDELIVERED_S", LEASE_TTL_S)
     monkeypatch.setattr(scheduler, "UNSETTLED_S", LEASE_TTL_S)
 
 
