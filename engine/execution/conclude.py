@@ -57,17 +57,13 @@ class Conclusion:
     applier: FindingApplier
     output_delivery: OutputDelivery
 
-    async def carry_out(
-        self, episode: Episode, *, since: int, version: int, retells: bool
-    ) -> ConclusionState:
+    async def carry_out(self, episode: Episode, *, version: int, retells: bool) -> ConclusionState:
         """Do all that can be done now for `episode`, which has converged.
 
         `retells`: earlier changes may not have been published. `LeaseLost` or `VersionConflict`:
         another node has the episode.
         """
-        findings, public_events = await self._findings(
-            episode, since=since, version=version, retells=retells
-        )
+        findings, public_events = await self._findings(episode, version=version, retells=retells)
         outputs = await self._outputs(episode, retells=retells)
         canceled = self.run.canceled
         if canceled is not None:
@@ -85,10 +81,10 @@ class Conclusion:
         )
         return replace(progress, canceled=end)
 
-    async def publish_again(self, episode: Episode, *, since: int) -> ConclusionState:
+    async def publish_again(self, episode: Episode) -> ConclusionState:
         """Return all public events of the result of an `episode` that has ended."""
         intents = episode.converged.findings if episode.converged else ()
-        applied = await self.applier.applied(intents, opened=self.opened, since=since)
+        applied = await self.applier.applied(intents, opened=self.opened)
         looked = await self._each(self._wanted(episode), self.output_delivery.state)
         outputs = added_up(looked)
         return replace(
@@ -144,7 +140,7 @@ class Conclusion:
         return wanted(episode, self.opened) if dry_run.delivers(self.opened) else {}
 
     async def _findings(
-        self, episode: Episode, *, since: int, version: int, retells: bool
+        self, episode: Episode, *, version: int, retells: bool
     ) -> tuple[tuple[FindingOutcome, ...], list[PublicEvent]]:
         """Apply the findings, unless that was done before; return their public events."""
         assert episode.converged is not None, "what is carried out was decided"
@@ -154,13 +150,12 @@ class Conclusion:
                 intents,
                 opened=self.opened,
                 attempt=episode.attempts,
-                since=since,
                 version=version,
             )
             return tuple(one.outcome for one in applied), _changes(self.opened, applied)
         applied = []
         if retells:
-            applied = await self.applier.applied(intents, opened=self.opened, since=since)
+            applied = await self.applier.applied(intents, opened=self.opened)
         return episode.deferred.findings, _changes(self.opened, applied)
 
     async def _outputs(self, episode: Episode, *, retells: bool) -> ConclusionState:

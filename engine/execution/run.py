@@ -40,7 +40,6 @@ from engine.execution.driver import Driver, Leaving, admitting
 from engine.execution.steps import OutputSteps
 from engine.execution.takeover import decide_takeover
 from engine.findings.apply import FindingApplier
-from engine.findings.store import oldest_of
 from engine.outputs.deliver import NOTHING_DONE, ConclusionState, OutputDelivery
 from engine.outputs.pool import OutputContext
 from engine.runtime.leases import NO_CLAIM, Busy, EpisodeLease
@@ -88,7 +87,6 @@ class Attempt:
         self._run = EpisodeRun(opened)
         self._takeover = Takeover()
         self._publishing: asyncio.Task[None] | None = None
-        self._since = oldest_of(records)
         self._fenced_at = START
         self._had_ended = episode.status in ENDED
         self._had_crashed = episode.status in RUNS
@@ -166,7 +164,7 @@ class Attempt:
     async def publish_again(self) -> None:
         """Publish the events of an episode that has ended: the node that ended it may not have."""
         await self._after_end.inform(self.episode, seq=self._journal.version)
-        progress = await self._conclusion.publish_again(self.episode, since=self._since)
+        progress = await self._conclusion.publish_again(self.episode)
         await self._conclusion.wake(progress.wakes_at, progress.pending)
         await self._publish([*progress.public_events, *self._ended()])
         await self._accept_once()
@@ -289,7 +287,6 @@ class Attempt:
             return NOTHING_DONE
         progress = await self._conclusion.carry_out(
             self.episode,
-            since=self._since,
             version=self._journal.version,
             retells=self._retells(),
         )

@@ -163,7 +163,6 @@ class FindingApplier:
         *,
         opened: EpisodeOpened,
         attempt: int,
-        since: int = START,
         version: int | None = None,
     ) -> list[AppliedIntent]:
         """Apply `intents` and return their outcomes, in order.
@@ -172,7 +171,6 @@ class FindingApplier:
 
         Args:
             attempt: 1 if no node can have tried before.
-            since: the result of `oldest_of`, not used if the journal is several streams.
             version: the episode's, if another node may take it over meanwhile.
 
         Raises:
@@ -188,7 +186,6 @@ class FindingApplier:
                 index=index,
                 opened=opened,
                 attempt=attempt,
-                since=self._comparable(since),
                 version=version,
             )
             by_key[intent.finding_key].append(job)
@@ -201,7 +198,7 @@ class FindingApplier:
         return sorted((one for group in groups for one in group), key=lambda one: one.index)
 
     async def applied(
-        self, intents: Sequence[FindingIntent], *, opened: EpisodeOpened, since: int = START
+        self, intents: Sequence[FindingIntent], *, opened: EpisodeOpened
     ) -> list[AppliedIntent]:
         """Return the outcomes of `intents` that were all applied before."""
         if not dry_run.keeps_findings(opened):
@@ -210,7 +207,7 @@ class FindingApplier:
         for index, intent in enumerate(intents):
             cause = Cause(episode_id=opened.episode_id, index=index)
             subject = self.ports.stack.finding(intent.finding_key)
-            records = await self.ports.log.read(subject, after=self._comparable(since))
+            records = await self.ports.log.read(subject)
             event, seq = find(records, cause)
             found.append(applied_as(index, intent, event, seq))
         return found
@@ -219,8 +216,7 @@ class FindingApplier:
         subject = self.ports.stack.finding(job.intent.finding_key)
 
         def after(newest: Recorded) -> int:
-            may_be_done = job.attempt > 1 and newest.seq > job.since
-            return job.since if may_be_done else only_newest(newest)
+            return START if job.attempt > 1 else only_newest(newest)
 
         store = Store[FindingEvent | None, FindingEvent](
             self.ports.log, self.clock, newest_of, after=after, turns=self.turns
@@ -270,7 +266,7 @@ class FindingApplier:
                 version=version,
                 is_enriched=is_enriched_by(records, job.cause),
             )
-        if job.version is not None and version > self._comparable(job.version):
+        if job.version is not None and newest is not None:
             await self._check_ours(job.opened, version=job.version)
         before = newest.finding if newest else None
         now = self.clock.now()
@@ -297,13 +293,9 @@ class FindingApplier:
     async def _check_ours(self, opened: EpisodeOpened, *, version: int) -> None:
         """Check that no other node had taken the episode over when the finding was read.
 
-        It acts only after its fence: a finding that is unchanged since `version` needs no check.
+        A finding without any event needs no check: nobody has applied anything to it.
         """
         subject = self.ports.stack.episode(opened.episode_id)
         last = await self.ports.log.last(subject)
         if last is None or last.seq != version:
             raise VersionConflict(subject, expected=version)
-
-    def _comparable(self, seq: int) -> int:
-        """Return `seq`, or `START` where sequences of two aggregates have no common order."""
-        return seq if self.ports.stack.partitions == 1 else START

@@ -145,11 +145,6 @@ class StoredIntent(msgspec.Struct, frozen=True, kw_only=True):
     is_enriched: bool = False
 
 
-def oldest_of(records: Sequence[Recorded]) -> int:
-    """Return the sequence of the first of an episode's `records`; what it caused comes later."""
-    return records[0].seq if records else START
-
-
 class IntentJob(msgspec.Struct, frozen=True, kw_only=True):
     """One intent to apply."""
 
@@ -158,8 +153,6 @@ class IntentJob(msgspec.Struct, frozen=True, kw_only=True):
     opened: EpisodeOpened
     attempt: int
     """1 if no node can have tried before."""
-    since: int
-    """As `oldest_of` gives it."""
     version: int | None
     """The episode's, if someone may take it over meanwhile."""
 
