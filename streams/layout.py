@@ -118,6 +118,11 @@ class Layout(msgspec.Struct, frozen=True):
         """Return the partition that an aggregate lives in, the same for ever."""
         return self._home(f"{kind.value}/{key}")
 
+    def part_of(self, kind: Kind, key: str) -> str:
+        """Return the name, within the stack, of the stream or partition that has an aggregate."""
+        stream = _HOLDER_OF[kind.value]
+        return self.part(stream, self.partition_of(kind, key) if stream in PARTITIONED else 0)
+
     def timer_partition(self, actor: str, purpose: str, key: str) -> int:
         """Return the partition that a timer is armed in and fires into, the same for ever."""
         return self._home(f"timer/{actor}/{purpose}/{key}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import asyncpg
@@ -15,6 +15,9 @@ from streams.layout import Stream
 from streams.ports.all import Ports
 from streams.subjects import Stack
 
+PROJECTED: Final = (Stream.JOURNAL, Stream.DEAD)
+"""The streams whose commits become rows."""
+
 CHANNEL: Final = "vigil_projected"
 """Postgres notifies it of every moved checkpoint; `sql/move_checkpoint.sql` sends."""
 
@@ -22,34 +25,34 @@ LOOK_S_MAX: Final = 1.0
 """Longest wait between two looks, in seconds, should a notification get lost."""
 
 
-async def heads(ports: Ports, stream: Stream = Stream.JOURNAL) -> dict[int, int]:
-    """Return the newest sequence of each of the stream's partitions, for `caught_up`."""
-    partitions = ports.stack.partitions_of(stream)
-    return {each: await ports.log.head(stream, partition=each) for each in partitions}
+async def heads(ports: Ports, streams: Collection[Stream] = (Stream.JOURNAL,)) -> dict[str, int]:
+    """Return the newest sequence of each projection of `streams`, by its name, for `caught_up`.
+
+    A stream of one partition has one projection, called as the stream is: `journal`.
+    """
+    return {
+        ports.stack.part(stream, each): await ports.log.head(stream, partition=each)
+        for stream in streams
+        for each in ports.stack.partitions_of(stream)
+    }
 
 
 async def caught_up(
-    pool: Pool,
-    stack: Stack,
-    seq: int | Mapping[int, int],
-    *,
-    timeout_s: float,
-    stream: Stream = Stream.JOURNAL,
+    pool: Pool, stack: Stack, newest: Mapping[str, int], *, timeout_s: float
 ) -> None:
-    """Return once the rows show everything up to `seq`: a reader then sees its own writes.
+    """Return once the rows show everything up to `newest`: a reader then sees its own writes.
 
     Args:
         stack: Whose rows; with its partitions, as the ports' stack has them.
-        seq: A sequence of the stream; of one with several partitions, a sequence for each
-            that counts, by its number. `heads` gives those of everything that is there now.
-        stream: The journal or the dead letters.
+        newest: A sequence for each projection that counts, by its name. `heads` gives those of
+            everything that is there now; `Stack.part_of` names the projection of one aggregate.
 
     Raises:
         NotCaughtUp: they do not after `timeout_s`.
         PostgresUnavailable: Postgres is away or refuses.
-        BadPlace: `seq` names no partition of several, or one that the stack does not have.
+        BadPlace: `newest` names a projection that the stack does not have.
     """
-    missing = _wanted(stack, stream, seq)
+    missing = _wanted(stack, newest)
     if not missing:
         return
     reached: Mapping[str, int] = {}
@@ -71,16 +74,14 @@ async def caught_up(
         raise PostgresUnavailable("the pool's server", detail=str(error)) from error
 
 
-def _wanted(stack: Stack, stream: Stream, seq: int | Mapping[int, int]) -> Mapping[str, int]:
-    partitions = stack.partitions_of(stream)
-    if isinstance(seq, int):
-        if len(partitions) > 1:
-            raise BadPlace(f"{seq} of {stream.value}: say of which of its {len(partitions)} parts")
-        seq = {0: seq}
-    strange = sorted(seq.keys() - set(partitions))
+def _wanted(stack: Stack, newest: Mapping[str, int]) -> Mapping[str, int]:
+    known = {
+        stack.part(stream, each) for stream in PROJECTED for each in stack.partitions_of(stream)
+    }
+    strange = sorted(newest.keys() - known)
     if strange:
-        raise BadPlace(f"{stream.value} of stack {stack.name} has no partition {strange[0]}")
-    return _past({}, {stack.part(stream, each): wanted for each, wanted in seq.items()})
+        raise BadPlace(f"stack {stack.name} has no projection {strange[0]}")
+    return _past({}, newest)
 
 
 def _past(reached: Mapping[str, int], wanted: Mapping[str, int]) -> Mapping[str, int]:

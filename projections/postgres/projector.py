@@ -27,6 +27,7 @@ from projections.postgres.batches import (
 )
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import AWAY, REFUSED, Connection, Pool, reason
+from projections.postgres.progress import PROJECTED
 from streams.clock import Clock
 from streams.errors import LeaseLost, Unavailable, UnreadableEvent
 from streams.keys import projector_claim
@@ -94,7 +95,7 @@ async def _serve(ports: Ports, pool: Pool, *, lease: Lease, clock: Clock) -> Non
 
 
 def _feeds(ports: Ports, clock: Clock) -> Iterator[BatchSource]:
-    for stream in (Stream.JOURNAL, Stream.DEAD):
+    for stream in PROJECTED:
         for partition in ports.stack.partitions_of(stream):
             yield LogSource(ports, stream, partition, clock=clock)
     yield ClaimSource(ports, clock)

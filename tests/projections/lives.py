@@ -335,8 +335,8 @@ async def projecting(ports: Ports, pool: Pool, *, node: str = "n1") -> AsyncIter
 
 async def wait_projected(ports: Ports, pool: Pool, stream: Stream = Stream.JOURNAL) -> None:
     """Return once the rows show everything that is on the log now."""
-    newest = await heads(ports, stream)
-    await caught_up(pool, ports.stack, newest, timeout_s=WAIT_S, stream=stream)
+    newest = await heads(ports, [stream])
+    await caught_up(pool, ports.stack, newest, timeout_s=WAIT_S)
 
 
 async def wait_until(condition: Callable[[], Awaitable[bool]]) -> None:

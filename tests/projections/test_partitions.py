@@ -48,8 +48,7 @@ async def test_every_partition_becomes_rows_behind_a_checkpoint_of_its_own(ports
     assert len(await rows_of(pool, "findings", stack=ports.stack)) == 8
     reached = await places(pool, ports.stack)
     assert all(newest.values()), "the lives are spread"
-    for partition, seq in newest.items():
-        assert reached[f"journal-{partition}of{PARTITIONS}"] == seq
+    assert reached == reached | newest
 
 
 async def test_a_projector_goes_on_where_each_partition_was(ports, pool):
@@ -81,11 +80,11 @@ async def test_the_partitions_make_the_rows_that_one_journal_makes(ports, pool, 
 
 async def test_a_partition_that_cannot_be_read_does_not_hold_up_the_others(ports, pool):
     number = 1
-    stuck = ports.stack.partition_of(Kind.EPISODE, lives.episode_id(number))
+    stuck = ports.stack.part_of(Kind.EPISODE, lives.episode_id(number))
     ports.log.publish_raw(ports.stack.episode(lives.episode_id(number)), b"{", {})
     await fill(ports, first=2)
     newest = await heads(ports)
-    others = {partition: seq for partition, seq in newest.items() if partition != stuck}
+    others = {name: seq for name, seq in newest.items() if name != stuck}
     with capture_logs() as logged:
         async with projecting(ports, pool):
             await caught_up(pool, ports.stack, others, timeout_s=lives.WAIT_S)
@@ -95,7 +94,7 @@ async def test_a_partition_that_cannot_be_read_does_not_hold_up_the_others(ports
 
             await wait_until(is_said)
     (said,) = [entry for entry in logged if entry["log_level"] == "error"]
-    assert said["projection"] == f"journal-{stuck}of{PARTITIONS}"
+    assert said["projection"] == stuck
 
 
 async def reach(pool, stack, projection, position):
@@ -106,22 +105,22 @@ async def reach(pool, stack, projection, position):
 
 async def test_a_reader_waits_for_the_partitions_that_it_names(pool, stack):
     await reach(pool, stack, "journal-1of3", 7)
-    await caught_up(pool, stack, {1: 7}, timeout_s=lives.WAIT_S)
+    await caught_up(pool, stack, {"journal-1of3": 7}, timeout_s=lives.WAIT_S)
     with pytest.raises(NotCaughtUp, match="journal-2of3: at 0 of 4"):
-        await caught_up(pool, stack, {1: 7, 2: 4}, timeout_s=0.05)
+        await caught_up(pool, stack, {"journal-1of3": 7, "journal-2of3": 4}, timeout_s=0.05)
 
 
-@pytest.mark.parametrize("seq", [7, {3: 7}])
-async def test_a_place_that_is_on_no_partition_is_refused(pool, stack, seq):
+@pytest.mark.parametrize("name", ["journal", "journal-3of4", "work-1of3"])
+async def test_a_place_in_no_projection_is_refused(pool, stack, name):
     with pytest.raises(BadPlace):
-        await caught_up(pool, stack, seq, timeout_s=lives.WAIT_S)
+        await caught_up(pool, stack, {name: 7}, timeout_s=lives.WAIT_S)
 
 
 async def test_dead_letters_have_one_sequence_however_the_journal_is_spread(ports, pool):
     await append(ports.log, ports.stack.dead("events", "7"), (lives.lettered(),))
-    assert await heads(ports, Stream.DEAD) == {0: 1}
+    assert await heads(ports, [Stream.DEAD]) == {"dead": 1}
     async with projecting(ports, pool):
-        await caught_up(pool, ports.stack, 1, timeout_s=lives.WAIT_S, stream=Stream.DEAD)
+        await caught_up(pool, ports.stack, {"dead": 1}, timeout_s=lives.WAIT_S)
     assert len(await rows_of(pool, "dead_letters", stack=ports.stack)) == 1
 
 

@@ -15,7 +15,7 @@ from projections.postgres import store
 from projections.postgres.batches import mark_of
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import AWAY, connect
-from projections.postgres.progress import caught_up
+from projections.postgres.progress import caught_up, heads
 from projections.project import project as changes_of
 from projections.rows import arrange
 from streams.clock import SystemClock
@@ -256,7 +256,7 @@ async def test_what_cannot_be_read_is_stood_before_and_said_once(ports, pool):
     await fill(ports, first=3, count=1)
     with capture_logs() as logged:
         async with projecting(ports, pool):
-            await caught_up(pool, ports.stack, good, timeout_s=lives.WAIT_S)
+            await caught_up(pool, ports.stack, {"journal": good}, timeout_s=lives.WAIT_S)
 
             async def is_said():
                 return any(entry["log_level"] == "error" for entry in logged)
@@ -274,7 +274,7 @@ async def test_what_does_not_belong_is_stood_before_too_and_what_came_before_is_
     await append(ports.log, ports.stack.episode("no-uuid"), (lives.opened(2),))
     with capture_logs() as logged:
         async with projecting(ports, pool):
-            await caught_up(pool, ports.stack, good, timeout_s=lives.WAIT_S)
+            await caught_up(pool, ports.stack, {"journal": good}, timeout_s=lives.WAIT_S)
 
             async def is_said():
                 return any(entry["log_level"] == "error" for entry in logged)
@@ -385,13 +385,13 @@ async def test_a_changed_migration_is_said_and_nothing_is_written(ports, own_poo
 async def test_a_reader_sees_its_own_writes(ports, pool):
     async with projecting(ports, pool):
         await fill(ports, count=1)
-        await caught_up(pool, ports.stack, await ports.log.head(), timeout_s=lives.WAIT_S)
+        await caught_up(pool, ports.stack, await heads(ports), timeout_s=lives.WAIT_S)
         assert len(await rows_of(pool, "episodes", stack=ports.stack)) == 1
 
 
 async def test_waiting_for_rows_that_nobody_writes_ends(pool, stack):
     with pytest.raises(NotCaughtUp, match=r"at 0 of 7 after 0\.05 s"):
-        await caught_up(pool, stack, 7, timeout_s=0.05)
+        await caught_up(pool, stack, {"journal": 7}, timeout_s=0.05)
 
 
 async def test_waiting_while_postgres_is_away_says_so(stack, directory):
@@ -400,5 +400,5 @@ async def test_waiting_while_postgres_is_away_says_so(stack, directory):
         await migrate(pool)
         server.stop()
         with pytest.raises(PostgresUnavailable):
-            await caught_up(pool, stack, 1, timeout_s=5.0)
+            await caught_up(pool, stack, {"journal": 1}, timeout_s=5.0)
         pool.terminate()

@@ -15,13 +15,13 @@ from engine.cluster.members import live_nodes
 from engine.cluster.nodes import NodeInfo
 from projections.errors import ProjectionError
 from projections.postgres.pool import Pool
+from projections.postgres.progress import PROJECTED, heads
 from projections.postgres.queries import migrations
 from projections.postgres.reader import list_checkpoints, run_sql
 from streams import jetstream
 from streams.clock import SystemClock
 from streams.errors import StreamError
 from streams.jetstream import StreamReport
-from streams.layout import Stream
 from streams.model.definitions import ID_KINDS, RegisteredDefinition
 from streams.subjects import Stack
 from vigil import options
@@ -154,11 +154,7 @@ def _of_definition(registered: RegisteredDefinition, said: Rollout) -> DoctorChe
 
 async def _heads(config: Config) -> dict[str, int]:
     async with connected(config) as ports:
-        return {
-            ports.stack.part(stream, partition): await ports.log.head(stream, partition=partition)
-            for stream in (Stream.JOURNAL, Stream.DEAD)
-            for partition in ports.stack.partitions_of(stream)
-        }
+        return await heads(ports, PROJECTED)
 
 
 async def _look_at_rows(config: Config, heads: Mapping[str, int]) -> list[DoctorCheck]:
