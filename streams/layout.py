@@ -1,7 +1,9 @@
 """The layout of a stack: its streams and buckets, and the partition of an aggregate.
 
-A stack may spread its journal and its work over N streams, its partitions. The partition of an
-aggregate follows from its kind and key alone and never changes.
+A stack may spread its journal, its state and its work over N streams each, its partitions. The
+partition of an aggregate follows from its kind and key alone and never changes. What ends is in the
+journal: episodes, outputs, instances. What stays for long is in the state: findings, definitions,
+lanes, signals. No order of two streams is defined.
 """
 
 from __future__ import annotations
@@ -16,28 +18,33 @@ import msgspec
 from streams.errors import BadName
 
 PARTITIONS_MAX: Final = 64
-"""Most streams that a stack's journal can be spread over."""
+"""Most streams that a stack's journal can be spread over, and so can its state."""
 
 _STACK = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _TOKEN = re.compile(r"[0-9]{1,2}of[0-9]{1,2}")
 
 
 class Stream(StrEnum):
-    """The four streams of a stack; of work and journal, each partition has one."""
+    """The five streams of a stack; of work, journal and state, each partition has one."""
 
     EVENTS = "events"
     WORK = "work"
     JOURNAL = "journal"
+    STATE = "state"
     DEAD = "dead"
 
 
-PARTITIONED: Final = frozenset({Stream.WORK, Stream.JOURNAL})
+PARTITIONED: Final = frozenset({Stream.WORK, Stream.JOURNAL, Stream.STATE})
 """What is spread over a stack's partitions."""
+
+AGGREGATE_STREAMS: Final = (Stream.JOURNAL, Stream.STATE)
+"""The streams of all aggregates but dead letters."""
 
 _ROOTS: Final = {
     Stream.EVENTS: ("event",),
     Stream.WORK: ("inbox", "timer", "due"),
-    Stream.JOURNAL: ("definition", "episode", "finding", "lane", "output", "signal", "workflow"),
+    Stream.JOURNAL: ("episode", "output", "workflow"),
+    Stream.STATE: ("definition", "finding", "lane", "signal"),
     Stream.DEAD: ("dead",),
 }
 """The second tokens of a stream's subjects."""
@@ -63,8 +70,8 @@ class Layout(msgspec.Struct, frozen=True):
 
     name: str = "vigil"
     partitions: int = 1
-    """How many streams its journal, and its work, are spread over: 1 to `PARTITIONS_MAX`. The ports
-    that `connect` yields have a stack with the servers' number."""
+    """How many streams its journal, its state and its work are spread over: 1 to `PARTITIONS_MAX`.
+    The ports that `connect` yields have a stack with the servers' number."""
 
     def __post_init__(self) -> None:
         if not _STACK.fullmatch(self.name):
@@ -73,7 +80,7 @@ class Layout(msgspec.Struct, frozen=True):
             raise BadName(f"partitions: {self.partitions}; use 1 to {PARTITIONS_MAX}")
 
     def stream(self, stream: Stream, partition: int = 0) -> str:
-        """Return the name of one of the four streams, or of one partition of it."""
+        """Return the name of one of the five streams, or of one partition of it."""
         return f"{self.name}-{self.part(stream, partition)}"
 
     def part(self, stream: Stream, partition: int = 0) -> str:
@@ -101,6 +108,10 @@ class Layout(msgspec.Struct, frozen=True):
         if self.partitions == 1 or holder not in PARTITIONED:
             return f"{self.name}-{holder.value}"
         return f"{self.name}-{holder.value}-{rest.partition('.')[0]}"
+
+    def holds(self, stream: Stream, subject: str) -> bool:
+        """Return whether `subject` is one of `stream`, or of one partition of it, in any layout."""
+        return _HOLDER_OF.get(subject.split(".", 2)[1]) is stream
 
     def retired(self, stream: str) -> str:
         """Return the subjects that a stream is given once another layout is in use.

@@ -7,24 +7,24 @@
 <stack>.timer.<actor>.<purpose>.<key>    stream <stack>-work      the timers that are pending
 <stack>.due.<actor>                      stream <stack>-work      the timers that have fired
 <stack>.episode.<id>                     stream <stack>-journal   an episode's life, in order
-<stack>.finding.<key>                    stream <stack>-journal   a finding's life, in order
+<stack>.finding.<key>                    stream <stack>-state     a finding's life, in order
 <stack>.output.<key>                     stream <stack>-journal   an output's life, in order
-<stack>.lane.<actor>                     stream <stack>-journal   who waits for a turn, in order
+<stack>.lane.<actor>                     stream <stack>-state     who waits for a turn, in order
 <stack>.workflow.<id>                    stream <stack>-journal   an instance's life, in order
-<stack>.definition.<kind and id>         stream <stack>-journal   a definition's life, in order
-<stack>.signal.<reference>               stream <stack>-journal   who waits for it, and its signals
+<stack>.definition.<kind and id>         stream <stack>-state     a definition's life, in order
+<stack>.signal.<reference>               stream <stack>-state     who waits for it, and its signals
 <stack>.dead.<origin>.<cause>            stream <stack>-dead      what could not be done, and why
 
 Names of streams and buckets are spelled in `layout.py`, keys of buckets in `keys.py`.
 
-A stack may spread its journal and its work over N streams, its partitions. The partition of an
-aggregate follows from its kind and key alone, and a token names it, here the third of four;
-streams of other layouts share no subject with these:
+A stack may spread its journal, its state and its work over N streams each, its partitions. The
+partition of an aggregate follows from its kind and key alone, and a token names it, here the third
+of four; streams of other layouts share no subject with these:
 
 <stack>.inbox.2of4.episode.<actor>.<id>  stream <stack>-work-2of4
 <stack>.due.2of4.<actor>                 stream <stack>-work-2of4
 <stack>.episode.2of4.<id>                stream <stack>-journal-2of4
-<stack>.finding.0of4.<key>               stream <stack>-journal-0of4
+<stack>.finding.0of4.<key>               stream <stack>-state-0of4
 
 Names that people choose for code (actors, events) are tokens as they are; keys that data chooses
 (findings, timers) are encoded: see `tokens.py`. What cannot be a name or a key is a `BadName`.
@@ -178,7 +178,7 @@ class Stack(Layout, frozen=True):
             raise BadName(f"no timer fires into {subject!r}")
         return actor
 
-    # The journal: one exact subject per aggregate.
+    # The journal and the state: one exact subject per aggregate.
 
     def episode(self, episode_id: str) -> str:
         """Return the subject of one episode's life."""
@@ -188,10 +188,6 @@ class Stack(Layout, frozen=True):
         """Return the subject of one finding's life."""
         token = encode_token(key)
         return f"{self.name}.finding.{self._within(Kind.FINDING, key)}{token}"
-
-    def is_finding(self, subject: str) -> bool:
-        """Return whether `subject`, of the journal, is that of a finding's life."""
-        return subject.startswith(f"{self.name}.{Kind.FINDING}.")
 
     def output(self, key: str) -> str:
         """Return the subject of one output's life."""
@@ -265,7 +261,7 @@ class Stack(Layout, frozen=True):
         return found, key
 
     def moved(self, subject: str, *, to: Stack) -> str:
-        """Return where what is at `subject`, of journal or work, is in the layout of `to`."""
+        """Return where a commit or a command at `subject` is in the layout of `to`."""
         if not subject.startswith(f"{self.name}.inbox."):
             kind, key = self.aggregate_of(subject)
             return to.aggregate(kind, key)

@@ -1,4 +1,4 @@
-"""The sources of a projector, as batches of row changes: journal, dead letters, claims.
+"""The sources of a projector, as batches of row changes: journal, state, dead letters, claims.
 
 A `SourceBatch` has the changes for some messages, and the position that the checkpoint moves to
 with them. A transaction costs as much as a hundred rows, so messages are gathered: the first after
@@ -106,7 +106,7 @@ class LogSource:
         await self._check_same(after, mark)
         log, partition = self._ports.log, self._partition
         async with log.follow(self._stream, after=after, partition=partition) as follower:
-            yield _CommitReader(follower, self._ports.stack, _Pace(self._clock))
+            yield _CommitReader(follower, self._ports.stack, self._stream, _Pace(self._clock))
 
     async def _check_same(self, after: int, mark: str) -> None:
         log, partition = self._ports.log, self._partition
@@ -144,9 +144,10 @@ class _Pace:
 
 
 class _CommitReader:
-    def __init__(self, follower: Follower, stack: Stack, pace: _Pace) -> None:
+    def __init__(self, follower: Follower, stack: Stack, stream: Stream, pace: _Pace) -> None:
         self._follower = follower
         self._stack = stack
+        self._stream = stream
         self._pace = pace
         self._unreadable: UnreadableEvent | None = None
 
@@ -163,7 +164,7 @@ class _CommitReader:
 
     async def _glean(self, records: Sequence[Recorded]) -> SourceBatch:
         """Return the changes of `records` and those behind them, as far as they can be decoded."""
-        stretch = _Stretch(self._stack)
+        stretch = _Stretch(self._stack, self._stream)
         try:
             stretch.take(records)
             while stretch.messages < MESSAGES_MAX and not self._pace.is_over():
@@ -181,7 +182,9 @@ class _CommitReader:
 
 
 class _Stretch:
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: Stack, stream: Stream) -> None:
+        self._stack = stack
+        self._stream = stream
         self._lives = AggregateFolds(stack)
         self._last: Recorded | None = None
         self._events = 0
@@ -189,7 +192,9 @@ class _Stretch:
 
     def take(self, records: Sequence[Recorded]) -> None:
         for record in records:
-            self._lives.add(record)
+            # A journal keeps what was moved from it into the state.
+            if self._stack.holds(self._stream, record.subject):
+                self._lives.add(record)
             self._last = record
             self._events += len(record.commit.events)
             self.messages += 1

@@ -13,9 +13,9 @@ from streams.layout import PARTITIONS_MAX
 
 SCHEMA: Final = "vigil"
 
-CONNECTIONS_MAX: Final = PARTITIONS_MAX + 8
+CONNECTIONS_MAX: Final = 2 * PARTITIONS_MAX + 8
 """Per process, made as they are needed: a projector holds one for each partition of the journal
-and two more, a waiter of `caught_up` one, and some are for queries."""
+and of the state and two more, a waiter of `caught_up` one, and some are for queries."""
 
 CONNECT_S_MAX: Final = 5.0
 """Longest wait for a connection, in seconds."""

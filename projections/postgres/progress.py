@@ -11,11 +11,11 @@ import asyncpg
 from projections.errors import BadPlace, NotCaughtUp, PostgresUnavailable
 from projections.postgres.pool import AWAY, Connection, Pool
 from projections.postgres.queries import query
-from streams.layout import Stream
+from streams.layout import AGGREGATE_STREAMS, Stream
 from streams.ports.all import Ports
 from streams.subjects import Stack
 
-PROJECTED: Final = (Stream.JOURNAL, Stream.DEAD)
+PROJECTED: Final = (*AGGREGATE_STREAMS, Stream.DEAD)
 """The streams whose commits become rows."""
 
 CHANNEL: Final = "vigil_projected"
@@ -25,7 +25,7 @@ LOOK_S_MAX: Final = 1.0
 """Longest wait between two looks, in seconds, should a notification get lost."""
 
 
-async def heads(ports: Ports, streams: Collection[Stream] = (Stream.JOURNAL,)) -> dict[str, int]:
+async def heads(ports: Ports, streams: Collection[Stream] = AGGREGATE_STREAMS) -> dict[str, int]:
     """Return the newest sequence of each projection of `streams`, by its name, for `caught_up`.
 
     A stream of one partition has one projection, called as the stream is: `journal`.

@@ -18,7 +18,7 @@ class ProjectorPosition(msgspec.Struct, frozen=True, kw_only=True):
 
     stack: str
     projection: str
-    """`journal`, or a partition of it as in `journal-0of4`; `dead` or `claims`."""
+    """`journal` or `state`, or a partition as in `journal-0of4`; `dead` or `claims`."""
     position: int
     """Everything up to this sequence is in the rows."""
     mark: str = ""
@@ -31,14 +31,14 @@ async def load(pool: Pool, *, stack: str, projection: str, now: datetime) -> Pro
     """Return the checkpoint, begun at 0 when there is none.
 
     Raises:
-        OtherJournal: the rows show a stream that was spread over another number of partitions.
+        OtherJournal: the rows show streams of another layout.
     """
     async with pool.acquire() as connection:
         await connection.execute(query("begin_checkpoint"), stack, projection, now)
         row = await connection.fetchrow(query("read_checkpoint"), stack, projection)
         other = await connection.fetchval(query("find_other_layout"), stack, projection)
     if other is not None:
-        detail = f"is not the journal that the rows show: that is {other}"
+        detail = f"is not what the rows show: that is {other}"
         raise OtherJournal(f"{stack}-{projection}", detail=detail)
     position, mark, trouble = row or (0, "", None)
     return ProjectorPosition(

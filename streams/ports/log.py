@@ -4,9 +4,10 @@ An aggregate is one exact subject. Its *version* is the stream sequence of its l
 every append names the version it was decided on: that check, not any lease, is what makes a second
 writer impossible.
 
-A stack may spread its journal over several streams (`Stack.partitions`). An aggregate lives in one
-of them, which its subject names; only what goes by sequence has to name a partition, and to get
-everything is to ask each of `Stack.partitions_of(stream)`.
+Aggregates are in two streams, the journal and the state, and a stack may spread each of these over
+several (`Stack.partitions`). An aggregate lives in one of them, which its subject names; only what
+goes by sequence has to name a stream and a partition, and to get everything is to ask each of
+`Stack.partitions_of(stream)` of both. Sequences of two streams have no common order.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Moves a stopped stack to another number of partitions. Read `repartition.py` first."""
+"""Moves a stopped stack to another layout of its streams. Read `repartition.py` first."""

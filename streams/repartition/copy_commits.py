@@ -1,13 +1,12 @@
-"""Copies all commits of a stack's journal, or all commands of its work, into another layout.
+"""Copies the commits of a stack's journal or state, or the commands of its work, to another layout.
 
 Aggregates keep the order of their commits; sequences, which are their versions, change. The
 source must be at rest, and nobody else may write to the targets: each batch names the sequence
 that its stream must be at, so a second copier is refused.
 
-Findings are copied last, after everything that can have caused them. So the sequences of a single
-journal keep one promise of the order in which its commits were written: what an episode did to a
-finding comes after the episode's first commit. The engine relies on that and on no other order of
-two aggregates; see docs/adr/0029-what-a-move-keeps.md.
+Where an earlier version made the stack, the state is read from its journal. What a journal still
+has of a state that has streams of its own is left out; see docs/adr/0034-state.md. The order of two
+aggregates is not kept, and the engine relies on none.
 
 Every copy says in a header where it is from. What a target holds is therefore a beginning of
 what belongs there, and its last message says how far it goes: a copy that was cut off goes on
@@ -48,15 +47,11 @@ TOLD_EVERY: Final = 1_000
 
 Tell: TypeAlias = Callable[[int], None]
 
-_Mark: TypeAlias = tuple[int, int, int]
-"""Round, partition and sequence of the original, which come in this order."""
+_Mark: TypeAlias = tuple[int, int]
+"""Partition and sequence of the original, which come in this order."""
 
-_NOTHING: Final[_Mark] = (-1, 0, 0)
+_NOTHING: Final[_Mark] = (-1, 0)
 """Before everything."""
-
-_FIRST: Final = 0
-_LAST: Final = 1
-"""Rounds in which a stream is read. Only a journal has two: the second is for its findings."""
 
 _NOT_COPIED: Final = frozenset(
     {
@@ -87,8 +82,8 @@ class CommitCopy:
     new: Stack
 
     async def count(self) -> int:
-        """Return how many messages there are to copy."""
-        names = [self.old.stream(self.stream, each) for each in self._old_partitions()]
+        """Return how many messages there are to look at."""
+        names = [self.old.stream(self._source, each) for each in self._old_partitions()]
         return sum([await _held(self.link, name) for name in names])
 
     async def copy(self, tell: Tell) -> None:
@@ -97,11 +92,12 @@ class CommitCopy:
         done = 0
         async with aclosing(self._originals()) as originals:
             async for mark, message in originals:
-                write = self._copy_of(mark, message)
-                await targets[self.new.stream_of(write.subject)].take(write, mark)
                 done += 1
                 if done % TOLD_EVERY == 0:
                     tell(done)
+                if self.new.holds(self.stream, message.subject):
+                    write = self._copy_of(mark, message)
+                    await targets[self.new.stream_of(write.subject)].take(write, mark)
         for target in targets.values():
             await target.flush()
         tell(done)
@@ -112,36 +108,34 @@ class CommitCopy:
         async with AsyncExitStack() as opened, aclosing(self._originals()) as originals:
             copies = {
                 self.new.stream(self.stream, each): await opened.enter_async_context(
-                    aclosing(self._messages(self.new, each))
+                    aclosing(self._messages(self.new, self.stream, each))
                 )
                 for each in self.new.partitions_of(self.stream)
             }
             async for mark, message in originals:
-                expected = self._copy_of(mark, message)
-                found = await anext(copies[self.new.stream_of(expected.subject)], None)
-                _require_same(expected, found)
                 done += 1
                 if done % TOLD_EVERY == 0:
                     tell(done)
+                if self.new.holds(self.stream, message.subject):
+                    expected = self._copy_of(mark, message)
+                    found = await anext(copies[self.new.stream_of(expected.subject)], None)
+                    _require_same(expected, found)
             for name, rest in copies.items():
                 if await anext(rest, None) is not None:
                     raise _differs(name, "holds more than was copied there")
         tell(done)
 
     async def _originals(self) -> AsyncGenerator[tuple[_Mark, Stored | Arrival], None]:
-        for round_ in (_FIRST, _LAST) if self.stream is Stream.JOURNAL else (_FIRST,):
-            for partition in self._old_partitions():
-                async with aclosing(self._messages(self.old, partition)) as found:
-                    async for message in found:
-                        if self._round_of(self.old, message.subject) == round_:
-                            yield (round_, partition, message.seq), message
+        for partition in self._old_partitions():
+            async with aclosing(self._messages(self.old, self._source, partition)) as found:
+                async for message in found:
+                    yield (partition, message.seq), message
 
-    def _round_of(self, stack: Stack, subject: str) -> int:
-        return _LAST if stack.is_finding(subject) else _FIRST
-
-    def _messages(self, stack: Stack, partition: int) -> AsyncGenerator[Stored | Arrival, None]:
-        name = stack.stream(self.stream, partition)
-        if self.stream is not Stream.WORK:
+    def _messages(
+        self, stack: Stack, stream: Stream, partition: int
+    ) -> AsyncGenerator[Stored | Arrival, None]:
+        name = stack.stream(stream, partition)
+        if stream is not Stream.WORK:
             return _all(self.link, name)
         # A queue lets nobody read it but its consumers; what is left in one is little.
         return stored.one_by_one(self.link, name, stack.every_inbox(partition))
@@ -149,20 +143,20 @@ class CommitCopy:
     def _copy_of(self, mark: _Mark, message: Stored | Arrival) -> Write:
         kept = {name: said for name, said in message.headers.items() if name not in _NOT_COPIED}
         subject = self.old.moved(message.subject, to=self.new)
-        said = {**kept, headers.COPIED_FROM: f"{mark[1]} {mark[2]}"}
+        said = {**kept, headers.COPIED_FROM: f"{mark[0]} {mark[1]}"}
         return Write(subject, bytes(message.data), said, key=subject)
 
     async def _target(self, name: str) -> _Target:
         newest_seq = (await stored.extent(self.link, name)).newest_seq
         last = await stored.at(self.link, name, newest_seq) if newest_seq else None
-        return _Target(self.link, name, newest_seq, self._mark_of(last) if last else _NOTHING)
+        return _Target(self.link, name, newest_seq, _origin_of(last) if last else _NOTHING)
 
-    def _mark_of(self, last: Stored) -> _Mark:
-        partition, seq = _origin_of(last)
-        return self._round_of(self.new, last.subject), partition, seq
+    @property
+    def _source(self) -> Stream:
+        return self.stream if self.old.partitions_of(self.stream) else Stream.JOURNAL
 
     def _old_partitions(self) -> range:
-        return self.old.partitions_of(self.stream)
+        return self.old.partitions_of(self._source)
 
     def _new_names(self) -> list[str]:
         return [self.new.stream(self.stream, each) for each in self.new.partitions_of(self.stream)]
@@ -261,7 +255,7 @@ def _require_same(expected: Write, found: Stored | Arrival | None) -> None:
         raise _differs(found.subject, f"holds something else at {found.seq}")
 
 
-def _origin_of(message: Stored) -> tuple[int, int]:
+def _origin_of(message: Stored) -> _Mark:
     """Return the partition and the sequence that a copy is from."""
     partition, _, seq = message.headers.get(headers.COPIED_FROM, "").partition(" ")
     if not partition.isdecimal() or not seq.isdecimal():

@@ -1,4 +1,4 @@
-"""Moves a stack to another number of partitions, while none of its nodes runs.
+"""Moves a stack to another number of partitions, or its state out of its journal, while none runs.
 
     mark ──▶ nobody runs? ──▶ retire old streams ──▶ make new ones ──▶ copy ──▶ verify
                                                                                    │
@@ -11,6 +11,13 @@ its own do. The switch is one write of that metadata. A lease keeps two runs apa
 be interrupted and repeated: the same command continues, and one that asks for the old number goes
 back, unless the switch was made. Only the work starts again, since its timers fire while they are
 moved (`carry_timers.py`). Retired streams are kept until `drop_retired`.
+
+A stack that an earlier version made has its state in its journal (`earlier.py`). Moving it to
+another number gives the state streams of its own; moving it to its own number does only that:
+
+    mark ──▶ nobody runs? ──▶ narrow the journal ──▶ make the state ──▶ copy ──▶ verify ──▶ switch
+
+The journal keeps what was copied from it, which readers leave out, and all of its sequences.
 """
 
 from __future__ import annotations
@@ -18,7 +25,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NoReturn, TypeAlias, TypeVar
 
 from streams.errors import Incompatible, LeaseLost, Unavailable
@@ -37,10 +44,11 @@ from streams.jetstream.ports.leases import JetStreamLeases
 from streams.jetstream.setup import setup
 from streams.json import JsonObject
 from streams.keys import LAYOUT_CLAIM
-from streams.layout import Stream
+from streams.layout import AGGREGATE_STREAMS, Stream
 from streams.ports.leases import Lease
 from streams.repartition.carry_timers import TimerCopy
 from streams.repartition.copy_commits import CommitCopy
+from streams.repartition.earlier import EarlierStack
 from streams.repartition.users import require_unused
 from streams.subjects import Stack
 
@@ -51,6 +59,11 @@ KEPT_FIELDS: Final = ("num_replicas", "placement")
 
 RENEWALS_PER_LEASE: Final = 3
 
+_ANEW: Final = (
+    "Delete the new streams of the state (`nats stream rm`), and run the command again: the "
+    "journal still has all of it."
+)
+
 Tell: TypeAlias = Callable[[str, int, int], None]
 """Called with the stage, how many messages are done, and of how many."""
 
@@ -58,7 +71,10 @@ Tell: TypeAlias = Callable[[str, int, int], None]
 async def repartition(
     url: str, *, stack: Stack, to: int, tell: Tell, settings: LinkSettings | None = None
 ) -> Stack:
-    """Move the journal and the work of `stack` to `to` partitions; return the new stack.
+    """Move the journal, the state and the work of `stack` to `to` partitions; return the new stack.
+
+    If `to` is the number that the stack has: move its state out of its journal, unless that is
+    done.
 
     Raises:
         BadName: `to` is not from 1 to `PARTITIONS_MAX`.
@@ -96,11 +112,15 @@ class _Move:
 
 async def _change(link: Link, new: Stack, held: _TakenLease, tell: Tell) -> None:
     layout = await _layout(link, new)
-    old = Stack(new.name, layout.partitions)
-    if new != old:
-        await _move(_Move(link, old, new, held, tell), layout)
-    elif layout.moving_to is not None:
-        await _go_back(link, old, moving_to=layout.moving_to)
+    is_same = new.partitions == layout.partitions
+    made = Stack if layout.has_state else EarlierStack
+    move = _Move(link, made(new.name, layout.partitions), new, held, tell)
+    if not is_same:
+        await _move(move, layout)
+    elif layout.moving_to not in {None, new.partitions}:
+        await _go_back(move, layout)
+    elif not layout.has_state:
+        await _split(move, layout)
 
 
 async def _drop_retired(link: Link, stack: Stack) -> Sequence[str]:
@@ -119,25 +139,55 @@ async def _move(move: _Move, layout: StackLayout) -> None:
         raise setup.on_its_way(old, layout)
     if layout.moving_to is None:
         await _require_room(link, old)
-    await _mark(link, old, moving_to=new.partitions)
-    try:
-        await require_unused(link, old)
-    except Incompatible:
-        await _mark(link, old, moving_to=layout.moving_to)
-        raise
+    await _begin(move, layout)
     await _replace_streams(link, old, new)
-    for stream in (Stream.JOURNAL, Stream.WORK):
+    for stream in (*AGGREGATE_STREAMS, Stream.WORK):
         await _copy(CommitCopy(link=link, stream=stream, old=old, new=new), move.tell)
     carrying = TimerCopy(link=link, old=old, new=new, check=move.held.check)
     await carrying.carry(lambda done: move.tell("carried, timers", done, done))
+    await _switch(move)
+
+
+async def _split(move: _Move, layout: StackLayout) -> None:
+    """Move the state out of the journal, which stays where it is."""
+    link, old, new = move.link, move.old, move.new
+    await _begin(move, layout)
+    kept = await _kept(link, old)
+    for partition in new.partitions_of(Stream.JOURNAL):
+        subjects = new.stream_subjects(Stream.JOURNAL, partition)
+        await _hold(link, new.stream(Stream.JOURNAL, partition), subjects)
+    for _, ours in _streams(link, new):
+        await setup.ensure(link, {**ours, **kept})
+    try:
+        await _copy(CommitCopy(link=link, stream=Stream.STATE, old=old, new=new), move.tell)
+    except Incompatible as error:
+        raise Incompatible(error.what, remedy=_ANEW) from error
+    await _switch(move)
+
+
+async def _begin(move: _Move, layout: StackLayout) -> None:
+    """Let nobody connect any more, and check that nobody is connected."""
+    await _mark(move.link, move.old, replace(layout, moving_to=move.new.partitions))
+    try:
+        await require_unused(move.link, move.old)
+    except Incompatible:
+        await _mark(move.link, move.old, layout)
+        raise
+
+
+async def _switch(move: _Move) -> None:
     await move.held.check()
-    await _mark(link, new, moving_to=None)
+    await _mark(move.link, move.new, StackLayout(move.new.partitions))
+
+
+async def _kept(link: Link, old: Stack) -> JsonObject:
+    before = await _config(link, old.stream(Stream.JOURNAL))
+    return {field: before[field] for field in KEPT_FIELDS if field in before}
 
 
 async def _replace_streams(link: Link, old: Stack, new: Stack) -> None:
     """Retire the streams of one layout, and make those of the other where they are missing."""
-    before = await _config(link, old.stream(Stream.JOURNAL))
-    kept: JsonObject = {field: before[field] for field in KEPT_FIELDS if field in before}
+    kept = await _kept(link, old)
     for name, _ in _streams(link, old):
         await _hold(link, name, [old.retired(name)])
     await _drop(link, [new.stream(Stream.WORK, each) for each in new.partitions_of(Stream.WORK)])
@@ -152,12 +202,14 @@ async def _copy(copying: CommitCopy, tell: Tell) -> None:
     await copying.verify(lambda done: tell(f"verified, {name}", done, total))
 
 
-async def _go_back(link: Link, old: Stack, *, moving_to: int) -> None:
+async def _go_back(move: _Move, layout: StackLayout) -> None:
     """Give up what was begun: remove the copies, and put the old streams to use again."""
-    await _drop(link, [name for name, _ in _streams(link, Stack(old.name, moving_to))])
+    link, old = move.link, move.old
+    assert layout.moving_to is not None, "there is something to give up"
+    await _drop(link, [name for name, _ in _streams(link, Stack(old.name, layout.moving_to))])
     for name, ours in _streams(link, old):
         await _hold(link, name, ours["subjects"])
-    await _mark(link, old, moving_to=None)
+    await _mark(link, old, replace(layout, moving_to=None))
 
 
 async def _drop(link: Link, names: Sequence[str]) -> None:
@@ -224,7 +276,7 @@ async def _layout(link: Link, stack: Stack) -> StackLayout:
     return layout_in(await _config(link, bucket_stream(stack.registry_bucket())))
 
 
-async def _mark(link: Link, stack: Stack, *, moving_to: int | None) -> None:
+async def _mark(link: Link, stack: Stack, layout: StackLayout) -> None:
     """Write down which layout is in use from now on, and which one is being made."""
     name = bucket_stream(stack.registry_bucket())
     config = await _config(link, name)
@@ -233,7 +285,7 @@ async def _mark(link: Link, stack: Stack, *, moving_to: int | None) -> None:
         for key, said in (config.get("metadata") or {}).items()
         if key not in {PARTITIONS, MOVING_TO}
     }
-    said = {**others, **StackLayout(stack.partitions, moving_to).as_metadata()}
+    said = {**others, **layout.as_metadata()}
     await api.ask(link, f"STREAM.UPDATE.{name}", {**config, "metadata": said}, about=name)
 
 

@@ -11,7 +11,7 @@ import asyncpg
 
 from engine.episodes.episode import Episode, Status, fold
 from streams.jetstream import connect
-from streams.layout import Kind
+from streams.layout import AGGREGATE_STREAMS, Kind
 from streams.model.events import FindingEvent, StepRecorded
 from streams.model.findings import Finding
 from streams.ports.log import Recorded
@@ -25,11 +25,12 @@ Row: TypeAlias = Mapping[str, Any]
 
 
 async def journal(url: str) -> Lives:
-    """Return the whole journal as it stands, read from its beginning."""
+    """Return all of journal and state as they stand, read from the beginning."""
     stack, lives = Stack(), defaultdict[tuple[Kind, str], list[Recorded]](list)
     async with connect(url, stack=stack) as ports:
-        for record in await standing(ports.log):
-            lives[stack.aggregate_of(record.subject)].append(record)
+        for stream in AGGREGATE_STREAMS:
+            for record in await standing(ports.log, stream):
+                lives[stack.aggregate_of(record.subject)].append(record)
     return lives
 
 

@@ -13,6 +13,7 @@ from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.triggers import event, manual
 from engine.lanes.lane import Lane, fold
+from streams.layout import Stream
 from streams.memory import MemoryPorts
 from streams.memory.durable import Durable
 from tests.engine.stage import HAPPENED, WAIT_S, Scripted, doomed, eventually, told
@@ -39,7 +40,7 @@ async def lane_of(ports: MemoryPorts) -> Lane:
 
 async def lane_reached(ports: MemoryPorts, condition: Callable[[Lane], object]) -> Lane:
     """Wait until the lane is as `condition` wants it, and return it."""
-    async with asyncio.timeout(WAIT_S), ports.log.follow() as follower:
+    async with asyncio.timeout(WAIT_S), ports.log.follow(Stream.STATE) as follower:
         while not condition(lane := await lane_of(ports)):
             await follower.receive(most=1_000, wait_s=WAIT_S)
     return lane

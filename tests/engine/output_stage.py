@@ -210,7 +210,7 @@ class Scene:
         await self.clock.sleep(45.0)
 
     def events(self, stream: Stream) -> list[LogEvent]:
-        """Return all that the journal, or the dead letters, hold."""
+        """Return all that one of the streams of aggregates holds."""
         kept = self.ports.log._streams[self.ports.stack.stream(stream)]
         records = [parse_commit(message) for message in kept.past(0)]
         return [each for record in records for each in record.commit.events]
@@ -221,7 +221,7 @@ class Scene:
 
     @property
     def findings(self) -> list[FindingEvent]:
-        return [each for each in self.events(Stream.JOURNAL) if isinstance(each, FindingEvent)]
+        return [each for each in self.events(Stream.STATE) if isinstance(each, FindingEvent)]
 
     @property
     def told(self) -> list[tuple[str, dict]]:

@@ -17,7 +17,7 @@ from projections.project import project as changes_of
 from projections.rows import RowChange, arrange
 from streams.clock import SystemClock
 from streams.json import raw
-from streams.layout import Stream
+from streams.layout import AGGREGATE_STREAMS, Stream
 from streams.model.events import (
     BlockReason,
     CheckpointSaved,
@@ -333,9 +333,9 @@ async def projecting(ports: Ports, pool: Pool, *, node: str = "n1") -> AsyncIter
             stop.set()
 
 
-async def wait_projected(ports: Ports, pool: Pool, stream: Stream = Stream.JOURNAL) -> None:
-    """Return once the rows show everything that is on the log now."""
-    newest = await heads(ports, [stream])
+async def wait_projected(ports: Ports, pool: Pool, *streams: Stream) -> None:
+    """Return once the rows show everything that is on the log now, or on some of its streams."""
+    newest = await heads(ports, streams or AGGREGATE_STREAMS)
     await caught_up(pool, ports.stack, newest, timeout_s=WAIT_S)
 
 

@@ -64,10 +64,10 @@ def pending(servers: Servers) -> list[str]:
     return [subject for subject in timers._armed if not any(each in subject for each in go_on)]
 
 
-def stored(servers: Servers, stream: Stream) -> list[Recorded]:
-    """Return what the partitions of `stream` hold, in the order in which it was stored."""
+def stored(servers: Servers, *streams: Stream) -> list[Recorded]:
+    """Return what the partitions of `streams` hold, in the order in which it was stored."""
     places = {one: place for place, one in enumerate(servers.stored_at_s)}
-    messages = _held(servers, stream)
+    messages = [message for stream in streams for message in _held(servers, stream)]
     return [
         codec.decode_commit(
             m.data, subject=m.subject, seq=m.seq, commit_id=m.headers[COMMIT_HEADER]

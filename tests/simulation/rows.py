@@ -17,6 +17,7 @@ from projections.lanes import ADMIT, EMPTY, REMOVE
 from projections.project import project
 from projections.rows import RowChange, Statement
 from streams.json import NOTHING
+from streams.layout import Stream
 from streams.ports.all import Ports
 from streams.ports.log import START, Recorded
 from streams.subjects import Stack
@@ -73,27 +74,27 @@ class Rows:
     """Tables and the checkpoint of each partition, which move together."""
 
     tables: dict[tuple[object, ...], Any] = field(default_factory=dict)
-    checkpoints: dict[int, int] = field(default_factory=dict)
-    """By partition; without one, nothing of it has been read."""
+    checkpoints: dict[str, int] = field(default_factory=dict)
+    """By projection; without one, nothing of it has been read."""
     fenced: int = 0
     """Transactions that were refused because another projector had moved the checkpoint."""
 
     def commit(
-        self, records: Iterable[Recorded], *, stack: Stack, partition: int, since: int
+        self, records: Iterable[Recorded], *, stack: Stack, projection: str, since: int
     ) -> int:
-        """Move from checkpoint `since` of a partition past `records`, or do nothing.
+        """Move from checkpoint `since` of a projection past `records`, or do nothing.
 
         Raises:
             ProjectorFenced: the checkpoint is elsewhere.
         """
-        if since != self.checkpoints.get(partition, START):
+        if since != self.checkpoints.get(projection, START):
             self.fenced += 1
-            raise ProjectorFenced("journal", expected=since)
+            raise ProjectorFenced(projection, expected=since)
         happened = list(records)
         for change in project(happened, stack=stack):
             self.change(change)
-        self.checkpoints[partition] = max(record.seq for record in happened)
-        return self.checkpoints[partition]
+        self.checkpoints[projection] = max(record.seq for record in happened)
+        return self.checkpoints[projection]
 
     def change(self, change: RowChange) -> None:
         """Apply one row change."""
@@ -187,12 +188,13 @@ def folded(records: Iterable[Recorded], *, stack: Stack) -> dict[tuple[object, .
 
 
 async def keep_up(
-    rows: Rows, ports: Ports, life: Life, weather: Weather, *, partition: int
+    rows: Rows, ports: Ports, life: Life, weather: Weather, stream: Stream, *, partition: int
 ) -> None:
     """Project a partition for as long as the process lives. Others may be doing the same."""
+    projection = ports.stack.part(stream, partition)
     while True:
-        position = rows.checkpoints.get(partition, START)
-        async with ports.log.follow(after=position, partition=partition) as follower:
+        position = rows.checkpoints.get(projection, START)
+        async with ports.log.follow(stream, after=position, partition=partition) as follower:
             while True:
                 records = await follower.receive(most=BATCH_MAX, wait_s=LOOK_S)
                 await asyncio.sleep(weather.between(0.0, POSTGRES_S_MAX))
@@ -202,7 +204,7 @@ async def keep_up(
                     continue
                 try:
                     position = rows.commit(
-                        records, stack=ports.stack, partition=partition, since=position
+                        records, stack=ports.stack, projection=projection, since=position
                     )
                 except ProjectorFenced:
                     break

@@ -17,6 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from projections.postgres.progress import heads
 from streams.errors import (
     RevisionConflict,
     StreamError,
@@ -112,13 +113,12 @@ class Servers:
     trace: list[tuple[float, str, str, str]] = field(default_factory=list)
     """When, who, what, and what came of it."""
 
-    def heads(self) -> dict[int, int]:
-        """Return the newest sequence of each partition of the journal."""
-        partitions = self.ports.stack.partitions_of(Stream.JOURNAL)
-        return {each: done(self.ports.log.head(partition=each)) for each in partitions}
+    def heads(self) -> dict[str, int]:
+        """Return the newest sequence of each projection, by its name."""
+        return done(heads(self.ports))
 
     def newest(self) -> int:
-        """Return the place of the newest commit among all of the journal, from 1."""
+        """Return the place of the newest commit among all of journal and state, from 1."""
         return sum(self.heads().values())
 
     def note(self, who: str, what: str, outcome: object) -> None:

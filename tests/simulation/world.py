@@ -23,7 +23,7 @@ from engine.waits.signals import QUEUE
 from streams.clock import SystemClock
 from streams.errors import Unavailable
 from streams.json import JsonObject
-from streams.layout import Stream
+from streams.layout import AGGREGATE_STREAMS, Stream
 from streams.memory import memory_ports
 from streams.ports.log import START, Recorded
 from streams.ports.timers import Due
@@ -197,8 +197,11 @@ class World:
         node = Node(self._app(life), ports, name=life.name, clock=life.clock)
         running = asyncio.create_task(node.run())
         projecting = [
-            asyncio.create_task(keep_up(self.rows, ports, life, self.weather, partition=each))
-            for each in ports.stack.partitions_of(Stream.JOURNAL)
+            asyncio.create_task(
+                keep_up(self.rows, ports, life, self.weather, stream, partition=each)
+            )
+            for stream in AGGREGATE_STREAMS
+            for each in ports.stack.partitions_of(stream)
         ]
         stopping = asyncio.create_task(self._stop(node))
         life.on_death = running.cancel
@@ -296,7 +299,7 @@ class World:
         return History(
             seed=self.seed,
             stack=ports.stack,
-            journal=rest.stored(self.servers, Stream.JOURNAL),
+            journal=rest.stored(self.servers, *AGGREGATE_STREAMS),
             dead=rest.stored(self.servers, Stream.DEAD),
             events=ports.log._streams[ports.stack.stream(Stream.EVENTS)].past(0),
             published=self.published,

@@ -188,8 +188,23 @@ def test_where_no_aggregate_lives_none_is_found(subject):
 
 def test_an_aggregate_is_in_the_stream_that_holds_its_subject():
     assert STACK.stream_of(STACK.episode("e1")) == STACK.stream(Stream.JOURNAL)
-    assert STACK.stream_of(STACK.finding("dead")) == STACK.stream(Stream.JOURNAL)
+    assert STACK.stream_of(STACK.finding("dead")) == STACK.stream(Stream.STATE)
     assert STACK.stream_of(STACK.dead("o", "c")) == STACK.stream(Stream.DEAD)
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_what_ends_is_in_the_journal_and_what_stays_is_in_the_state(kind):
+    streams = {
+        Kind.EPISODE: Stream.JOURNAL,
+        Kind.OUTPUT: Stream.JOURNAL,
+        Kind.WORKFLOW: Stream.JOURNAL,
+        Kind.DEAD: Stream.DEAD,
+    }
+    key = "origin.7" if kind is Kind.DEAD else "k1"
+    subject, wanted = STACK.aggregate(kind, key), streams.get(kind, Stream.STATE)
+    assert [each for each in Stream if STACK.holds(each, subject)] == [wanted]
+    assert STACK.part_of(kind, key) == wanted.value
+    assert STACK.stream_of(subject) == STACK.stream(wanted)
 
 
 def test_every_subject_is_held_by_exactly_one_stream():
@@ -277,7 +292,8 @@ def test_the_subject_of_an_aggregate_is_held_by_the_stream_of_its_partition_alon
     stack = Stack("s", partitions=count)
     subject = stack.finding(key)
     home = stack.partition_of(Kind.FINDING, key)
-    assert stack.stream_of(subject) == stack.stream(Stream.JOURNAL, home)
+    assert stack.stream_of(subject) == stack.stream(Stream.STATE, home)
+    assert stack.part_of(Kind.FINDING, key) == stack.part(Stream.STATE, home)
     holding = [
         stack.stream(stream, partition)
         for stream in Stream
@@ -285,7 +301,7 @@ def test_the_subject_of_an_aggregate_is_held_by_the_stream_of_its_partition_alon
         for held in stack.stream_subjects(stream, partition)
         if subject.startswith(held.removesuffix(">"))
     ]
-    assert holding == [stack.stream(Stream.JOURNAL, home)]
+    assert holding == [stack.stream(Stream.STATE, home)]
 
 
 @given(NAMES, NAMES, UNICODE, COUNTS)

@@ -10,6 +10,8 @@ import asyncpg
 import pytest
 
 from projections.embedded import EmbeddedPostgres
+from streams.subjects import Stack
+from tests.streams.repartition.moves import operator
 from tests.vigil.test_node import running_node
 
 
@@ -52,7 +54,7 @@ def test_a_stopped_stack_is_spread_and_nodes_find_out_by_themselves(seen):
     again = vigil.run("repartition", "--to", "4", "--drop-old")
     assert again.returncode == 0, again.stderr
     assert "drop the schema" not in again.stdout
-    assert again.stdout.count("deleted ") == 2
+    assert again.stdout.count("deleted ") == 3
     assert vigil.run("repartition", "--drop-old").stdout == "nothing to delete\n"
     found = {check["what"]: check["status"] for check in vigil_doctor(vigil)}
     assert found[f"stream {vigil.environ['VIGIL_STACK']}-journal-3of4"] == "ok"
@@ -82,6 +84,45 @@ def test_the_tables_are_made_anew_once_their_schema_is_dropped(connected, write_
             wait_done(connected, 40)
             assert {each["status"] for each in vigil_doctor(connected)} == {"ok"}
             assert node.stop(signal.SIGTERM) == 0
+
+
+def test_a_stack_of_an_earlier_version_is_moved_once_and_then_goes_on(
+    connected, write_app, tmp_path
+):
+    write_app()
+    with EmbeddedPostgres(tmp_path / "postgres") as postgres:
+        connected.environ["VIGIL_POSTGRES_DSN"] = postgres.dsn
+        with running_node(connected) as node:
+            publish(connected, range(5))
+            wait_done(connected, 5)
+            assert node.stop(signal.SIGTERM) == 0
+        asyncio.run(make_earlier(connected))
+        asyncio.run(drop_tables(postgres.dsn))
+
+        refused = one_line(connected.run("node", "--app", "watch:app"), code=1)
+        assert "was made by an earlier version" in refused
+        assert "run `vigil repartition --to 1` once" in refused
+        (problem,) = [each for each in vigil_doctor(connected) if each["status"] == "problem"]
+        assert "was made by an earlier version" in problem["remedy"]
+        done = connected.run("repartition", "--to", "1")
+        assert done.returncode == 0, done.stderr
+        assert "copied, state: " in done.stderr
+        assert "copied, journal: " not in done.stderr
+        assert connected.run("repartition", "--to", "1").stderr == ""
+
+        with running_node(connected) as node:
+            publish(connected, range(5, 10))
+            wait_done(connected, 10)
+            publish(connected, range(5))
+            wait_done(connected, 15)
+            connected.wait_for("findings", "list", until=lambda rows: len(rows) == 10)
+            assert {each["status"] for each in vigil_doctor(connected)} == {"ok"}
+            assert node.stop(signal.SIGTERM) == 0
+
+
+async def make_earlier(vigil):
+    async with operator(vigil.environ["VIGIL_NATS_URL"]) as by:
+        await by.make_earlier(Stack(vigil.environ["VIGIL_STACK"]))
 
 
 def publish(vigil, numbers):

@@ -182,7 +182,7 @@ async def look_at_lags(pool: Pool, stack: Stack, heads: Mapping[str, int]) -> li
         for each, head in heads.items()
     ]
     strange = sorted(places.keys() - heads.keys() - {_CLAIMS}) if heads else []
-    says = "the rows show a journal that was spread over another number of partitions"
+    says = "the rows show streams of another layout"
     others = [DoctorCheck(f"projection {each}", "problem", says, _OF_ANOTHER) for each in strange]
     return [*lags, *others]
 

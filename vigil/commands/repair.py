@@ -47,10 +47,11 @@ TOLD_EVERY_S: Final = 1.0
 """Between two lines of progress, in seconds; the end of a stage is always told."""
 
 _HOW_ON: Final = """\
-The old streams are kept: `vigil repartition --drop-old` deletes them once all is well.
-The journal's positions are others now: before a projector starts, drop the schema vigil with
+Streams that are no longer used are kept; once all is well, `vigil repartition --drop-old` deletes
+them.
+Positions are others now: before a projector starts, drop the schema vigil with
 CASCADE in Postgres, and the tables are made anew.
-Nodes find the new number by themselves; one that is set to another number does not start."""
+Nodes find the number by themselves; one that is set to another number does not start."""
 
 _CLOCK: Final = SystemClock()
 
@@ -274,6 +275,7 @@ def repartition(
 ) -> None:
     """Spread a stopped stack over another number of streams.
 
+    With the number that a stack of an earlier version has, only move its state out of its journal.
     Every commit is copied in order, and compared, before the copies are used. After an interruption
     the same command goes on, and --to with the earlier number goes back. The tables are built again
     afterwards, because the positions in the journal change.
@@ -289,7 +291,8 @@ def repartition(
                 url, stack=config.stack, to=to, tell=told, settings=link
             )
         )
-        print(f"stack {stack.name} is spread over {stack.partitions} partitions")
+        many = "one partition" if stack.partitions == 1 else f"{stack.partitions} partitions"
+        print(f"stack {stack.name} is spread over {many}")
         if told.has_told:
             print(_HOW_ON)
     if is_dropping:

@@ -11,15 +11,20 @@ from typing import Final
 
 from streams.jetstream.connection.settings import LinkSettings
 from streams.json import JsonObject
-from streams.layout import Stream
+from streams.layout import AGGREGATE_STREAMS, Stream
 from streams.subjects import Stack
 
 PARTITIONS: Final = "vigil.partitions"
-"""The registry's metadata for the number of partitions, if there are several. The creator of that
-bucket decides it for all: of two who try at once, the server takes one."""
+"""The registry's metadata for the layout: the number of partitions, as in `4+state`. The creator of
+that bucket decides it for all: of two who try at once, the server takes one. Earlier versions had
+the state in the journal, and wrote only the number, or nothing for one partition. What is written
+now is no number for them, and they refuse it."""
+
+WITH_STATE: Final = "+state"
+"""Ends the number where the state has streams of its own."""
 
 MOVING_TO: Final = "vigil.moving-to"
-"""The number of partitions that the stack is being moved to; meanwhile nobody else may use it."""
+"""The layout that the stack is being moved to; meanwhile nobody else may use it."""
 
 NS_PER_S: Final = 1_000_000_000
 
@@ -68,23 +73,31 @@ class StackLayout:
 
     partitions: int
     moving_to: int | None = None
-    """Over how many it is being spread."""
+    """Over how many it is being spread; the state has streams of its own then."""
+    has_state: bool = True
+    """Whether the state has streams of its own; False: an earlier version made the stack."""
 
     def as_metadata(self) -> dict[str, str]:
-        """Return the layout as metadata; none for one partition, as before there were others."""
-        said = {PARTITIONS: self.partitions, MOVING_TO: self.moving_to}
-        usual = {PARTITIONS: 1, MOVING_TO: None}
-        return {key: str(value) for key, value in said.items() if value != usual[key]}
+        """Return the layout as metadata."""
+        ending = WITH_STATE if self.has_state else ""
+        moving = {} if self.moving_to is None else {MOVING_TO: f"{self.moving_to}{WITH_STATE}"}
+        return {PARTITIONS: f"{self.partitions}{ending}", **moving}
 
 
 def layout_in(config: JsonObject) -> StackLayout:
     """Return the layout in a registry's configuration; 0 partitions if that is no number."""
     said = config.get("metadata") or {}
-    partitions, moving_to = str(said.get(PARTITIONS, "1")), str(said.get(MOVING_TO, ""))
+    written, moving_to = str(said.get(PARTITIONS, "1")), said.get(MOVING_TO)
     return StackLayout(
-        int(partitions) if partitions.isdecimal() else 0,
-        int(moving_to) if moving_to.isdecimal() else None,
+        _partitions_in(written),
+        moving_to=None if moving_to is None else _partitions_in(str(moving_to)),
+        has_state=not written.isdecimal(),
     )
+
+
+def _partitions_in(written: str) -> int:
+    number = written.removesuffix(WITH_STATE)
+    return int(number) if number.isdecimal() else 0
 
 
 def shapes(stack: Stack, settings: LinkSettings) -> list[JsonObject]:
@@ -109,15 +122,18 @@ def partitioned(stack: Stack, settings: LinkSettings) -> list[JsonObject]:
     """Return the configuration of each stream that differs between layouts of `stack`."""
     return [
         *(_work(stack, each, settings) for each in stack.partitions_of(Stream.WORK)),
-        *(_journal(stack, each, settings) for each in stack.partitions_of(Stream.JOURNAL)),
+        *(
+            _stream(stack, stream, settings, partition=each, deny_delete=True)
+            for stream in AGGREGATE_STREAMS
+            for each in stack.partitions_of(stream)
+        ),
     ]
 
 
 def registry(stack: Stack, settings: LinkSettings) -> JsonObject:
-    """Return the configuration of the bucket whose metadata has the number of partitions."""
+    """Return the configuration of the bucket whose metadata has the layout."""
     bucket = _bucket(stack.registry_bucket(), settings)
-    metadata = StackLayout(stack.partitions).as_metadata()
-    return {**bucket, "metadata": metadata} if metadata else bucket
+    return {**bucket, "metadata": StackLayout(stack.partitions).as_metadata()}
 
 
 def bucket_stream(bucket: str) -> str:
@@ -157,10 +173,6 @@ def _work(stack: Stack, partition: int, settings: LinkSettings) -> JsonObject:
         allow_msg_schedules=True,
         allow_rollup_hdrs=True,
     )
-
-
-def _journal(stack: Stack, partition: int, settings: LinkSettings) -> JsonObject:
-    return _stream(stack, Stream.JOURNAL, settings, partition=partition, deny_delete=True)
 
 
 def _stream(

@@ -1,13 +1,12 @@
 """Checks that the server can do what the engine needs, and creates missing streams.
 
-Setup only creates, with one exception: a journal from before there were signals is given their
-subject. Another stream that exists and contradicts us is an operator's decision or an accident; it
-is reported and nothing starts.
+Setup only creates. A stream that exists and contradicts us is an operator's decision or an
+accident; it is reported and nothing starts. So is a stack whose state has no streams of its own: an
+earlier version made it, and `streams/repartition/` makes them.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,9 +24,6 @@ from streams.jetstream.ports.configs import (
 )
 from streams.json import JsonObject
 from streams.subjects import Stack
-
-ADDED: Final = ".signal."
-"""Part of the only subject that a journal of an earlier version lacks."""
 
 SERVER_MIN: Final = (2, 12)
 """The first version with message schedules, atomic batches and per-message time to live."""
@@ -76,20 +72,7 @@ async def prepare(link: Link, stack: Stack, *, creates: bool = True) -> Stack:
 async def ensure(link: Link, ours: JsonObject) -> None:
     """Create a stream or a bucket if it is missing; raise `Incompatible` if that cannot be."""
     theirs = await _ensure_stream(link, ours)
-    widened = _widened(theirs, ours)
-    if widened is not None:
-        with suppress(Incompatible):  # This user may not: then it is reported.
-            await api.ask(link, f"STREAM.UPDATE.{ours['name']}", widened, about=str(ours["name"]))
-            theirs = widened
     _require(contradictions(theirs, ours))
-
-
-def _widened(theirs: JsonObject, ours: JsonObject) -> JsonObject | None:
-    """Return a stream of an earlier version with the subject that it lacks; None: it is another."""
-    here = list(theirs.get("subjects") or ())
-    lacking = [each for each in ours["subjects"] if each not in here]
-    is_older = set(here) < set(ours["subjects"]) and all(ADDED in each for each in lacking)
-    return {**theirs, "subjects": ours["subjects"]} if is_older else None
 
 
 async def inspect(link: Link, stack: Stack) -> Inspection:
@@ -102,11 +85,10 @@ async def inspect(link: Link, stack: Stack) -> Inspection:
     fresh = Stack(stack.name, link.settings.partitions or 1)
     config = await config_of(link, str(registry(fresh, link.settings)["name"]))
     layout = StackLayout(fresh.partitions) if config is None else layout_in(config)
-    if layout.moving_to is not None:
+    unusable = _unusable(stack, layout)
+    if unusable is not None:
         return Inspection(
-            server_version=version,
-            problem=str(on_its_way(stack, layout)),
-            partitions=layout.partitions,
+            server_version=version, problem=str(unusable), partitions=layout.partitions
         )
     ours = shapes(Stack(stack.name, layout.partitions), link.settings)
     reports = [await _report(link, each) for each in ours]
@@ -192,8 +174,9 @@ async def _require_there(link: Link, stack: Stack) -> None:
 
 
 def _require_layout(stack: Stack, wanted: int | None, layout: StackLayout) -> None:
-    if layout.moving_to is not None:
-        raise on_its_way(stack, layout)
+    unusable = _unusable(stack, layout)
+    if unusable is not None:
+        raise unusable
     if wanted not in {None, layout.partitions}:
         raise Incompatible(
             f"stack {stack.name} has {layout.partitions} partitions, and the settings say {wanted}",
@@ -202,8 +185,27 @@ def _require_layout(stack: Stack, wanted: int | None, layout: StackLayout) -> No
         )
 
 
+def _unusable(stack: Stack, layout: StackLayout) -> Incompatible | None:
+    """Return why nobody can use `stack` in this layout; None: they can."""
+    if layout.moving_to is not None:
+        return on_its_way(stack, layout)
+    if layout.has_state:
+        return None
+    return Incompatible(
+        f"stack {stack.name} was made by an earlier version, which kept the state in the journal",
+        remedy="Stop every node and projector of that version, and run "
+        f"`vigil repartition --to {layout.partitions}` once.",
+    )
+
+
 def on_its_way(stack: Stack, layout: StackLayout) -> Incompatible:
     """Return why nobody can use `stack` now, and what ends that."""
+    if layout.moving_to == layout.partitions:
+        return Incompatible(
+            f"the state of stack {stack.name} is being moved into streams of its own",
+            remedy="Wait until that is done; if it was cut off, "
+            f"`vigil repartition --to {layout.partitions}` goes on.",
+        )
     return Incompatible(
         f"stack {stack.name} is being spread over {layout.moving_to} partitions",
         remedy=f"Wait until that is done; if it was cut off, `vigil repartition --to "
@@ -224,5 +226,5 @@ async def _report(link: Link, ours: JsonObject) -> StreamReport:
     theirs = await config_of(link, str(ours["name"]))
     if theirs is None:
         return StreamReport(name=ours["name"], exists=False)
-    found = tuple(contradictions(_widened(theirs, ours) or theirs, ours))
+    found = tuple(contradictions(theirs, ours))
     return StreamReport(name=ours["name"], exists=True, contradictions=found)

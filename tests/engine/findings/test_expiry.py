@@ -26,6 +26,7 @@ from engine.findings.apply import FindingApplier
 from engine.findings.expire import DueFinding, FindingExpiry, timer_of
 from engine.runtime.store import Turns
 from streams.errors import Unavailable
+from streams.layout import Stream
 from streams.memory import memory_ports
 from streams.memory.stream import DEDUPE_WINDOW_S
 from streams.model.events import FindingEscalated, FindingExpired, FindingRaised, FindingUpdated
@@ -79,9 +80,10 @@ def simulated(work):
 async def say(ports, word):
     """Have an episode intend something, and wait until it has."""
     await asyncio.sleep(1)  # A node that has just begun sees what comes from now on.
-    head, said = await ports.log.head(), set()
+    head, said = await ports.log.head(Stream.STATE), set()
     await ports.domain_events.publish(HAPPENED, {"say": word}, id=f"{word}.{head}")
-    async with asyncio.timeout(WAIT_S), ports.log.follow(after=head) as follower:
+    following = ports.log.follow(Stream.STATE, after=head)
+    async with asyncio.timeout(WAIT_S), following as follower:
         while ports.stack.finding("disk") not in said:
             said |= {one.subject for one in await follower.receive(most=100, wait_s=WAIT_S)}
 
@@ -450,7 +452,7 @@ def test_what_a_newer_version_has_written_is_left_to_it():
         finding = await raised(ports, app)
         subject = ports.stack.finding("disk")
         strange = b'{"at":"2030-01-01T00:00:00Z","events":[{"type":"finding.moved@9"}]}'
-        ports.log._streams["vigil-journal"].publish(subject, strange, {})
+        ports.log._streams["vigil-state"].publish(subject, strange, {})
         with pytest.raises(Unavailable, match=r"finding\.moved"):
             await look(
                 FindingExpiry(crew_of(app, ports, clock=SimClock())), ports, finding, at=MINUTE

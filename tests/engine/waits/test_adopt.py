@@ -94,7 +94,7 @@ async def test_a_signal_that_has_a_timer_reaches_who_waits_when_that_is_due(port
 async def test_a_signal_that_has_a_timer_is_kept_until_its_hour_is_over(ports):
     await arm_before(ports, ago_s=60.0)
     async with running(APP, ports):
-        await eventually(lambda: ports.log._streams["vigil-journal"].past(0))
+        await eventually(lambda: ports.log._streams["vigil-state"].past(0))
         assert (await lived(ports, await open_episode(ports, APP))).seen == [7]
     assert await letters(ports) == []
 

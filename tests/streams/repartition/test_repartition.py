@@ -60,11 +60,10 @@ async def assert_whole(url, stack, partitions):
             ]
             assert await ports.log.last(subject) == found[-1]
         assert len(await ports.log.read(ports.stack.dead("o", "c"))) == 1
-        heads = [
-            await ports.log.head(partition=each)
-            for each in ports.stack.partitions_of(Stream.JOURNAL)
-        ]
-        assert sum(heads) == COMMITS * (len(EPISODES) + len(KEYS))
+        for stream, aggregates in ((Stream.JOURNAL, EPISODES), (Stream.STATE, KEYS)):
+            partitions = ports.stack.partitions_of(stream)
+            heads = [await ports.log.head(stream, partition=each) for each in partitions]
+            assert sum(heads) == COMMITS * len(aggregates)
         async with opened(ports.commands.open("monitor")) as source:
             commands = await deliveries_of(source, len(EPISODES), spare=len(EPISODES))
             for command in commands:
@@ -89,15 +88,6 @@ async def test_every_life_and_every_command_comes_along_in_order(nats, stack, ol
     assert moved == Stack(stack.name, new)
     await assert_whole(nats.url, stack, new)
     await assert_goes_on(nats.url, stack)
-
-
-async def test_findings_come_after_everything_that_may_have_caused_them(nats, stack):
-    await fill(nats.url, stack, 4)
-    await repartition(nats.url, stack=stack, to=1, tell=told, settings=settings())
-    async with connect(nats.url, stack=stack, settings=settings()) as ports:
-        first = [(await ports.log.read(ports.stack.finding(key)))[0].seq for key in KEYS]
-        last = [(await ports.log.last(ports.stack.episode(each))).seq for each in EPISODES]
-    assert max(last) < min(first)
 
 
 @pytest.mark.parametrize(("old", "new"), [(1, 4), (3, 4)])
@@ -302,7 +292,7 @@ async def test_the_old_streams_stay_until_they_are_dropped(nats, stack):
     with pytest.raises(Incompatible, match="--drop-old"):
         await repartition(nats.url, stack=stack, to=1, tell=told)
     dropped = await drop_retired(nats.url, stack=stack)
-    assert dropped == [f"{stack.name}-journal", f"{stack.name}-work"]
+    assert dropped == [f"{stack.name}-{each}" for each in ("journal", "state", "work")]
     assert await drop_retired(nats.url, stack=stack) == []
     await repartition(nats.url, stack=stack, to=1, tell=told)
     await assert_whole(nats.url, stack, 1)
@@ -323,8 +313,10 @@ async def test_progress_is_told_up_to_the_end(nats, stack):
     await fill(nats.url, stack, 1)
     reports = []
     await repartition(nats.url, stack=stack, to=4, tell=lambda *said: reports.append(said))
-    total = COMMITS * (len(EPISODES) + len(KEYS))
-    for stage in ("copied, journal", "verified, journal"):
+    stages = {"journal": COMMITS * len(EPISODES), "state": COMMITS * len(KEYS)}
+    for stage, total in (
+        (f"{did}, {it}", stages[it]) for did in ("copied", "verified") for it in stages
+    ):
         done = [(done, of) for said, done, of in reports if said == stage]
         assert done == sorted(done)
         assert done[-1] == (total, total)
