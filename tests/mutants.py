@@ -58,6 +58,8 @@ STARTING: Final = "tests/engine/workflows/test_begin.py"
 EFFECTS: Final = "tests/engine/workflows/test_instance_effects.py"
 BEGINNING: Final = "tests/engine/workflows/test_beginnings.py"
 OUTPUTS: Final = "tests/engine/outputs/test_outputs.py"
+MOVING_STATE: Final = "tests/streams/repartition/test_state.py"
+PROJECTING_STATE: Final = "tests/projections/test_state.py"
 APPROVING: Final = "tests/vigil/test_approving.py"
 HEARING: Final = "tests/engine/operations/test_hears.py"
 LETTERS_OF_OUTPUTS: Final = "tests/engine/outputs/test_dead_letters.py"
@@ -1028,14 +1030,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "partitions: nobody uses a stack that is being moved",
         "streams/jetstream/setup/setup.py",
-        "        raise on_its_way(stack, layout)",
+        "        return on_its_way(stack, layout)",
         "        pass",
         "tests/streams/repartition/test_repartition.py",
     ),
     Mutant(
         "partitions: a stack in use is not moved",
         "streams/repartition/repartition.py",
-        "        await require_unused(link, old)",
+        "        await require_unused(move.link, move.old)",
         "        pass",
         "tests/streams/repartition/test_repartition.py",
     ),
@@ -1089,11 +1091,74 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/streams/jetstream/test_merge.py",
     ),
     Mutant(
-        "partitions: findings are copied after what has caused them",
+        "state: a stack of an earlier version is refused",
+        "streams/jetstream/setup/setup.py",
+        "    if layout.has_state:\n",
+        "    if True:\n",
+        MOVING_STATE,
+    ),
+    Mutant(
+        "state: earlier versions find no number in a layout with a state",
+        "streams/jetstream/ports/configs.py",
+        'ending = WITH_STATE if self.has_state else ""',
+        'ending = ""',
+        MOVING_STATE,
+    ),
+    Mutant(
+        "state: a layout says whether it has one",
+        "streams/jetstream/ports/configs.py",
+        "has_state=not written.isdecimal()",
+        "has_state=True",
+        MOVING_STATE,
+    ),
+    Mutant(
+        "state: only what is of a stream is copied into it",
         "streams/repartition/copy_commits.py",
-        "return _LAST if stack.is_finding(subject) else _FIRST",
-        "return _FIRST",
-        "tests/engine/execution/test_partitions.py",
+        "holds(self.stream, message.subject):\n                    write",
+        "holds(self.stream, message.subject) or True:\n                    write",
+        MOVING_STATE,
+    ),
+    Mutant(
+        "state: who has lost the lease puts nothing to use",
+        "streams/repartition/repartition.py",
+        "    await move.held.check()\n",
+        "",
+        MOVING_STATE,
+    ),
+    Mutant(
+        "state: a move of the state that was cut off goes on, and not back",
+        "streams/repartition/repartition.py",
+        "    elif layout.moving_to not in {None, new.partitions}:\n",
+        "    elif layout.moving_to is not None:\n",
+        MOVING_STATE,
+    ),
+    Mutant(
+        "state: whoever begins another move meanwhile is refused",
+        "streams/repartition/repartition.py",
+        "    if layout.moving_to not in {None, new.partitions}:\n",
+        "    if False:\n",
+        MOVING_STATE,
+    ),
+    Mutant(
+        "state: what a journal keeps of it is no row",
+        "projections/postgres/batches.py",
+        "            if self._stack.holds(self._stream, record.subject):\n",
+        "            if True:\n",
+        PROJECTING_STATE,
+    ),
+    Mutant(
+        "state: rows of it that a journal has made are not added to",
+        "projections/sql/find_other_layout.sql",
+        "split_part($2, '-', 1) = 'state'",
+        "false",
+        PROJECTING_STATE,
+    ),
+    Mutant(
+        "state: who waits for all that is there waits for it, too",
+        "projections/postgres/progress.py",
+        "streams: Collection[Stream] = AGGREGATE_STREAMS",
+        "streams: Collection[Stream] = (Stream.JOURNAL,)",
+        PROJECTING_STATE,
     ),
     Mutant(
         "processes: a node that ends by itself is started again",
@@ -4049,20 +4114,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "command_for(said, each) for each in waiting if episode_id in (None, each.episode_id)",
         "command_for(said, each) for each in waiting",
         REFERENCES,
-    ),
-    Mutant(
-        "a journal from before there were signals is widened",
-        "streams/jetstream/setup/setup.py",
-        "    if widened is not None:",
-        "    if False:",
-        "tests/streams/jetstream/test_setup.py",
-    ),
-    Mutant(
-        "no other stream is widened",
-        "streams/jetstream/setup/setup.py",
-        " and all(ADDED in each for each in lacking)",
-        "",
-        "tests/streams/jetstream/test_setup.py",
     ),
     Mutant(
         "projections: what is no signal stops the projector",

@@ -205,7 +205,7 @@ async def _copy(copying: CommitCopy, tell: Tell) -> None:
 async def _go_back(move: _Move, layout: StackLayout) -> None:
     """Give up what was begun: remove the copies, and put the old streams to use again."""
     link, old = move.link, move.old
-    assert layout.moving_to is not None, "there is something to give up"
+    assert layout.moving_to not in {None, old.partitions}, "what is given up has other names"
     await _drop(link, [name for name, _ in _streams(link, Stack(old.name, layout.moving_to))])
     for name, ours in _streams(link, old):
         await _hold(link, name, ours["subjects"])
