@@ -43,10 +43,13 @@ def home(stack):
 
 @pytest.fixture
 def neighbour(stack, home):
-    """A finding whose life is in the same partition."""
-    keys = (f"f{n}" for n in range(100))
-    key = next(key for key in keys if stack.partition_of(Kind.FINDING, key) == home)
-    return stack.finding(key)
+    """An output whose life is in the same partition of the same stream."""
+    return stack.output(key_in(stack, Kind.OUTPUT, home))
+
+
+def key_in(stack, kind, partition):
+    keys = (f"k{n}" for n in range(100))
+    return next(key for key in keys if stack.partition_of(kind, key) == partition)
 
 
 @pytest.fixture
@@ -219,6 +222,22 @@ async def test_dead_letters_are_kept_apart_from_the_journal(log, stack):
     assert ids(await log.read(stack.dead("events", "7"))) == ["c1"]
     async with log.follow(Stream.DEAD) as follower:
         assert ids(await next_of(follower, 1)) == ["c1"]
+
+
+async def test_journal_and_state_have_sequences_of_their_own(log, stack, subject, home):
+    finding = stack.finding(key_in(stack, Kind.FINDING, home))
+    assert await log.append(subject, commit("c1"), after=START) == 1
+    first = await log.append(finding, commit("c2"), after=START)
+    second = await log.append(finding, commit("c3"), after=first)
+    assert (first, second) == (1, 2)
+    assert await log.head(partition=home) == 1
+    assert await log.head(Stream.STATE, partition=home) == 2
+    assert (await log.at(1, partition=home)).subject == subject
+    assert (await log.at(1, Stream.STATE, partition=home)).subject == finding
+    for stream, wanted in ((Stream.JOURNAL, ["c1"]), (Stream.STATE, ["c2", "c3"])):
+        async with log.follow(stream, partition=home) as follower:
+            assert ids(await next_of(follower, len(wanted))) == wanted
+            assert follower.pending == 0
 
 
 async def test_a_follower_gets_every_aggregate_in_the_order_of_the_log(
