@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
+from typing import Final
 
 import nats as nats_py
 import pytest
@@ -19,6 +22,7 @@ from streams.repartition import copy_commits
 from streams.repartition.repartition import drop_retired, repartition
 from streams.subjects import Stack
 from tests.contracts.samples import commit, deliveries_of, opened, start
+from tests.streams.jetstream.wire import eventually
 from tests.streams.repartition.moves import Cut, cut_off_at, operator, settings, told
 
 COMMITS = 3
@@ -160,6 +164,48 @@ async def test_it_may_die_before_each_request_and_is_whole_in_the_end(nats, stac
             else:
                 is_done = True
     assert tries > 10
+    await assert_whole(nats.url, stack, 1)
+
+
+DYING: Final = """
+import asyncio, os, signal, sys
+
+from streams.jetstream import LinkSettings
+from streams.repartition import copy_commits
+from streams.repartition.repartition import repartition
+from streams.subjects import Stack
+
+url, name, last = sys.argv[1:]
+copy_commits.BATCH_MAX, copy_commits.TOLD_EVERY = 7, 10
+
+
+def die(stage, done, total):
+    if f"{stage} {done}" == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+settings = LinkSettings(lease_ttl_s=1.0)
+asyncio.run(repartition(url, stack=Stack(name), to=1, tell=die, settings=settings))
+"""
+
+
+@pytest.mark.parametrize("last", ["copied, state 50", "copied, state 105", "verified, state 50"])
+async def test_a_process_that_is_killed_is_followed_by_another_one(nats, stack, last):
+    await fill(nats.url, stack, 1)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", DYING, nats.url, stack.name, last
+    )
+    assert await process.wait() == -signal.SIGKILL
+    assert "is being moved" in await refusal(nats.url, stack)
+
+    async def is_moved():
+        try:
+            await repartition(nats.url, stack=stack, to=1, tell=told, settings=settings())
+        except Incompatible:  # What the dead one held has not lapsed yet.
+            return False
+        return True
+
+    await eventually(is_moved)
     await assert_whole(nats.url, stack, 1)
 
 
