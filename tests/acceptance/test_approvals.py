@@ -19,6 +19,7 @@ from engine.app.strategy import ConvergeResult
 from engine.errors import Refused
 from engine.node.node import Node
 from streams.jetstream import connect
+from streams.layout import AGGREGATE_STREAMS
 from streams.model.events import (
     EpisodeBlocked,
     EpisodeFinished,
@@ -129,10 +130,11 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def happened(ports: Ports, *kinds: type[LogEvent]) -> list[tuple[str, LogEvent]]:
-    """Return what of `kinds` the journal holds, with the episode that it is about."""
+    """Return what of `kinds` is stored, with the last word of the subject that it is at."""
     return [
         (record.subject.rpartition(".")[2], each)
-        for record in await standing(ports.log)
+        for stream in AGGREGATE_STREAMS
+        for record in await standing(ports.log, stream)
         for each in record.commit.events
         if isinstance(each, kinds)
     ]
