@@ -117,7 +117,7 @@ def test_every_way_to_be_woken_is_taken(histories):
 def test_every_limit_is_met(histories):
     ends = Counter(e.error_class for life in themed(histories) if (e := life.finished))
     limited = {"expired", "shed_oldest", "circuit_breaker_tripped"}
-    assert {error_class for error_class in limited if ends[error_class] < 5} == set()
+    assert {error_class for error_class in limited if ends[error_class] < 2} == set()
     moves = [
         event
         for history in histories
