@@ -16,6 +16,7 @@ gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject
            node.<node>                                 the node is there
            workflow.<workflow>.<subject>               the instance that is busy with that subject
            result.<work>                               the episode that has done that work
+           queue.<actor>                               the events that its queue is to include
 
 Earlier versions wrote two more, which nodes take over: see `engine/waits/adopt.py`.
 
@@ -43,6 +44,7 @@ NODES: Final = "node"
 WAITS: Final = "wait"
 LOCKS: Final = "workflow"
 RESULTS: Final = "result"
+QUEUES: Final = "queue"
 DEFINITIONS: Final = "definition"
 BROUGHT: Final = "brought"
 """The first tokens of keys: what `Bucket.entries` can be asked for."""
@@ -123,6 +125,11 @@ def workflow_lock_key(workflow: str, subject: str) -> str:
 def result_key(work: str) -> str:
     """Return the key of the episode that has done the work of this hash."""
     return f"{RESULTS}.{name(work, of='work')}"
+
+
+def queue_key(actor: str) -> str:
+    """Return the key of the events that the queue of `actor` is to include."""
+    return f"{QUEUES}.{name(actor, of='actor')}"
 
 
 def node_key(node: str) -> str:

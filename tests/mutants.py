@@ -45,6 +45,7 @@ LISTENING: Final = "tests/engine/execution/test_answer_commands.py"
 OVERTAKEN: Final = "tests/engine/waits/test_overtaken.py"
 BLOCKING_IN_TURN: Final = "tests/engine/waits/test_wait_in_lane.py"
 ANSWERING: Final = "tests/engine/waits/test_answer.py"
+SHARED_QUEUE: Final = "tests/streams/jetstream/test_shared_queue.py"
 BELATED: Final = "tests/engine/triggers/test_late_starts.py"
 CRASHES_OF_GATES: Final = "tests/gates/test_crashes.py"
 
@@ -875,10 +876,52 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a shared queue only widens",
-        "streams/jetstream/ports/consumer.py",
-        'wider = _filters(info["config"]).union(self.filters)',
-        "wider = set(self.filters)",
+        "streams/jetstream/ports/shared_queue.py",
+        "return await self._change(link, frozenset(self.filters).union, resume_seq=resume_seq)",
+        "return await self._write(link, self.filters, resume_seq)",
         "tests/contracts/test_world.py",
+    ),
+    Mutant(
+        "nodes that change one queue take turns",
+        "streams/jetstream/ports/shared_queue.py",
+        "return await self._change(link, frozenset(self.filters).union, resume_seq=resume_seq)",
+        "return await super()._add_filters(link, resume_seq)",
+        SHARED_QUEUE,
+    ),
+    Mutant(
+        "a node that is changing a queue is waited for",
+        "streams/jetstream/ports/shared_queue.py",
+        "if agreed.is_applied or now_s",
+        "if True or now_s",
+        SHARED_QUEUE,
+    ),
+    Mutant(
+        "a node that died while it changed a queue is not waited for",
+        "streams/jetstream/ports/shared_queue.py",
+        " or now_s - begun_s >= APPLY_S_MAX",
+        "",
+        SHARED_QUEUE,
+    ),
+    Mutant(
+        "a node that wrote to a queue late gives back what it took away",
+        "streams/jetstream/ports/shared_queue.py",
+        "                await self._put(wanted, after=revision, is_applied=True)\n",
+        "",
+        SHARED_QUEUE,
+    ),
+    Mutant(
+        "a queue is to include what the nodes agreed on",
+        "streams/jetstream/ports/shared_queue.py",
+        "wanted = change(there.union(base.agreed.filters))",
+        "wanted = change(there)",
+        SHARED_QUEUE,
+    ),
+    Mutant(
+        "nobody waits for a change of a queue that was refused",
+        "streams/jetstream/ports/shared_queue.py",
+        "await self._put(base.agreed.filters, after=revision, is_applied=True)",
+        "pass",
+        SHARED_QUEUE,
     ),
     Mutant(
         "a command that fits nothing is a dead letter in the end",
@@ -1375,7 +1418,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a queue that is narrowed to nothing does not hold everything",
         "streams/jetstream/ports/consumer.py",
-        "        if not left:",
+        "        if not filters:",
         "        if False:",
         "tests/contracts/test_world.py",
     ),

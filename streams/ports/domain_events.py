@@ -151,8 +151,7 @@ class DomainEvents(Protocol):
         """Have the gates of `actor` share no events called one of `names` from now on.
 
         For names that no version watches any more: what is published until they are opened again
-        may be missed. Others that are opened in the same moment may be lost, for the server takes
-        whole lists only. What the gates were delivered before comes again until it is acknowledged.
+        may be missed. What the gates were delivered before comes again until it is acknowledged.
 
         Raises:
             Incompatible: the server refuses it.

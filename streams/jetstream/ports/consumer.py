@@ -3,7 +3,7 @@
 An existing consumer keeps its start (the server does not let that change), its acknowledgements,
 and what an operator tuned. Only its filter follows the code, and opening it only widens it, since
 nodes of older and newer versions run side by side (docs/adr/0013-shared-queues-only-widen.md).
-`narrow` is for callers that know what no node needs.
+All nodes give such a consumer the same filter; where they differ, it is an `SharedQueue`.
 """
 
 from __future__ import annotations
@@ -58,14 +58,10 @@ class DurableConsumer:
         """
         try:
             info = await self._look(link)
-            if info is None:
-                start = await self._start(link, resume_seq)
-                info = await self._make(link, self._fresh(start))
-            elif not _filters(info["config"]).issuperset(self.filters):
-                wider = _filters(info["config"]).union(self.filters)
-                info = await self._make(link, _filtered(info["config"], wider))
+            if info is None or not _filters(info["config"]).issuperset(self.filters):
+                info = await self._add_filters(link, resume_seq)
         except api.RequestRefused as error:
-            raise _cannot(self.name, error) from error
+            raise cannot(self.name, error) from error
         return _acknowledged_seq(info)
 
     async def backlog(self, link: Link) -> int:
@@ -77,20 +73,6 @@ class DurableConsumer:
         """Return the filters that it has on the server; none without a consumer."""
         info = await self._state(link)
         return frozenset() if info is None else frozenset(_filters(info["config"]))
-
-    async def narrow(self, link: Link, *, without: Collection[str]) -> None:
-        """Take filters from it, if it is there. Without any it would be for everything: it goes."""
-        info = await self._state(link)
-        if info is None:
-            return
-        left = _filters(info["config"]).difference(without)
-        if not left:
-            await self.delete(link)
-            return
-        try:
-            await self._make(link, _filtered(info["config"], left))
-        except api.RequestRefused as error:
-            raise _cannot(self.name, error) from error
 
     async def delete(self, link: Link) -> None:
         """Delete the consumer."""
@@ -115,6 +97,22 @@ class DurableConsumer:
                 return None
             raise
 
+    async def _add_filters(self, link: Link, resume_seq: int) -> JsonObject:
+        """Make it, or add our filters to those that it has; return the server's state."""
+        there = await self.filters_there(link)
+        return await self._write(link, there.union(self.filters), resume_seq)
+
+    async def _write(self, link: Link, filters: Collection[str], resume_seq: int) -> JsonObject:
+        """Make it with `filters`, or give them to the one that is there; with none, delete it."""
+        info = await self._look(link)
+        if not filters:
+            await self.delete(link)
+            return {}
+        if info is not None:
+            return await self._make(link, _filtered(info["config"], filters))
+        start = await self._start(link, resume_seq)
+        return await self._make(link, _filtered(self._fresh(start), filters))
+
     async def _make(self, link: Link, config: JsonObject) -> JsonObject:
         request = {"stream_name": self.stream, "config": config}
         try:
@@ -135,7 +133,6 @@ class DurableConsumer:
         return {
             "name": self.name,
             "durable_name": self.name,
-            "filter_subjects": list(self.filters),
             "ack_policy": "explicit",
             "ack_wait": ACK_WAIT_S * NS_PER_S,
             "max_deliver": -1,
@@ -176,7 +173,8 @@ def _filtered(config: JsonObject, filters: Collection[str]) -> JsonObject:
     return {**kept, "filter_subjects": sorted(filters)}
 
 
-def _cannot(name: str, error: api.RequestRefused) -> StreamError:
+def cannot(name: str, error: api.RequestRefused) -> StreamError:
+    """Return what to raise when the server refuses to make or change a consumer."""
     if error.code >= _SERVER_FAULT or error.err_code == api.STREAM_NOT_FOUND:
         return Unavailable(f"consumer {name}", detail=str(error))
     return Incompatible(

@@ -15,10 +15,13 @@ from streams.jetstream.messages.grouping import Groups, store_surely
 from streams.jetstream.messages.publish import Publisher, Write
 from streams.jetstream.ports.consumer import DurableConsumer
 from streams.jetstream.ports.null_source import NullSource
+from streams.jetstream.ports.shared_queue import SharedQueue
 from streams.jetstream.ports.source import JetStreamSource
 from streams.json import JsonObject
+from streams.keys import queue_key
 from streams.layout import Stream
 from streams.model.foreign_streams import FeedStart, ForeignStream
+from streams.ports.bucket import Bucket
 from streams.ports.delivery import Source, Unreadable
 from streams.ports.domain_events import NO_HEADERS, DomainEvent, Sent
 from streams.subjects import Stack
@@ -40,9 +43,11 @@ _WORK_QUEUE: Final = "workqueue"
 class JetStreamDomainEvents:
     """`DomainEvents` on the events stream of one stack."""
 
-    def __init__(self, link: Link, stack: Stack) -> None:
+    def __init__(self, link: Link, stack: Stack, gates: Bucket) -> None:
+        """Publish and read through `link`; `gates` has the filters of the actors' queues."""
         self._link = link
         self._stack = stack
+        self._gates = gates
         self._stream = stack.stream(Stream.EVENTS)
         self._parse = partial(parse_event, stack=stack, stream=self._stream)
         self._group = Groups(link).to(self._stream)
@@ -152,12 +157,14 @@ class JetStreamDomainEvents:
 
     def _gate(
         self, actor: str, names: Collection[str] = (), start: FeedStart = "new"
-    ) -> DurableConsumer:
-        return DurableConsumer(
+    ) -> SharedQueue:
+        return SharedQueue(
             stream=self._stream,
             name=self._stack.gate_durable(actor),
             filters=self._filters(names),
             start=start,
+            bucket=self._gates,
+            key=queue_key(actor),
         )
 
     def _feed(

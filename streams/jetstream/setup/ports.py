@@ -47,14 +47,15 @@ async def connect(
         stack = await setup.prepare(link, stack, creates=creates)
         if is_for_node:
             await require_rights(link, stack)
+        gates = JetStreamBucket(link, stack.gates_bucket(), marker_s=GATES_MARKER_S)
         yield Ports(
             stack=stack,
             log=JetStreamLog(link, stack),
             commands=JetStreamCommandQueue(link, stack),
             leases=JetStreamLeases(link, stack),
-            domain_events=JetStreamDomainEvents(link, stack),
+            domain_events=JetStreamDomainEvents(link, stack, gates),
             registry=JetStreamBucket(link, stack.registry_bucket(), marker_s=MARKER_S),
-            gates=JetStreamBucket(link, stack.gates_bucket(), marker_s=GATES_MARKER_S),
+            gates=gates,
             timers=JetStreamTimers(link, stack),
         )
 
