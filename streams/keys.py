@@ -17,6 +17,7 @@ gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject
            workflow.<workflow>.<subject>               the instance that is busy with that subject
            result.<work>                               the episode that has done that work
            queue.<actor>                               the events that its queue is to include
+           feed.<actor>.<stream and subject>           which stream of that name it has read
 
 Earlier versions wrote two more, which nodes take over: see `engine/waits/adopt.py`.
 
@@ -45,6 +46,7 @@ WAITS: Final = "wait"
 LOCKS: Final = "workflow"
 RESULTS: Final = "result"
 QUEUES: Final = "queue"
+FEEDS: Final = "feed"
 DEFINITIONS: Final = "definition"
 BROUGHT: Final = "brought"
 """The first tokens of keys: what `Bucket.entries` can be asked for."""
@@ -130,6 +132,11 @@ def result_key(work: str) -> str:
 def queue_key(actor: str) -> str:
     """Return the key of the events that the queue of `actor` is to include."""
     return f"{QUEUES}.{name(actor, of='actor')}"
+
+
+def feed_key(actor: str, stream: str, subject: str) -> str:
+    """Return the key of which stream of that name `actor` has read for events on `subject`."""
+    return f"{FEEDS}.{name(actor, of='actor')}.{subject_token(f'{stream}/{subject}')}"
 
 
 def node_key(node: str) -> str:

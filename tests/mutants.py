@@ -45,6 +45,7 @@ LISTENING: Final = "tests/engine/execution/test_answer_commands.py"
 OVERTAKEN: Final = "tests/engine/waits/test_overtaken.py"
 BLOCKING_IN_TURN: Final = "tests/engine/waits/test_wait_in_lane.py"
 ANSWERING: Final = "tests/engine/waits/test_answer.py"
+FEEDS_OF_OTHERS: Final = "tests/contracts/test_feeds.py"
 SHARED_QUEUE: Final = "tests/streams/jetstream/test_shared_queue.py"
 BELATED: Final = "tests/engine/triggers/test_late_starts.py"
 CRASHES_OF_GATES: Final = "tests/gates/test_crashes.py"
@@ -255,8 +256,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "ids of another stream are told from ours",
         "streams/wire/messages.py",
-        'return _checked_id(f"{stream}/{given}" if given else f"{stream}:{seq}")',
-        'return _checked_id(given or f"{stream}:{seq}")',
+        'return _checked_id(f"{stream}/{given}" if given else f"{stream}:{at}")',
+        'return _checked_id(given or f"{stream}:{at}")',
         "tests/contracts/test_feeds.py",
     ),
     Mutant(
@@ -880,6 +881,62 @@ TABLE: Final[Sequence[Mutant]] = (
         "return await self._change(link, frozenset(self.filters).union, resume_seq=resume_seq)",
         "return await self._write(link, self.filters, resume_seq)",
         "tests/contracts/test_world.py",
+    ),
+    Mutant(
+        "whoever reads a stream that was made anew is told",
+        "streams/jetstream/ports/feed_queue.py",
+        "if (await stored.extent(link, self.stream)).created != self.created:",
+        "if False:",
+        FEEDS_OF_OTHERS,
+    ),
+    Mutant(
+        "a queue that was made for the stream before is not kept",
+        "streams/jetstream/ports/feed_queue.py",
+        "                await self.delete(link)\n",
+        "",
+        "tests/streams/jetstream/test_feeds.py",
+    ),
+    Mutant(
+        "all that a stream has that was made anew is new",
+        "streams/jetstream/ports/domain_events.py",
+        "        if known.newest != found.created:",
+        "        if False:",
+        FEEDS_OF_OTHERS,
+    ),
+    Mutant(
+        "events without an id are others in a stream that was made anew",
+        "streams/jetstream/ports/domain_events.py",
+        'remade = "" if known.first == found.created else found.created',
+        'remade = ""',
+        FEEDS_OF_OTHERS,
+    ),
+    Mutant(
+        "which stream was read is remembered",
+        "streams/jetstream/ports/domain_events.py",
+        "        if now != read:",
+        "        if False:",
+        FEEDS_OF_OTHERS,
+    ),
+    Mutant(
+        "what came from a deleted stream is not acknowledged in the new one",
+        "streams/jetstream/ports/source.py",
+        "        if self._is_gone:\n            return\n",
+        "",
+        "tests/streams/jetstream/test_feeds.py",
+    ),
+    Mutant(
+        "a gate opens a stream again that was made anew",
+        "engine/triggers/events.py",
+        "with suppress(NoSuchStream):  # It was deleted meanwhile.",
+        "with suppress():",
+        "tests/acceptance/test_deleted_streams.py",
+    ),
+    Mutant(
+        "a lane opens a stream again that was made anew",
+        "engine/lanes/intake.py",
+        "with suppress(NoSuchStream):  # It was deleted meanwhile.",
+        "with suppress():",
+        "tests/acceptance/test_deleted_streams.py",
     ),
     Mutant(
         "nodes that change one queue take turns",

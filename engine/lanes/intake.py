@@ -41,7 +41,7 @@ from engine.triggers.rules import Gated, Part
 from engine.triggers.timers import GOES_ON, RESTING_S, TimerRouter
 from engine.waits.wait import is_answered, step_answered
 from streams.clock import Clock
-from streams.errors import Incompatible, Unavailable
+from streams.errors import Incompatible, NoSuchStream, Unavailable
 from streams.model.commands import Start
 from streams.model.events import EpisodeOpened
 from streams.ports.delivery import ACK_WAIT_S, Delivery, Source, Unreadable
@@ -364,18 +364,26 @@ class LaneInput:
             self.check_lease()
             return most
 
-        await consume_in_order(source, self._handle, labels=labels, room=wait_room, clock=clock)
+        try:
+            await consume_in_order(source, self._handle, labels=labels, room=wait_room, clock=clock)
+        except NoSuchStream:
+            self._sources.remove(source)
+            await source.close()
+            raise
         self._is_whole = False
         raise Unavailable(queue.label, detail="a delivery went elsewhere, or was lost")
 
     async def take_foreign(self, queue: ForeignQueue) -> None:
-        """Bring the events of a stream of others, once it exists, as `take_events` does."""
+        """Bring the events of a stream of others, while it exists, as `take_events` does."""
         stream, expectations = queue.foreign.stream, self._expectations.values()
         watched = [{one.stream for one in each.foreign_streams} for each in expectations]
         fan_out = sum(stream in streams for streams in watched)
+        events = EventQueue(label=stream, open=queue.open, fan_out=fan_out)
         try:
-            await queue.wait_begun()
-            await self.take_events(EventQueue(label=stream, open=queue.open, fan_out=fan_out))
+            while True:
+                await queue.wait_begun()
+                with suppress(NoSuchStream):  # It was deleted meanwhile.
+                    await self.take_events(events)
         except Incompatible as error:
             # The rest of what wakes the actor goes on.
             actor = self._context.actor.id

@@ -8,6 +8,7 @@ long, or when `WatchList` finds that the queue no longer includes it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -209,14 +210,16 @@ class ForeignStreamGate:
         self._gate = Gate(admission).service(foreign.stream, self._queue.open)
 
     def service(self) -> Service:
-        """Return the service that evaluates the stream's events, once the stream exists."""
+        """Return the service that evaluates the stream's events whenever the stream exists."""
         # It is also open when nothing can come because there is no such stream.
         return Service(self._run, self._gate.permit, self._gate.is_open)
 
     async def _run(self) -> None:
         withdrawn = self._gate.permit.withdrawn
-        if not await self._queue.begin():
-            self._gate.is_open.set()
-            await wait_first(self._queue.wait_begun(), withdrawn.wait())
-        if not withdrawn.is_set():
-            await self._gate.run()
+        while not withdrawn.is_set():
+            if not await self._queue.begin():
+                self._gate.is_open.set()
+                await wait_first(self._queue.wait_begun(), withdrawn.wait())
+            if not withdrawn.is_set():
+                with suppress(NoSuchStream):  # It was deleted meanwhile.
+                    await self._gate.run()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
@@ -12,7 +12,7 @@ from streams.errors import NoSuchStream, Uncaptured
 from streams.json import JsonObject
 from streams.memory.durable import Durable, MemorySource
 from streams.memory.stream import MemoryStream
-from streams.model.foreign_streams import ForeignStream
+from streams.model.foreign_streams import FeedStart, ForeignStream, start_anew
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import NO_HEADERS, DomainEvent, Sent
 from streams.subjects import Stack
@@ -35,8 +35,12 @@ class MemoryDomainEvents:
         self._stack = stack
         self._parse = partial(parse_event, stack=stack, stream=stream.name)
         self._foreign: dict[str, MemoryStream] = {}
+        self._made: Counter[str] = Counter()
+        """How often each of them was made."""
         self._captured: dict[str, MemoryStream] = {}
         """By the patterns of the subjects that `send` may send there."""
+        self._first_read: dict[str, MemoryStream] = {}
+        """By the names of their durables: which stream was the first of its name."""
         self._durables: dict[str, Durable] = {}
         """By their names, those of feeds after their streams'."""
         self._watched: defaultdict[str, set[str]] = defaultdict(set)
@@ -49,8 +53,18 @@ class MemoryDomainEvents:
         if name in self._foreign:
             raise ValueError(f"there is a stream {name!r} already")
         self._foreign[name] = MemoryStream(name, clock=self._stream.clock)
+        self._made[name] += 1
         self._captured |= dict.fromkeys(captures, self._foreign[name])
         return self._foreign[name]
+
+    def remove_stream(self, name: str) -> None:
+        """Delete a stream that is not ours, with all that reads it."""
+        stream = self._foreign.pop(name)
+        self._captured = {on: each for on, each in self._captured.items() if each is not stream}
+        self._durables = {
+            of: each for of, each in self._durables.items() if each.stream is not stream
+        }
+        stream.delete()
 
     async def publish(
         self,
@@ -111,13 +125,18 @@ class MemoryDomainEvents:
     ) -> MemorySource[DomainEvent | Unreadable]:
         """See `DomainEvents.open_feed`."""
         name, stream = self._feed_name(actor, feed), self._held(feed)
+        is_anew = self._first_read.setdefault(name, stream) is not stream
+        remade = str(self._made[feed.stream]) if is_anew else ""
         if name not in self._durables:
-            start = _seq_before(feed, stream) if after is None else after
+            start = _seq_before(feed.start, stream) if after is None else after
+            if is_anew:
+                start = _seq_before(start_anew(feed), stream)
             self._durables[name] = Durable(
                 stream, after=start, matches=partial(matches, feed.subject)
             )
         return MemorySource(
-            [self._durables[name]], parse=partial(parse_foreign, stream=feed.stream)
+            [self._durables[name]],
+            parse=partial(parse_foreign, stream=feed.stream, remade=remade),
         )
 
     async def watched(self, actor: str) -> frozenset[str]:
@@ -165,8 +184,8 @@ class MemoryDomainEvents:
         return Durable(self._stream, after=after, matches=subjects.__contains__)
 
 
-def _seq_before(feed: ForeignStream, stream: MemoryStream) -> int:
-    match feed.start:
+def _seq_before(start: FeedStart, stream: MemoryStream) -> int:
+    match start:
         case "new":
             return stream.last_seq
         case "all":

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Generic, TypeVar
 
+from streams.errors import NoSuchStream
 from streams.memory.stream import MemoryStream
 from streams.ports.delivery import ACK_WAIT_S
 from streams.wire.messages import TRACE_HEADER, StreamMessage
@@ -177,6 +178,8 @@ class MemorySource(Generic[T]):
         """Return what waits: from each an equal share of the room, and each is first in turn."""
         if self._is_closed:
             return ()
+        if (stream := self._durables[0].stream).is_deleted:
+            raise NoSuchStream(stream.name)
         taken: list[MemoryDelivery[T]] = []
         turn, count = self._turn, len(self._durables)
         for nth in range(count):

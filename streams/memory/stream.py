@@ -27,6 +27,7 @@ class MemoryStream:
         self.clock = clock
         self.bell = bell or Bell(clock)
         """Rings for every message."""
+        self.is_deleted = False
         self._messages: list[StreamMessage] = []
         self._of: defaultdict[str, list[StreamMessage]] = defaultdict(list)
         self._known_ids: dict[str, tuple[int, float]] = {}
@@ -35,6 +36,11 @@ class MemoryStream:
     def last_seq(self) -> int:
         """Sequence of the newest message; 0 before the first."""
         return len(self._messages)
+
+    def delete(self) -> None:
+        """End it, and wake those who wait for its messages."""
+        self.is_deleted = True
+        self.bell.ring()
 
     def publish(
         self,

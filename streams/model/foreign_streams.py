@@ -40,6 +40,11 @@ class ForeignStream(msgspec.Struct, frozen=True, kw_only=True):
         return stream == self.stream and matches(self.subject, subject)
 
 
+def start_anew(feed: ForeignStream) -> FeedStart:
+    """Return where a stream begins that was made after the actor began: all that it has is new."""
+    return "all" if feed.start == "new" else feed.start
+
+
 def problem_of_feed(feed: ForeignStream) -> str | None:
     """Return why nobody could read `feed`, in words for people, or None."""
     if not _STREAM_NAME.fullmatch(feed.stream):

@@ -87,6 +87,10 @@ class Source(Protocol[T_co]):
         What `room` leaves stays for other nodes. What it did not use up may still fill while the
         caller works, for at most `wait_s`, and is returned by the next `receive`, unless the caller
         calls `pause`. Survives restarts and reconnects; without a server it returns nothing.
+
+        Raises:
+            NoSuchStream: the stream is one of others, and was deleted. Open it again. What came
+                from it needs no acknowledgement any more.
         """
 
     async def pause(self) -> None:

@@ -137,7 +137,9 @@ class DomainEvents(Protocol):
 
         The first time it starts just past sequence `after`, or without one at the feed's `start`;
         after that it continues where it was. A work queue is always read from its beginning: it
-        keeps only what nobody has done yet, and drops what we acknowledge.
+        keeps only what nobody has done yet, and drops what we acknowledge. If the stream was
+        deleted and made anew, all that it has is new: `"new"` is `"all"` then, and events without
+        an id of their own get other ids than those of the first stream.
 
         Raises:
             NoSuchStream: there is none of that name.

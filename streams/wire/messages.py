@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -162,12 +163,16 @@ def parse_event(message: TimedMessage, *, stack: Stack, stream: str) -> DomainEv
     return _parse_event(message, _event_id, name=name, stream=stream)
 
 
-def parse_foreign(message: TimedMessage, *, stream: str) -> DomainEvent | Unreadable:
+def parse_foreign(
+    message: TimedMessage, *, stream: str, remade: str = ""
+) -> DomainEvent | Unreadable:
     """Return the event of a message of a stream that is not ours, or why it is none.
 
-    Its subject is its name. Its id names its stream, too: the ids of others are theirs alone.
+    Its subject is its name. Its id names its stream, too: the ids of others are theirs alone. When
+    the stream was `remade` is part of the ids that are made of sequences, which begin again.
     """
-    return _parse_event(message, _foreign_id, name=message.subject, stream=stream, feed=stream)
+    id_of = partial(_foreign_id, remade=remade)
+    return _parse_event(message, id_of, name=message.subject, stream=stream, feed=stream)
 
 
 def parse_command(message: Message, *, stream: str) -> Command | Unreadable:
@@ -251,9 +256,10 @@ def _event_id(headers: Mapping[str, str], stream: str, seq: int) -> str:
     return _checked_id(_claimed_id(headers) or f"{stream}:{seq}")
 
 
-def _foreign_id(headers: Mapping[str, str], stream: str, seq: int) -> str:
+def _foreign_id(headers: Mapping[str, str], stream: str, seq: int, *, remade: str) -> str:
     given = _claimed_id(headers)
-    return _checked_id(f"{stream}/{given}" if given else f"{stream}:{seq}")
+    at = f"{remade}:{seq}" if remade else seq
+    return _checked_id(f"{stream}/{given}" if given else f"{stream}:{at}")
 
 
 def _checked_id(given: str) -> str:

@@ -157,7 +157,7 @@ async def orders(server, ports, stack: Stack) -> AsyncIterator[Orders]:
     """A stream that is no stack's, on the same server."""
     name = f"ORDERS-{stack.name}"
     if server is None:
-        yield MemoryOrders(ports.domain_events.add_stream(name, captures=[f"{name}.>"]))
+        yield MemoryOrders(ports.domain_events, name)
         return
     import nats  # noqa: PLC0415 - memory needs no NATS
 

@@ -204,3 +204,67 @@ async def test_the_backlog_of_a_feed_counts_what_waits_and_what_is_unanswered(wo
         await deliveries_of(source, 1)
         assert await world.backlog("monitor", [feed]) == 3
         assert await world.backlog("monitor") == 0
+
+
+# A stream that is deleted, or made anew.
+
+
+async def test_whoever_reads_a_stream_that_is_deleted_is_told(world, orders):
+    await published(orders, 1)
+    async with opened(world.open_feed("monitor", orders.feed(start="all"))) as source:
+        await deliveries_of(source, 1)
+        await orders.delete()
+        with pytest.raises(NoSuchStream):
+            await deliveries_of(source, 1)
+
+
+async def test_whoever_reads_a_stream_that_is_made_anew_is_told(world, orders):
+    async with opened(world.open_feed("monitor", orders.feed(start="all"))) as source:
+        await orders.remake()
+        await published(orders, 1)
+        with pytest.raises(NoSuchStream):
+            await deliveries_of(source, 1)
+
+
+@pytest.mark.parametrize("start", ["new", "all"])
+async def test_all_that_a_stream_has_that_was_made_anew_is_new(world, orders, start):
+    feed = orders.feed(start=start)
+    async with opened(world.open_feed("monitor", feed)):
+        pass
+    await orders.remake()
+    await published(orders, 3)
+    assert await done(world, feed, 3) == [1, 2, 3]
+
+
+async def test_a_stream_that_was_made_anew_is_read_from_the_sequence_that_the_feed_says(
+    world, orders
+):
+    feed = orders.feed(start=2)
+    async with opened(world.open_feed("monitor", feed)):
+        pass
+    await orders.remake()
+    await published(orders, 3)
+    assert await done(world, feed, 2) == [2, 3]
+
+
+async def test_a_stream_that_was_made_anew_is_read_on_where_it_was(world, orders):
+    feed = orders.feed()
+    async with opened(world.open_feed("monitor", feed)):
+        pass
+    await orders.remake()
+    await published(orders, 2)
+    assert await done(world, feed, 1) == [1]
+    assert await done(world, feed, 1) == [2]
+
+
+async def test_events_without_an_id_are_other_ones_in_a_stream_that_was_made_anew(world, orders):
+    feed = orders.feed(start="all")
+    ids = []
+    for _ in range(3):
+        await published(orders, 1)
+        async with opened(world.open_feed("monitor", feed)) as source:
+            (delivery,) = await deliveries_of(source, 1)
+            ids.append(delivery.content.id)
+        await orders.remake()
+    assert ids[0] == f"{orders.name}:1"
+    assert len(set(ids)) == len(ids)

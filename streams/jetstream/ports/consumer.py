@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from streams.errors import Incompatible, StreamError, Unavailable
+from streams.errors import Incompatible, NoSuchStream, StreamError, Unavailable
 from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import api, stored
 from streams.jetstream.ports.configs import NS_PER_S
@@ -62,6 +62,8 @@ class DurableConsumer:
                 info = await self._add_filters(link, resume_seq)
         except api.RequestRefused as error:
             raise cannot(self.name, error) from error
+        except NoSuchStream as error:
+            raise Unavailable(f"consumer {self.name}", detail=str(error)) from error
         return _acknowledged_seq(info)
 
     async def backlog(self, link: Link) -> int:

@@ -14,13 +14,14 @@ from streams.jetstream.messages.arrival import Arrival
 from streams.jetstream.messages.grouping import Groups, store_surely
 from streams.jetstream.messages.publish import Publisher, Write
 from streams.jetstream.ports.consumer import DurableConsumer
+from streams.jetstream.ports.feed_queue import FeedQueue, ReadStream, put_read_stream, read_stream
 from streams.jetstream.ports.null_source import NullSource
 from streams.jetstream.ports.shared_queue import SharedQueue
 from streams.jetstream.ports.source import JetStreamSource
 from streams.json import JsonObject
-from streams.keys import queue_key
+from streams.keys import feed_key, queue_key
 from streams.layout import Stream
-from streams.model.foreign_streams import FeedStart, ForeignStream
+from streams.model.foreign_streams import FeedStart, ForeignStream, start_anew
 from streams.ports.bucket import Bucket
 from streams.ports.delivery import Source, Unreadable
 from streams.ports.domain_events import NO_HEADERS, DomainEvent, Sent
@@ -119,11 +120,22 @@ class JetStreamDomainEvents:
     ) -> Source[DomainEvent | Unreadable]:
         """See `DomainEvents.open_feed`."""
         found = await stored.extent(self._link, feed.stream)
+        key = feed_key(actor, feed.stream, feed.subject)
+        read = await read_stream(self._gates, key)
+        known = read or ReadStream(first=found.created, newest=found.created)
         start = feed.start if after is None else after + 1
+        if known.newest != found.created:
+            start = start_anew(feed)
         wanted = None if found.retention == _WORK_QUEUE else start
-        return await self._share(
-            self._feed(actor, feed, wanted), partial(parse_foreign, stream=feed.stream)
+        remade = "" if known.first == found.created else found.created
+        source = await self._share(
+            self._feed(actor, feed, wanted, created=found.created),
+            partial(parse_foreign, stream=feed.stream, remade=remade),
         )
+        now = ReadStream(first=known.first, newest=found.created)
+        if now != read:
+            await put_read_stream(self._gates, key, now)
+        return source
 
     async def watched(self, actor: str) -> frozenset[str]:
         """See `DomainEvents.watched`."""
@@ -168,9 +180,10 @@ class JetStreamDomainEvents:
         )
 
     def _feed(
-        self, actor: str, feed: ForeignStream, start: FeedStart | None = None
-    ) -> DurableConsumer:
-        return DurableConsumer(
+        self, actor: str, feed: ForeignStream, start: FeedStart | None = None, *, created: str = ""
+    ) -> FeedQueue:
+        return FeedQueue(
+            created=created,
             stream=feed.stream,
             name=self._stack.feed_durable(actor, feed.subject),
             filters=(feed.subject,),

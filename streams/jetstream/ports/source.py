@@ -13,6 +13,7 @@ the same for good.
 | the server forgets the pull | no heartbeat for `SILENCE_S_MAX`: it is sent again |
 | the consumer is deleted | it is made again, from the oldest delivery not yet answered |
 | its whole stream is | the same, once there is a stream of that name again: from its beginning |
+| that was a stream of others | `receive` raises: whoever reads it opens it again |
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from streams.errors import StreamError, Unavailable
+from streams.errors import NoSuchStream, StreamError, Unavailable
 from streams.jetstream.connection import headers
 from streams.jetstream.connection.headers import Headers
 from streams.jetstream.connection.link import Link, wait_set
@@ -137,6 +138,8 @@ class JetStreamSource(Generic[T]):
         self._is_doubtful = False
         self._is_paused = False
         self._is_closed = False
+        self._is_gone = False
+        """Whether the stream was deleted. One of its name has other messages of these sequences."""
         self._unanswered: dict[int, str] = {}
         """Sequence → where to answer."""
         self._newest_seq = after
@@ -196,6 +199,8 @@ class JetStreamSource(Generic[T]):
 
     async def answer(self, arrived: Arrival, verb: bytes, *, is_final: bool) -> None:
         """Answer a delivery; unless the answer is final, the message comes again."""
+        if self._is_gone:
+            return
         if is_final:
             self._unanswered.pop(arrived.seq, None)
         self._link.post(arrived.reply, verb)
@@ -236,6 +241,11 @@ class JetStreamSource(Generic[T]):
             session, commands = await self._ready()
             if 2 * self._asked <= room and not self._is_closed:
                 self._send_pull(session, commands, room - self._asked, min(left_s, PULL_S_MAX))
+        except NoSuchStream:
+            self._is_gone = True
+            self._waiting.clear()
+            self._unanswered.clear()
+            raise
         except Unavailable:
             return False
         return True

@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
-from streams.errors import Incompatible
+from streams.errors import Incompatible, NoSuchStream
 from streams.jetstream import LinkSettings, connect
 from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import api
+from streams.jetstream.ports.consumer import DurableConsumer
 from streams.model.foreign_streams import ForeignStream
 from tests.contracts.samples import deliveries_of, opened
 
@@ -95,16 +96,39 @@ async def test_reading_a_stream_leaves_it_as_it_is(world, link, make, name):
     assert await config_of(link, name) == before
 
 
-async def test_a_stream_that_goes_away_while_it_is_read_is_waited_for_and_read_anew(
+async def test_what_came_from_a_stream_that_was_deleted_is_not_acknowledged_in_the_new_one(
     world, link, make, name
 ):
-    await make(5)
-    async with opened(
-        world.open_feed("monitor", ForeignStream(stream=name, start="all"))
-    ) as source:
-        for delivery in await deliveries_of(source, 5):
-            await delivery.ack()
-        receiving = asyncio.create_task(deliveries_of(source, 2))
+    """Its messages have the same sequences."""
+    feed = ForeignStream(stream=name, start="all")
+    await make(1)
+    async with opened(world.open_feed("monitor", feed)) as source:
+        (before,) = await deliveries_of(source, 1)
         await api.call(link, f"STREAM.DELETE.{name}")
-        await make(2)
-        assert seqs(await receiving) == [1, 2]
+        await make(1)
+        with pytest.raises(NoSuchStream):
+            await deliveries_of(source, 1)
+        async with opened(world.open_feed("monitor", feed)) as anew:
+            await deliveries_of(anew, 1)
+            await before.ack()
+            assert await world.backlog("monitor", [feed]) == 1
+
+
+async def test_a_queue_that_was_made_for_the_stream_before_is_not_kept(
+    world, link, make, name, monkeypatch
+):
+    """The stream is made anew in the moment in which the queue is made."""
+    feed, ensure = ForeignStream(stream=name), DurableConsumer.ensure
+
+    async def ensured_in_the_new_one(self, link, *, resume_seq=0):
+        await api.call(link, f"STREAM.DELETE.{name}")
+        await make(3)
+        return await ensure(self, link, resume_seq=resume_seq)
+
+    await make(5)
+    with monkeypatch.context() as patch:
+        patch.setattr(DurableConsumer, "ensure", ensured_in_the_new_one)
+        with pytest.raises(NoSuchStream):
+            await world.open_feed("monitor", feed)
+    await link.ask(f"{name}.more", b"{}")
+    assert await world.backlog("monitor", [feed]) == 0
