@@ -1620,6 +1620,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/lanes/test_lanes.py",
     ),
     Mutant(
+        "an episode of low priority does not wait for ever",
+        "engine/lanes/lane.py",
+        "return ticket.number - ticket.priority * PLACES_PER_PRIORITY, ticket.number",
+        "return -ticket.priority, ticket.number",
+        "tests/engine/lanes/test_lanes.py",
+    ),
+    Mutant(
+        "a lane that an older version has kept is sorted anew",
+        "engine/lanes/lane.py",
+        "waiting=tuple(sorted(event.waiting, key=_rank)),",
+        "waiting=event.waiting,",
+        "tests/engine/lanes/test_lanes.py",
+    ),
+    Mutant(
         "one whose key is busy is passed over in its lane",
         "engine/lanes/lane.py",
         "_is_busy(ticket, busy) or (ticket.key_limit and key in passed_over)",

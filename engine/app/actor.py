@@ -129,8 +129,8 @@ class ExpectationOptions:
     concurrency: Annotated[int, partial(Check.count, most=KEY_EPISODES_MAX)] = 1
     """How many episodes with the same value under `concurrency_key` run at a time."""
     priority: Annotated[int, partial(Check.whole, least=-PRIORITY_MAX, most=PRIORITY_MAX)] = 0
-    """Where episodes of the actor wait for their turn, the one with the highest priority is first:
-    from -1,000 to 1,000."""
+    """Where episodes of the actor wait for their turn, a higher priority goes first: from -1,000 to
+    1,000. Each is worth 100 places, so no episode waits for ever."""
     start_within_s: Annotated[float, partial(Check.seconds, most=WAIT_S_MAX)] = 0.0
     """An episode that has not started after so many seconds is canceled as `expired`. By default it
     waits for as long as it takes."""

@@ -3,7 +3,9 @@
     wanted ──placed──▶ waiting ──admitted──▶ admitted ──left──▶ (gone)
        └──dropped         └──shed, left──▶ (gone)
 
-Waiting episodes are ordered by priority, then by number, which is the age of the cause. From the
+Waiting episodes are ordered by number, which is the age of the cause, and each priority above
+another is worth `PLACES_PER_PRIORITY` numbers: so a higher priority goes first, but only so many
+later ones overtake an episode, and none waits for ever (docs/adr/0036-priorities-age.md). From the
 head on they are admitted while there is capacity. One whose concurrency key is at its limit is
 passed over, with all behind it of the same key. `overflow` decides about those without room:
 
@@ -45,6 +47,10 @@ from streams.ports.timers import Due
 DropReason: TypeAlias = Literal["no_room", "key_busy", "queue_full"]
 """Why a newcomer got no place: too many run; its key is at its limit; enough others wait."""
 
+
+PLACES_PER_PRIORITY: Final = 100
+"""How many later episodes may overtake one for each priority that they have above it. With 10 above
+it, all that may wait at a time do (`QUEUE_MAX`)."""
 
 KEEP_EVERY: Final = 200
 """Commits from one with the whole lane to the next: the most that a new scheduler reads."""
@@ -135,7 +141,7 @@ def drop_reasons(
 
 
 def _rank(ticket: Ticket) -> tuple[int, int]:
-    return -ticket.priority, ticket.number
+    return ticket.number - ticket.priority * PLACES_PER_PRIORITY, ticket.number
 
 
 def _is_busy(ticket: Ticket, busy: Mapping[tuple[str, str], int]) -> bool:
@@ -245,7 +251,8 @@ def evolve(lane: Lane, event: LaneEvent, *, version: int) -> Lane:
             return _moved(lane, event)
         case LaneKept():
             return Lane(
-                waiting=event.waiting,
+                # An older version of the engine ordered them otherwise.
+                waiting=tuple(sorted(event.waiting, key=_rank)),
                 admitted=event.admitted,
                 cursors=event.cursors,
                 newest_number=event.newest_number,

@@ -15,6 +15,7 @@ class Ticket(Struct, frozen=True, kw_only=True):
     number: int
     """In the order of the causes, from 1, with gaps. Of equal priorities the lowest goes first."""
     priority: int = 0
+    """Each is worth so many numbers: see `PLACES_PER_PRIORITY` of the lane."""
     key: str = ""
     """Of those of its expectation with the same key only so many run at a time; empty: it has
     none. A long one is a hash."""

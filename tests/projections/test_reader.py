@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from engine.lanes.lane import ranked
 from projections.errors import BadSchema, PostgresUnavailable, QueryRefused
 from projections.postgres import reader
 from projections.postgres.pool import address, connect, open_pool
@@ -84,6 +85,17 @@ async def test_those_that_wait_their_turn_show_their_place(pool, stack):
     rows = await reader.list_episodes(pool, stack)
     places = {row["episode_id"].int: row["position"] for row in rows}
     assert places == {3: 1, 1: 2, 2: 3, 4: None}
+
+
+async def test_places_are_those_of_the_lane(pool, stack):
+    aged = [lives.ticket(1), lives.ticket(2, priority=-1), lives.ticket(101, priority=1)]
+    aged += [lives.ticket(100, priority=1), lives.ticket(103, priority=1), lives.ticket(3)]
+    for each in aged:
+        subject = stack.episode(each.episode_id)
+        await write_events(pool, lives.opened(each.number), stack=stack, subject=subject)
+    await write_events(pool, lives.placed(*aged), stack=stack, subject=stack.lane("monitor"))
+    rows = sorted(await reader.list_episodes(pool, stack), key=lambda row: row["position"])
+    assert [row["episode_id"].int for row in rows] == [each.number for each in ranked((), aged)]
 
 
 async def test_one_episode_is_shown_in_full(filled, stack):

@@ -17,6 +17,7 @@ from engine.app.actor import CLUSTER_EPISODES_MAX
 from engine.lanes.lane import (
     EMPTY,
     KEEP_EVERY,
+    PLACES_PER_PRIORITY,
     TICKETS_KEPT_MAX,
     LaneInputs,
     Limits,
@@ -141,6 +142,47 @@ def test_the_oldest_cause_goes_first():
 def test_a_higher_priority_overtakes():
     urgent = these("c", priority=1)
     given(these("a", "b"), urgent).when(left("a")).then(left=["a"], admitted=["c"])
+
+
+@pytest.mark.parametrize("above", [1, 3])
+def test_an_episode_is_overtaken_by_so_many_later_ones_as_the_higher_priority_is_worth(above):
+    most = above * PLACES_PER_PRIORITY
+    later = [f"u{number}" for number in range(2 * most)]
+    line = given(these("running"), these("old"), these(*later, priority=above)).lane.waiting
+    assert ids(line).index("old") == most - 1
+
+
+@forall(
+    above=st.integers(-1_000, 1_000),
+    waited=st.integers(0, 40),
+    per_round=st.integers(1, 3),
+)
+@settings(max_examples=30, deadline=None)
+def test_an_episode_is_admitted_in_the_end_however_many_of_higher_priority_come(
+    above, waited, per_round
+):
+    """One is admitted in each round, and at least one more urgent episode comes."""
+    before = these(*(f"b{number}" for number in range(waited)))
+    life = given(these("r"), before, these("old"))
+    lane, number, rounds = life.lane, 0, 0
+    most = waited + 1 + max(0, above) * PLACES_PER_PRIORITY
+    # What is about to happen far from the head changes nothing: jump to shortly before it.
+    lane = msgspec.structs.replace(lane, newest_number=max(lane.newest_number, most - 50))
+    while "old" not in ids(lane.admitted):
+        news = [wanted(f"u{number + at}", priority=above) for at in range(per_round)]
+        seen = LaneInputs(wanted=news, left=ids(lane.admitted))
+        lane = after(lane, decide(lane, seen, Limits(capacity=1)))
+        number, rounds = number + per_round, rounds + 1
+        assert rounds <= waited + 1 + 50 + per_round
+
+
+def test_a_lane_that_was_kept_in_another_order_is_read_in_its_own():
+    urgent, old = (
+        Ticket(episode_id="u", expectation_id="e", number=900, priority=1),
+        Ticket(episode_id="o", expectation_id="e", number=1),
+    )
+    kept = LaneKept(waiting=(urgent, old), newest_number=900)
+    assert ids(evolve(EMPTY, kept, version=1).waiting) == ["o", "u"]
 
 
 def test_of_one_batch_the_highest_priority_goes_first():
@@ -558,9 +600,11 @@ class LaneLife(RuleBasedStateMachine):
         key = {each: self.wanted[each].key for each in self.wanted}
         busy = Counter(key[each] for each in self.admitted)
         able = [each for each in line if not key[each] or busy[key[each]] < LIMIT_OF[key[each]]]
-        return max(
-            able, key=lambda each: (self.wanted[each].priority, -self._age(each)), default=None
-        )
+        return min(able, key=lambda each: (self._place(each), self._age(each)), default=None)
+
+    def _place(self, episode):
+        """Return its age, less what its priority is worth."""
+        return self._age(episode) - self.wanted[episode].priority * PLACES_PER_PRIORITY
 
     def _losers(self, line, fresh):
         if self.limits.overflow == "queue":
@@ -580,8 +624,11 @@ class LaneLife(RuleBasedStateMachine):
 
     @invariant()
     def who_waits_is_in_the_order_of_rank(self):
-        ranks = [(-each.priority, each.number) for each in self.lane.waiting]
-        assert ranks == sorted(ranks)
+        places = [
+            (each.number - each.priority * PLACES_PER_PRIORITY, each.number)
+            for each in self.lane.waiting
+        ]
+        assert places == sorted(places)
 
     @invariant()
     def no_key_runs_more_often_than_its_limit(self):
