@@ -454,7 +454,7 @@ class LaneInput:
         self, deliveries: Sequence[Delivery[DomainEvent | Unreadable]], asked_s: float
     ) -> list[InputItem]:
         mine = [each for each in deliveries if not await self._unwatched.hand_back(each)]
-        parts = [await self._parts(each) for each in mine]
+        parts = [await self._parts(each, is_late=self._is_late(asked_s)) for each in mine]
         flat = [part for each in parts for part in each]
         outcomes = iter(await self._settle_all(flat, asked_s=asked_s))
         items: list[InputItem] = []
@@ -465,28 +465,32 @@ class LaneInput:
             items.append(InputItem(asked=asked, delivery=delivery))
         return items
 
-    async def _parts(self, delivery: Delivery[DomainEvent | Unreadable]) -> Sequence[Part]:
+    async def _parts(
+        self, delivery: Delivery[DomainEvent | Unreadable], *, is_late: bool
+    ) -> Sequence[Part]:
         content, is_repeat = delivery.content, delivery.deliveries > 1
         if isinstance(content, Unreadable):
             return [content]
-        return await self.evaluator.rule(content, is_repeat=is_repeat)
+        return await self.evaluator.rule(content, is_repeat=is_repeat, is_late=is_late)
+
+    def _is_late(self, asked_s: float) -> bool:
+        """Return whether others may have been delivered what was requested then."""
+        return self._context.clock.monotonic_s() - asked_s >= ACK_WAIT_S
 
     async def _settle_all(self, parts: Sequence[Part], *, asked_s: float) -> list[Outcome]:
         """Return what each part comes to. Those about the same subject are settled in order."""
-        clock = self._context.clock
         outcomes: list[Outcome] = [None] * len(parts)
         lines: defaultdict[tuple[str, str] | None, list[int]] = defaultdict(list)
         for index, part in enumerate(parts):
             lines[_subject_of(part)].append(index)
         room = asyncio.Semaphore(SETTLING_MAX)
 
-        def is_late() -> bool:
-            return clock.monotonic_s() - asked_s >= ACK_WAIT_S
-
         async def settle(line: Sequence[int]) -> None:
             async with room:
                 for index in line:
-                    outcomes[index] = await self.evaluator.evaluate(parts[index], is_late=is_late)
+                    outcomes[index] = await self.evaluator.evaluate(
+                        parts[index], is_late=lambda: self._is_late(asked_s)
+                    )
 
         await asyncio.gather(*(settle(line) for line in lines.values()))
         return outcomes

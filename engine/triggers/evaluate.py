@@ -39,6 +39,7 @@ from engine.triggers.rules import (
     LookUp,
     Part,
     Refuse,
+    RefusedAgain,
     Ruling,
     Ticked,
     TriggerState,
@@ -269,10 +270,13 @@ class TriggerEvaluator:
         self._cooldowns, self._debouncer = Cooldowns(self.context), DebounceStore(self.context)
         self._expiry = FindingExpiry(self.context)
 
-    async def rule(self, event: DomainEvent, *, is_repeat: bool) -> list[Part]:
-        """Return the parts of `event`, one for each expectation that it may fire.
+    async def rule(
+        self, event: DomainEvent, *, is_repeat: bool, is_late: bool = False
+    ) -> list[Part]:
+        """Return the parts of `event`, one for each expectation that it may fire or have fired.
 
-        Nothing is looked up yet: `evaluate` does that, for many at a time.
+        Nothing is looked up yet: `evaluate` does that, for many at a time. With `is_late`, other
+        nodes may have the event by now.
         """
         stack, actor = self.context.ports.stack.name, self.context.actor
         parts: list[Part] = []
@@ -283,6 +287,8 @@ class TriggerEvaluator:
                     parts.append(await self._keyed(expectation, event, fired))
                 case Refuse():
                     self._refused(ruling, expectation, event)
+                    if is_repeat or is_late:
+                        parts.append(RefusedAgain(expectation=expectation, event=event))
                 case _:
                     parts.append(Gated(expectation=expectation, event=event, is_repeat=is_repeat))
         return parts
@@ -300,6 +306,8 @@ class TriggerEvaluator:
             case DueFinding():
                 await self._expiry.apply(part)
                 return None
+            case RefusedAgain():
+                return await self._complete(part)
 
     def note_fire(self, opened: EpisodeOpened) -> None:
         """Count an episode that was opened."""
@@ -368,6 +376,21 @@ class TriggerEvaluator:
         # later.
         if part.is_repeat or is_late():
             await self.builder.look_later(opened)
+
+    async def _complete(self, part: RefusedAgain) -> EpisodeOpened | None:
+        """Return the episode of an event that is refused now, if another version opened it."""
+        # Its node may be gone, and what it sent may still arrive, as with a refusal of a gate.
+        expectation, event = part.expectation, part.event
+        fired = trigger_of(event, subject_key=expectation.subject_key)
+        try:
+            key = await call(dedupe.key_of, expectation.dedupe, event)
+        except EpisodeFailed:
+            return None  # It is not meant for such an event.
+        opened = self.builder.of(expectation, fired, key)
+        if await self.builder.is_open(opened):
+            return opened
+        await self.builder.look_later(opened)
+        return None
 
     async def _is_begun_before(
         self, expectation: Expectation, opened: EpisodeOpened

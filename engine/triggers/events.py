@@ -21,7 +21,7 @@ from engine.triggers.admit import STRANGE_DELIVERIES_MAX, Admission, leave
 from streams.clock import Clock
 from streams.errors import NoSuchStream, Unavailable
 from streams.model.foreign_streams import ForeignStream
-from streams.ports.delivery import Delivery, Source, Unreadable
+from streams.ports.delivery import ACK_WAIT_S, Delivery, Source, Unreadable
 from streams.ports.domain_events import DomainEvent, DomainEvents
 
 STREAM_LOOK_S: Final = 5.0
@@ -197,9 +197,14 @@ class Gate:
             return await self.admission.let_in(delivery, [content], since_s=asked_s)
         if await self._unwatched.hand_back(delivery):
             return None
-        is_repeat = delivery.deliveries > 1
-        parts = await self.admission.evaluator.rule(content, is_repeat=is_repeat)
+        is_repeat, is_late = delivery.deliveries > 1, self._is_late(asked_s)
+        evaluator = self.admission.evaluator
+        parts = await evaluator.rule(content, is_repeat=is_repeat, is_late=is_late)
         return await self.admission.let_in(delivery, parts, since_s=asked_s)
+
+    def _is_late(self, asked_s: float) -> bool:
+        """Return whether others may have been delivered what was requested then."""
+        return self.admission.context.clock.monotonic_s() - asked_s >= ACK_WAIT_S
 
 
 class ForeignStreamGate:

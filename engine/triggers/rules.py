@@ -210,4 +210,12 @@ class Ticked:
     """Whether it may open nothing new. An episode that it opened before is completed."""
 
 
-Part: TypeAlias = EpisodeOpened | Unreadable | Gated | Ticked | DueFinding
+@dataclass(frozen=True, kw_only=True)
+class RefusedAgain:
+    """An event that does not fire, but may have fired before, by the filter of another version."""
+
+    expectation: Expectation
+    event: DomainEvent
+
+
+Part: TypeAlias = EpisodeOpened | Unreadable | Gated | Ticked | RefusedAgain | DueFinding

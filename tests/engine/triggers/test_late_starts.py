@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from engine.app.actions import approval, tool_call
 from engine.app.app import App
 from engine.app.checks import Breaker
-from engine.app.triggers import every
+from engine.app.triggers import event, every
 from engine.cluster.modes import NodeMode
 from engine.episodes.breaker import BreakerState
 from engine.node.node import Node
@@ -37,12 +37,15 @@ REST_S = 600
 COOLDOWN = cooldown_key("worker", "thing", "")
 OPEN = BreakerState(status="open", failures=("e1",), opened_at=EPOCH.replace(year=2999))
 QUARTER_S = 900.0
+LEASE_S = 30.0
 
 COOLED = app_of(Scripted(), cooldown_s=REST_S)
 BROKEN = app_of(Scripted(), breaker=Breaker(threshold=1))
 CALMED = app_of(Scripted(), debounce_s=1)
 TICKED = app_of(Scripted(), on=every("15m"))
 LANED = laned(thing={"cooldown_s": REST_S})
+OTHERS = event(HAPPENED, filter={"is": "another"})
+"""Events that an expectation is fired by once its filter was changed."""
 
 
 class OnItsWay:
@@ -77,10 +80,10 @@ class Scene:
     way: OnItsWay
 
     @asynccontextmanager
-    async def refusing(self, shut) -> AsyncIterator[None]:
-        """Another node, which has refused the cause by then: so `shut` had it."""
+    async def refusing(self, shut, *, app: App | None = None) -> AsyncIterator[None]:
+        """Another node, which has refused the cause by then: so `shut` had it, or its `app`."""
         await shut(self.ports)
-        async with running(self.app, self.ports, "n2", clock=SimClock()):
+        async with running(app or self.app, self.ports, "n2", clock=SimClock()):
             await asyncio.sleep(2 * ACK_WAIT_S)
             yield
 
@@ -120,6 +123,10 @@ async def opened_breaker(ports):
 async def newer_event(ports):
     key = calmed_key("worker", "thing", "")
     await ports.gates.put(key, EPOCH.replace(year=2999).isoformat().encode())
+
+
+async def nothing(ports):
+    """Leave all as it is."""
 
 
 async def newer_tick(ports):
@@ -204,6 +211,84 @@ def test_what_is_refused_when_it_comes_first_is_not_looked_for():
             return await ports.timers.keys("worker", BELATED)
 
     assert simulate(story()) == []
+
+
+CHANGES = {
+    "a filter": (app_of(Scripted()), app_of(Scripted(), on=OTHERS)),
+    "a sample": (app_of(Scripted()), app_of(Scripted(), sample=1e-9)),
+    "a filter in a lane": (laned(), laned(thing={"on": OTHERS})),
+}
+
+
+def done_after(before: App, changed: App, *, arrives_late: bool, within_s: float):
+    """Return how an episode ends whose cause is refused by the next deploy of its actor."""
+
+    async def story():
+        async with abandoned(before, mode=NodeMode.TRIGGER_ONLY) as scene:
+            if not arrives_late:
+                await scene.way.arrive()
+            async with scene.refusing(nothing, app=changed):
+                await asyncio.sleep(LEASE_S)
+                if arrives_late:
+                    await scene.way.arrive()
+                await asyncio.sleep(within_s)
+                (((subject, *_),), ports) = scene.way.sent, scene.ports
+                left = await life(ports, ports.stack.aggregate_of(subject)[1])
+                return left.end.status, await scene.letters()
+
+    return simulate(story())
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_episode_whose_cause_the_next_deploy_refuses_is_begun(change):
+    """It was opened, and its node is gone before anybody was called to it."""
+    done = done_after(*CHANGES[change], arrives_late=False, within_s=BELATED_S / 2)
+    assert done == (EndStatus.DONE, [])
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_so_is_one_that_arrives_after_the_next_deploy_refused_its_cause(change):
+    done = done_after(*CHANGES[change], arrives_late=True, within_s=BELATED_S)
+    assert done == (EndStatus.DONE, [])
+
+
+def test_an_event_that_comes_first_and_does_not_fit_is_not_looked_for():
+    async def story():
+        ports = memory_ports(clock=SimClock())
+        async with running(app_of(Scripted(), on=OTHERS), ports, clock=SimClock()):
+            await asyncio.sleep(1)
+            await ports.domain_events.publish(HAPPENED, {}, id="x1")
+            await asyncio.sleep(1)
+            return await ports.timers.keys("worker", BELATED)
+
+    assert simulate(story()) == []
+
+
+def test_an_event_that_does_not_fit_is_looked_for_by_who_stood_still_with_it():
+    async def story():
+        ports = memory_ports(clock=SimClock())
+        late = replace(ports, domain_events=LateToLook(ports.domain_events))
+        async with running(app_of(Scripted(), on=OTHERS), late, clock=SimClock()):
+            await asyncio.sleep(1)
+            await ports.domain_events.publish(HAPPENED, {}, id="x1")
+            await asyncio.sleep(1.6 * ACK_WAIT_S)
+            return len(await ports.timers.keys("worker", BELATED))
+
+    assert simulate(story()) == 1
+
+
+def test_an_event_that_a_dedupe_function_was_not_made_for_leaves_no_letter():
+    def key_of(event):
+        return event.payload["order"]
+
+    changed = app_of(Scripted(), on=OTHERS, dedupe=key_of)
+
+    async def story():
+        async with abandoned(app_of(Scripted())) as scene, scene.refusing(nothing, app=changed):
+            left = await scene.ports.domain_events.backlog("worker")
+            return left, await scene.letters()
+
+    assert simulate(story()) == (0, [])
 
 
 class SlowToLook(MemoryBucket):
