@@ -116,8 +116,11 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "the same event, the same episode",
         "engine/triggers/evaluate.py",
-        "key = await call(dedupe.key_of, expectation.dedupe, event)",
-        'key = f"event:{event.seq}"',
+        (
+            "key = await call(dedupe.key_of, expectation.dedupe, event)\n"
+            "        except EpisodeFailed as"
+        ),
+        'key = f"event:{event.seq}"\n        except EpisodeFailed as',
         SIMULATION,
     ),
     Mutant(
@@ -5111,9 +5114,37 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what was said before an output failed is nothing to who is asked anew",
         "engine/outputs/decide.py",
-        "    if revived is not None and at < revived",
-        "    if revived is not None and False and at < revived",
+        "is_old = revived is not None and at < revived",
+        "is_old = revived is not None and False and at < revived",
         "tests/engine/outputs/test_handle.py",
+    ),
+    Mutant(
+        "what is said about an output names its round",
+        "engine/outputs/decide.py",
+        "    if command.round_no:",
+        "    if False:",
+        "tests/engine/outputs/test_handle.py",
+    ),
+    Mutant(
+        "a decision about an output is sent with its round",
+        "engine/outputs/requests.py",
+        "        output_key=key,\n        round_no=output.round_no,\n",
+        "        output_key=key,\n",
+        "tests/engine/outputs/test_handle.py",
+    ),
+    Mutant(
+        "a cancel of an output is sent with its round",
+        "engine/outputs/requests.py",
+        "        reason=reason,\n        round_no=output.round_no,\n",
+        "        reason=reason,\n",
+        "tests/engine/outputs/test_handle.py",
+    ),
+    Mutant(
+        "a retry after a failure begins another round of an output",
+        "engine/outputs/output.py",
+        "        round_no=output.round_no + has_failed,\n",
+        "",
+        "tests/engine/outputs/test_output.py",
     ),
     Mutant(
         "what is said once an output is tried again is not refused by the clock of a node",
@@ -5125,14 +5156,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a decision that was refused is not followed when people are asked again",
         "engine/outputs/handle.py",
-        "                check_is_said_since(output, at=at)\n                return",
+        "                check_is_said_since(output, command, at=at)\n                return",
         "                return",
         "tests/engine/outputs/test_handle.py",
     ),
     Mutant(
         "a cancel that was refused is not followed once the output is tried again",
         "engine/outputs/handle.py",
-        "                check_is_said_since(output, at=at)\n                canceled",
+        "                check_is_said_since(output, command, at=at)\n                canceled",
         "                canceled",
         "tests/engine/outputs/test_handle.py",
     ),

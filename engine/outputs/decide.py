@@ -226,12 +226,18 @@ def called_off(output: Output, command: CancelOutput) -> OutputCanceled | None:
     return OutputCanceled(by=command.by, reason=command.reason, cancel_id=command.id)
 
 
-def check_is_said_since(output: Output, *, at: datetime) -> None:
+def check_is_said_since(output: Output, command: CancelOutput | Decide, *, at: datetime) -> None:
     """Refuse a command that is older than the output's last failure."""
-    # Another node has handled it, though a frozen node may still have it. Clocks may differ by a
-    # minute, so commands of the minute before pass.
+    # Another node has handled it, though a frozen node may still have it. One of an older version
+    # names no round: clocks may differ by a minute, so commands of the minute before pass.
     revived = output.revived_at
-    if revived is not None and at < revived - timedelta(seconds=SKEW_S):
+    if command.round_no:
+        is_old = command.round_no != output.round_no
+    else:
+        is_old = revived is not None and at < revived - timedelta(seconds=SKEW_S)
+    if is_old and revived is None:
+        raise Refused("it was proposed anew since")
+    if is_old:
         raise Refused(f"it has failed since; it was tried again at {revived:%Y-%m-%d %H:%M:%S} UTC")
 
 

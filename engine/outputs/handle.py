@@ -116,7 +116,7 @@ class OutputCommands:
         def ruled(output: Output) -> OutputEvent | None:
             refusals.clear()
             try:
-                check_is_said_since(output, at=at)
+                check_is_said_since(output, command, at=at)
                 return answered(output, command, at=at)
             except Refused as refused:
                 refusals.append(refused)
@@ -158,7 +158,7 @@ class OutputCommands:
         def ruled(output: Output) -> OutputEvent | None:
             refusals.clear()
             try:
-                check_is_said_since(output, at=at)
+                check_is_said_since(output, command, at=at)
                 canceled = called_off(output, command)
             except Refused as refused:
                 refusals.append(refused)

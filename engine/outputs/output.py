@@ -95,6 +95,9 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     """How often a person retried it."""
     revived_at: datetime | None = None
     """When a person last retried it after a failure."""
+    round_no: int = 0
+    """How often it was proposed, by whomever, or retried after a failure: what is said about one
+    round holds for no other."""
     retry_ids: tuple[str, ...] = ()
     """Ids of the retry commands, newest last; at most `RETRY_IDS_MAX`."""
     failed: OutputFailed | None = None
@@ -176,6 +179,7 @@ def _retried(output: Output, event: OutputRetried, *, at: datetime) -> Output:
         retry_at=None,
         retries=output.retries + 1,
         revived_at=at if has_failed else output.revived_at,
+        round_no=output.round_no + has_failed,
         retry_ids=(*output.retry_ids, event.retry_id)[-RETRY_IDS_MAX:],
         failed=None,
     )
@@ -194,6 +198,7 @@ def _proposed(before: Output, event: OutputProposed, *, at: datetime) -> Output:
         status=OutputStatus.AWAITING_APPROVAL if waits else OutputStatus.PROPOSED,
         proposed=event,
         asked_at=at if waits else None,
+        round_no=before.round_no + 1,
         retry_ids=before.retry_ids,
         earlier=earlier,
     )

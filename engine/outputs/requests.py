@@ -97,6 +97,7 @@ async def cancel_output(ports: Ports, key: str, *, by: str, reason: str = "") ->
         output_key=key,
         by=by,
         reason=reason,
+        round_no=output.round_no,
     )
     called_off(output, command)
     await ports.commands.send(command, id=f"cancel_output.{command.id}", trace=traceparent())
@@ -117,6 +118,7 @@ async def _decide(
         by=by,
         reason=reason,
         output_key=key,
+        round_no=output.round_no,
     )
     answered(output, command, at=_CLOCK.now())
     await ports.commands.send(command, id=f"decide.{command.id}", trace=traceparent())

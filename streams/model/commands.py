@@ -77,6 +77,8 @@ class Decide(_Tagged, frozen=True, kw_only=True, tag="decide@1"):
     """Which of the episode's requests it answers; 0: the one of an output."""
     output_key: str = ""
     """Which output; empty: the episode itself asks."""
+    round_no: int = 0
+    """Which round of the output it is about (`Output.round_no`); 0: an older version sent it."""
 
 
 class Resolve(_Tagged, frozen=True, kw_only=True, tag="resolve@1"):
@@ -111,6 +113,8 @@ class CancelOutput(_Tagged, frozen=True, kw_only=True, tag="cancel_output@1"):
     output_key: str
     by: str
     reason: str = ""
+    round_no: int = 0
+    """As in `Decide`."""
 
 
 class Carry(_Tagged, frozen=True, kw_only=True, tag="carry@1"):

@@ -14,7 +14,7 @@ from engine.episodes.episode import Status
 from engine.errors import Refused, Rejected
 from engine.operations.dead_letters import DeadLetterRequests
 from engine.outputs.handle import OutputCommands
-from engine.outputs.requests import retry_output
+from engine.outputs.requests import cancel_output, reject_output, retry_output
 from streams.clock import SKEW_S
 from streams.layout import Stream
 from streams.model.commands import CancelOutput, Decide, RetryOutput, Verdict
@@ -154,6 +154,43 @@ def test_what_was_refused_is_not_followed_once_the_output_is_tried_again(is_deci
     (is_followed, left), _ = play(story, paging(outputs=[page(dedupe_key="disk", **terms)]))
     assert is_followed is is_new
     assert (left.status is OutputStatus.AWAITING_APPROVAL) is not is_new
+
+
+class Withheld:
+    """An inbox that keeps what is sent to it to itself."""
+
+    def __init__(self):
+        self.kept = []
+
+    async def send(self, command, *, id, trace=""):
+        self.kept.append(command)
+
+
+@pytest.mark.parametrize("is_decision", [False, True], ids=["cancel", "decision"])
+def test_what_was_said_in_one_round_is_not_followed_in_the_next_however_soon_that_is(is_decision):
+    """A node that stood still has it from before, or its clock is behind."""
+
+    async def story(scene: Scene):
+        episode_id = await scene.open()
+        asked, inbox = await scene.reached("disk", OutputStatus.AWAITING_APPROVAL), Withheld()
+        withheld = replace(scene.ports, commands=inbox)
+        if is_decision:
+            hash_ = asked.proposed.approval.plan_hash
+            await reject_output(withheld, "disk", payload_hash=hash_, by="ann")
+        else:
+            await cancel_output(withheld, "disk", by="ann")
+        life = await scene.ended(episode_id)
+        await retry_output(scene.ports, "disk", by="bob")
+        await scene.reached("disk", OutputStatus.AWAITING_APPROVAL)
+        clerk = OutputCommands(crew_of(scene.app, scene.ports, clock=scene.clock))
+        follow = clerk.decide if is_decision else clerk.cancel
+        (command,) = inbox.kept
+        await follow(command, life.episode, at=scene.clock.now())
+        return await scene.output("disk")
+
+    terms = {**ASKING, "expires_s": 600.0, "on_expiry": "fail"}
+    left, _ = play(story, paging(outputs=[page(dedupe_key="disk", **terms)]))
+    assert left.status is OutputStatus.AWAITING_APPROVAL
 
 
 def test_a_node_whose_clock_is_behind_does_not_defer_over_and_over():
