@@ -15,6 +15,7 @@ gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject
            cancel.<episode>                            somebody wants it canceled
            node.<node>                                 the node is there
            workflow.<workflow>.<subject>               the instance that is busy with that subject
+           starting.<instance>                         somebody may still begin that instance
            result.<work>                               the episode that has done that work
            queue.<actor>                               the events that its queue is to include
            feed.<actor>.<stream and subject>           which stream of that name it has read
@@ -44,6 +45,7 @@ CANCELS: Final = "cancel"
 NODES: Final = "node"
 WAITS: Final = "wait"
 LOCKS: Final = "workflow"
+STARTS: Final = "starting"
 RESULTS: Final = "result"
 QUEUES: Final = "queue"
 FEEDS: Final = "feed"
@@ -122,6 +124,11 @@ def cancel_key(episode_id: str) -> str:
 def workflow_lock_key(workflow: str, subject: str) -> str:
     """Return the key of the instance that is busy with `subject`, which may be empty."""
     return f"{LOCKS}.{name(workflow, of='workflow')}.{subject_token(subject)}"
+
+
+def start_key(instance_id: str) -> str:
+    """Return the key that exists while somebody may still begin an instance."""
+    return f"{STARTS}.{name(instance_id, of='instance')}"
 
 
 def result_key(work: str) -> str:

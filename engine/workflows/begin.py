@@ -3,9 +3,10 @@
 A command for the instance is sent before its first commit, and waits in the queue for it (see
 `engine.workflows.worker`): the other way round, a crash in between would leave it stuck.
 
-With `overlap="skip"`, a key in a bucket names the subject's instance. It is taken for an hour, and
-kept for good once the instance has begun, by the starter and by the effects of the first commit. A
-new instance replaces one that has ended: its worker may have died before it removed the key.
+With `overlap="skip"`, a key in a bucket names the subject's instance until that has ended. Whether
+it has is on its journal, so whoever finds the key looks there, and takes the subject if it is over:
+its worker may have died before it removed the key. An instance that has not begun has its subject
+for an hour, which another key counts: its starter may never come again.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from streams.errors import (
     Unwritable,
 )
 from streams.json import JsonObject
-from streams.keys import workflow_lock_key
+from streams.keys import start_key, workflow_lock_key
 from streams.model.commands import Advance
 from streams.model.events import EpisodeOpened, WorkflowFinished, WorkflowStarted
 from streams.model.triggers import Mode
@@ -53,7 +54,7 @@ from streams.ports.log import Commit
 from streams.tracing import traceparent
 
 UNBEGUN_S: Final = 3_600
-"""How long the key of an instance that has not begun stays, in seconds: far longer than its starter
+"""How long an instance that has not begun has its subject, in seconds: far longer than its starter
 needs to begin it, or to come again after a crash."""
 
 TRIES_MAX: Final = 16
@@ -98,33 +99,22 @@ async def notify_instance(ports: Ports, opened: EpisodeOpened) -> None:
 async def take_subject(ports: Ports, workflow: str, subject: str, instance_id: str) -> str:
     """Take the lock of `subject` for an instance, if it is free; return which instance has it."""
     key, own = workflow_lock_key(workflow, subject), instance_id.encode()
+    # First, so that nobody finds the key of an instance without it.
+    await ports.gates.put(start_key(instance_id), b"", ttl_s=UNBEGUN_S)
     for _ in range(TRIES_MAX):
         entry = await ports.gates.get(key)
         rival = _instance_in(entry)
         if rival == instance_id:
             return rival
-        if rival and not await is_over(ports, rival):
+        if rival and not await _needs_no_subject(ports, rival):
             return rival
         revision = entry.revision if entry is not None else 0
         try:
-            await ports.gates.put(key, own, after=revision, ttl_s=UNBEGUN_S)
+            await ports.gates.put(key, own, after=revision)
         except RevisionConflict:
             continue
         return instance_id
     raise Unavailable(key, detail="others change it at the same time")
-
-
-async def keep_subject(ports: Ports, workflow: str, subject: str, instance_id: str) -> None:
-    """Have the lock of an instance that has begun stay until its end. Harmless to repeat."""
-    # A key that is gone, or of another instance, stays as it is: an old commit changes nothing.
-    key = workflow_lock_key(workflow, subject)
-    entry = await ports.gates.get(key)
-    if entry is None or _instance_in(entry) != instance_id:
-        return  # It is over already.
-    try:
-        await ports.gates.put(key, instance_id.encode(), after=entry.revision)
-    except RevisionConflict:
-        return  # As above, a moment later; or somebody else has kept it.
 
 
 async def free_subject(ports: Ports, workflow: str, subject: str, instance_id: str) -> None:
@@ -137,7 +127,7 @@ async def free_subject(ports: Ports, workflow: str, subject: str, instance_id: s
         try:
             await ports.gates.delete(key, after=entry.revision)
         except RevisionConflict:
-            continue  # Another one has taken its place, or a belated keeper has kept it.
+            continue  # Another one has taken its place.
         return
     raise Unavailable(key, detail="others change it at the same time")
 
@@ -146,14 +136,15 @@ def _instance_in(entry: BucketEntry | None) -> str:
     return entry.value.decode(errors="replace") if entry is not None and entry.value else ""
 
 
-async def is_over(ports: Ports, instance_id: str) -> bool:
-    """Return whether an instance has ended; one that has not begun has not."""
+async def _needs_no_subject(ports: Ports, instance_id: str) -> bool:
+    """Return whether an instance has ended, or never begins."""
     try:
         newest = await ports.log.last(ports.stack.workflow(instance_id))
     except UnreadableEvent:  # Of a newer version: it knows better.
         return False
-    events = newest.commit.events if newest is not None else ()
-    return any(isinstance(event, WorkflowFinished) for event in events)
+    if newest is None:
+        return await ports.gates.get(start_key(instance_id)) is None
+    return any(isinstance(event, WorkflowFinished) for event in newest.commit.events)
 
 
 @dataclass(frozen=True)
@@ -223,8 +214,7 @@ class StartTool(EngineTool):
             if holder != id_:
                 return StartResult(instance_id=holder, is_skipped=True)
         is_first = await begin_instance(ports, event, at=self.clock.now())
-        # The worker keeps the subject, too, but one that lacks its code does not do so in time.
-        # If it is over, the key was put after it was freed, and is to go by itself.
-        if is_first or not await is_over(ports, id_):
-            await keep_subject(*key)
+        # If it is over, the key was put after it was freed.
+        if not is_first and await _needs_no_subject(ports, id_):
+            await free_subject(*key)
         return StartResult(instance_id=id_)

@@ -18,7 +18,7 @@ from engine.episodes.open import open_episode, record_opening
 from engine.errors import BadRequest
 from engine.runtime.catalog import Catalog
 from engine.runtime.publish import EventPublisher
-from engine.workflows.begin import begin_instance, call_off_instance, free_subject, keep_subject
+from engine.workflows.begin import begin_instance, call_off_instance, free_subject
 from engine.workflows.decide import decided_at
 from engine.workflows.effects import (
     Effects,
@@ -114,8 +114,6 @@ class Effector:
         if stored.is_followed:
             return []
         effects, id_ = follow_up(stored.instance), stored.instance.begun.instance_id
-        if effects.locks is not None:
-            await keep_subject(self.ports, effects.locks.workflow, effects.locks.subject, id_)
         found = await _all(
             partial(recall, self.ports, each, self.clock) for each in effects.recalls
         )

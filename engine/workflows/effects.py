@@ -46,7 +46,6 @@ from streams.model.events import (
     WorkflowAborted,
     WorkflowCancelAsked,
     WorkflowFinished,
-    WorkflowStarted,
 )
 from streams.model.triggers import Mode, Overrides, WorkflowTrigger
 from streams.model.workflows import ParentStep, StepOutcome, StepStatus, Task, WorkflowSpec
@@ -169,8 +168,6 @@ def _ended_at(records: Sequence[Recorded]) -> datetime | None:
 class Effects(msgspec.Struct, frozen=True, kw_only=True):
     """What to do, in this order."""
 
-    locks: SubjectLock | None = None
-    """Subject locks to keep until `releases` of the same instance."""
     recalls: tuple[LookUpResult, ...] = ()
     """Look-ups before items start. They follow from the whole state: the newest commit may have
     only some of the results."""
@@ -185,18 +182,17 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
     parent: StepDone | None = None
     """The report to the parent instance that this one has ended."""
     releases: SubjectLock | None = None
+    """The lock of a subject that this instance has held until now."""
 
 
 def follow_up(instance: Instance) -> Effects:
     """Return the effects of the newest commit of `instance`."""
     if instance.started is None:
         return Effects()
-    has_begun = any(isinstance(event, WorkflowStarted) for event in instance.newest)
     has_ended = any(isinstance(event, WorkflowFinished) for event in instance.newest)
     lock = lock_of(instance.started)
     canceled = list(_canceled(instance))
     return Effects(
-        locks=lock if has_begun else None,
         recalls=tuple(recalls(instance)),
         keeps=tuple(keeps(instance)),
         opens=tuple(_opened(instance)),

@@ -207,13 +207,6 @@ def test_an_instance_that_has_ended_does_not_wake():
 HELD = SubjectLock(workflow="w", subject="c1")
 
 
-def test_the_first_commit_alone_locks_the_subject():
-    run = Flow(flow("a", subject_key="client", overlap="skip"), {"client": "c1"})
-    assert run.effects.locks == HELD
-    run.settle()
-    assert run.effects.locks is None
-
-
 def test_neither_a_dry_run_nor_a_step_locks_a_subject():
     exclusive = flow("a", subject_key="client", overlap="skip")
     dry = Flow(exclusive, {"client": "c1"}, mode=Mode.DRY_RUN)
@@ -222,7 +215,6 @@ def test_neither_a_dry_run_nor_a_step_locks_a_subject():
     inner.journal, inner.instance = [], UNSTARTED
     inner.commit((sub_started(spec_of(exclusive), sub),))
     for run in (dry, inner):
-        assert run.effects.locks is None
         run.settle()
         done("a")(run)
         assert (run.instance.phase, run.effects.releases) == ("done", None)
