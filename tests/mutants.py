@@ -551,6 +551,20 @@ TABLE: Final[Sequence[Mutant]] = (
         BELATED,
     ),
     Mutant(
+        "a lane that takes over looks for all that it drops and the last one had",
+        "engine/lanes/scheduler.py",
+        "*(self.evaluator.builder.look_later(each) for each in again)",
+        "*()",
+        BELATED,
+    ),
+    Mutant(
+        "a lane does not look for what it drops when it comes first",
+        "engine/lanes/intake.py",
+        "is_repeat=delivery.deliveries > 1,",
+        "is_repeat=True,",
+        BELATED,
+    ),
+    Mutant(
         "gates: what another version's filter let in is completed",
         "engine/triggers/evaluate.py",
         "await self.builder.is_open(opened):\n            return opened\n        await",

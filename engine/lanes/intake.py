@@ -460,8 +460,7 @@ class LaneInput:
         items: list[InputItem] = []
         for delivery, each in zip(mine, parts, strict=True):
             own = list(islice(outcomes, len(each)))
-            cause, seq, trace = delivery.content, delivery.seq, delivery.trace
-            asked = await self._asked(own, cause=cause, seq=seq, trace=trace)
+            asked = await self._asked(own, delivery.content, delivery)
             items.append(InputItem(asked=asked, delivery=delivery))
         return items
 
@@ -498,38 +497,36 @@ class LaneInput:
     async def _asked(
         self,
         outcomes: Sequence[Outcome],
-        *,
         cause: Cause | Unreadable,
-        seq: int,
-        trace: str,
+        delivery: Delivery[object],
     ) -> list[RequestedEpisode]:
         asked: list[RequestedEpisode] = []
         for outcome in outcomes:
             if isinstance(outcome, Unreadable):
                 await self.dead_letters.write_message(outcome, actor_id=self._context.actor.id)
             elif outcome is not None and not isinstance(cause, Unreadable):
-                asked.append(self._asking(outcome, cause, seq=seq, trace=trace))
+                asked.append(self._asking(outcome, cause, delivery))
         return asked
 
     def _asking(
         self,
         opened: EpisodeOpened,
         cause: Cause,
+        delivery: Delivery[object],
         *,
-        seq: int,
-        trace: str,
         is_open: bool = False,
         newest: Recorded | None = None,
     ) -> RequestedEpisode:
         expectation = self._expectations[opened.expectation_id]
-        with telemetry.span("gate", context_of(trace)):
+        with telemetry.span("gate", context_of(delivery.trace)):
             return RequestedEpisode(
                 opened=opened,
                 wanted=wanted_of(opened, expectation, newest=newest),
                 cause=cause,
-                seq=seq,
+                seq=delivery.seq,
                 trace=traceparent(),
                 is_open=is_open,
+                is_repeat=delivery.deliveries > 1,
             )
 
     async def _look_at(self, delivery: Delivery[Due | Unreadable]) -> InputItem | None:
@@ -549,7 +546,7 @@ class LaneInput:
             await leave(delivery)
             return None
         outcomes = await self._settle_all(parts, asked_s=self._context.clock.monotonic_s())
-        asked = await self._asked(outcomes, cause=due, seq=delivery.seq, trace=delivery.trace)
+        asked = await self._asked(outcomes, due, delivery)
         return InputItem(asked=asked, delivery=delivery, is_due=True)
 
     async def _is_left(self, due: Due) -> bool:
@@ -568,14 +565,7 @@ class LaneInput:
         if newest is not None and is_known:
             if opened is None:
                 return InputItem(delivery=delivery, is_due=True)
-            asked = self._asking(
-                opened,
-                due,
-                seq=delivery.seq,
-                trace=delivery.trace,
-                is_open=True,
-                newest=newest,
-            )
+            asked = self._asking(opened, due, delivery, is_open=True, newest=newest)
             return InputItem(asked=[asked], delivery=delivery, is_due=True)
         if self._is_for_others(due):
             await leave(delivery)

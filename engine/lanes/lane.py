@@ -386,3 +386,5 @@ class RequestedEpisode:
     trace: str = ""
     is_open: bool = False
     """Whether it is known to be open and to wait for its turn."""
+    is_repeat: bool = False
+    """Whether its cause was delivered before: then another node may have opened it."""

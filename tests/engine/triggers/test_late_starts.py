@@ -25,9 +25,10 @@ from streams.keys import breaker_key, calmed_key, cooldown_key, pause_key
 from streams.layout import Kind, Stream
 from streams.memory import MemoryPorts, memory_ports
 from streams.memory.bucket import MemoryBucket
-from streams.model.events import EndStatus, EpisodeFinished, EpisodeStarted
+from streams.model.events import EndStatus, EpisodeFinished, EpisodeStarted, LaneMoved
+from streams.model.lanes import Ticket
 from streams.ports.delivery import ACK_WAIT_S
-from streams.ports.log import Commit
+from streams.ports.log import START, Commit
 from tests.engine.crew import crew_of
 from tests.engine.lane_stage import laned
 from tests.engine.stage import HAPPENED, Counter, Life, Scripted, app_of, life, running, told
@@ -98,13 +99,16 @@ class Scene:
 
 
 @asynccontextmanager
-async def abandoned(app: App = COOLED, mode=NodeMode.FULL, after_s=5.0) -> AsyncIterator[Scene]:
+async def abandoned(
+    app: App = COOLED, mode=NodeMode.FULL, after_s=5.0, events=1
+) -> AsyncIterator[Scene]:
     ports = memory_ports(clock=SimClock())
     way = OnItsWay(ports.log, ports.stack)
     node = Node(app, replace(ports, log=way), name="n1", clock=SimClock(), mode=mode)
     task = asyncio.create_task(node.run())
     await asyncio.sleep(1)
-    await ports.domain_events.publish(HAPPENED, {}, id="x1")
+    for number in range(events):
+        await ports.domain_events.publish(HAPPENED, {}, id=f"x{number + 1}")
     await asyncio.sleep(after_s)
     assert way.sent
     task.cancel()
@@ -211,6 +215,57 @@ def test_what_is_refused_when_it_comes_first_is_not_looked_for():
             return await ports.timers.keys("worker", BELATED)
 
     assert simulate(story()) == []
+
+
+async def one_that_has_the_only_place(ports):
+    other = Ticket(episode_id="other", expectation_id="thing", number=1)
+    moved = LaneMoved(placed=(other,), admitted=("other",))
+    commit = Commit(id="by-hand", at=EPOCH, events=(moved,))
+    await ports.log.append(ports.stack.lane("worker"), commit, after=START)
+
+
+def test_an_episode_that_arrives_after_the_next_scheduler_dropped_its_cause_is_canceled():
+    """It has no place, and whoever opened it is gone: nothing else would call anybody to it."""
+
+    async def story():
+        async with (
+            abandoned(laned(overflow="drop")) as scene,
+            scene.refusing(one_that_has_the_only_place),
+        ):
+            await asyncio.sleep(LEASE_S)
+            news = scene.news
+            episode_id = await scene.way.arrive()
+            await asyncio.sleep(BELATED_S)
+            return news, (await life(scene.ports, episode_id)).end.status
+
+    assert simulate(story()) == (["episode.dropped"], EndStatus.CANCELED)
+
+
+@pytest.mark.parametrize("events", [1, 400])
+def test_all_that_a_dead_scheduler_had_is_looked_for_by_the_next_one_that_refuses_it(events):
+    async def story():
+        async with (
+            abandoned(LANED, events=events) as scene,
+            scene.refusing(cooldown_of_another),
+        ):
+            await asyncio.sleep(LEASE_S)
+            return len(await scene.ports.timers.keys("worker", BELATED))
+
+    assert simulate(story()) == events
+
+
+def test_a_cause_that_is_dropped_when_it_comes_first_is_not_looked_for():
+    async def story():
+        ports = memory_ports(clock=SimClock())
+        await one_that_has_the_only_place(ports)
+        async with running(laned(overflow="drop"), ports, clock=SimClock()):
+            await asyncio.sleep(LEASE_S)
+            await ports.domain_events.publish(HAPPENED, {}, id="x1")
+            await asyncio.sleep(1)
+            news = [name for name, _ in told(ports)]
+            return news, await ports.timers.keys("worker", BELATED)
+
+    assert simulate(story()) == (["episode.dropped"], [])
 
 
 CHANGES = {

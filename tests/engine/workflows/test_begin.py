@@ -118,6 +118,16 @@ async def test_a_subject_whose_instance_is_over_is_taken(ports, starter):
     assert (is_skipped, (await ports.gates.get(KEY)).value) == (False, second.encode())
 
 
+async def test_a_cause_that_comes_again_names_its_own_instance_though_another_is_busy_now(
+    ports, starter
+):
+    first, _ = await begin(starter, cause(1))
+    await end(ports, first)
+    second, _ = await begin(starter, cause(2))
+    assert await begin(starter, cause(1)) == (first, False)
+    assert (await ports.gates.get(KEY)).value == second.encode()
+
+
 async def test_the_lock_of_another_instance_stays(ports):
     assert await take_subject(ports, "w", "7", "i1") == "i1"
     await free_subject(ports, "w", "7", "i2")
