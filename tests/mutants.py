@@ -963,6 +963,13 @@ TABLE: Final[Sequence[Mutant]] = (
         FEEDS_OF_OTHERS,
     ),
     Mutant(
+        "who asked for nothing while a stream was made anew is told",
+        "streams/jetstream/ports/source.py",
+        "        if self._is_doubtful or self._is_unwatched():",
+        "        if self._is_doubtful:",
+        "tests/streams/jetstream/test_feeds.py",
+    ),
+    Mutant(
         "which stream was read is remembered",
         "streams/jetstream/ports/domain_events.py",
         "        if now != read:",

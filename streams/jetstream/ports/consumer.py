@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import ClassVar, Final
 
 from streams.errors import Incompatible, NoSuchStream, StreamError, Unavailable
 from streams.jetstream.connection.link import Link
@@ -45,6 +45,8 @@ class DurableConsumer:
     start: FeedStart | None = None
     """Where its first start begins. None is the beginning and nowhere else: that of a work queue,
     which drops what is acknowledged."""
+    is_of_others: ClassVar[bool] = False
+    """Whether the stream is one of others, who may delete it and make another one of its name."""
 
     async def ensure(self, link: Link, *, resume_seq: int = 0) -> int:
         """Make the consumer, or widen its filter to include ours; return its acknowledged sequence.

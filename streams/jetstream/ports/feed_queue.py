@@ -8,6 +8,7 @@ start later know it, too. All that the new stream has is new to the actor.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import msgspec
 
@@ -32,6 +33,7 @@ class FeedQueue(DurableConsumer):
     """A consumer of the stream of that name which was made at `created`, and of no other."""
 
     created: str = ""
+    is_of_others: ClassVar[bool] = True
 
     async def ensure(self, link: Link, *, resume_seq: int = 0) -> int:
         """See `DurableConsumer.ensure`; raise `NoSuchStream` once the stream is another one."""

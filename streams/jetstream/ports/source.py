@@ -57,6 +57,10 @@ RETRY_S: Final = 0.2
 """Between two attempts to pull when something is wrong. A consumer that is made again while the
 server still clears away one of that name cannot be changed any more (seen with 2.15)."""
 
+UNWATCHED_S: Final = 0.1
+"""From this time without a pull on, a stream of others is looked at before the next one: with a
+pull, the server tells when it is deleted."""
+
 _encoder = msgspec.json.Encoder()
 
 _HEARTBEAT: Final = "100"
@@ -252,7 +256,7 @@ class JetStreamSource(Generic[T]):
 
     async def _ready(self) -> tuple[Session, ReplyInbox]:
         """Return the session and our inbox on it, with the consumer beyond doubt."""
-        if self._is_doubtful:
+        if self._is_doubtful or self._is_unwatched():
             resume_seq = min(self._unanswered, default=self._newest_seq + 1)
             await self._consumer.ensure(self._link, resume_seq=resume_seq)
             self._is_doubtful = False
@@ -264,6 +268,12 @@ class JetStreamSource(Generic[T]):
         if self._commands is None:
             self._commands = session.open_inbox(self._on_message)
         return session, self._commands
+
+    def _is_unwatched(self) -> bool:
+        """Return whether the stream may have been made anew without the server telling us."""
+        unheard_s = self._link.clock.monotonic_s() - self._heard_s
+        has_pull = self._asked > 0 and self._is_same_session()
+        return self._consumer.is_of_others and not has_pull and unheard_s > UNWATCHED_S
 
     def _send_pull(
         self, session: Session, commands: ReplyInbox, most: int, expires_s: float

@@ -10,6 +10,7 @@ from streams.errors import Incompatible, NoSuchStream
 from streams.jetstream import LinkSettings, connect
 from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import api
+from streams.jetstream.ports import source
 from streams.jetstream.ports.consumer import DurableConsumer
 from streams.model.foreign_streams import ForeignStream
 from tests.contracts.samples import deliveries_of, opened
@@ -65,16 +66,16 @@ async def test_all_that_a_work_queue_holds_is_work(world, make, name, start):
     await make(3, retention="workqueue")
     async with opened(
         world.open_feed("monitor", ForeignStream(stream=name, start=start))
-    ) as source:
-        assert seqs(await deliveries_of(source, 3)) == [1, 2, 3]
+    ) as reading:
+        assert seqs(await deliveries_of(reading, 3)) == [1, 2, 3]
 
 
 async def test_a_work_queue_whose_consumer_was_deleted_is_read_on(world, stack, link, make, name):
     await make(2, retention="workqueue")
     feed = ForeignStream(stream=name)
-    async with opened(world.open_feed("monitor", feed)) as source:
-        await deliveries_of(source, 1)
-        receiving = asyncio.create_task(deliveries_of(source, 2))
+    async with opened(world.open_feed("monitor", feed)) as reading:
+        await deliveries_of(reading, 1)
+        receiving = asyncio.create_task(deliveries_of(reading, 2))
         durable = stack.feed_durable("monitor", feed.subject)
         await link.ask(f"$JS.API.CONSUMER.DELETE.{name}.{durable}")
         assert sorted(seqs(await receiving)) == [1, 2]
@@ -91,8 +92,8 @@ async def test_reading_a_stream_leaves_it_as_it_is(world, link, make, name):
     await make(1)
     before = await config_of(link, name)
     feed = ForeignStream(stream=name, start="all")
-    async with opened(world.open_feed("monitor", feed)) as source:
-        await deliveries_of(source, 1)
+    async with opened(world.open_feed("monitor", feed)) as reading:
+        await deliveries_of(reading, 1)
     assert await config_of(link, name) == before
 
 
@@ -102,16 +103,33 @@ async def test_what_came_from_a_stream_that_was_deleted_is_not_acknowledged_in_t
     """Its messages have the same sequences."""
     feed = ForeignStream(stream=name, start="all")
     await make(1)
-    async with opened(world.open_feed("monitor", feed)) as source:
-        (before,) = await deliveries_of(source, 1)
+    async with opened(world.open_feed("monitor", feed)) as reading:
+        (before,) = await deliveries_of(reading, 1)
         await api.call(link, f"STREAM.DELETE.{name}")
         await make(1)
         with pytest.raises(NoSuchStream):
-            await deliveries_of(source, 1)
+            await deliveries_of(reading, 1)
         async with opened(world.open_feed("monitor", feed)) as anew:
             await deliveries_of(anew, 1)
             await before.ack()
             assert await world.backlog("monitor", [feed]) == 1
+
+
+async def test_who_asked_for_nothing_while_a_stream_was_made_anew_is_told(
+    world, link, make, name, monkeypatch
+):
+    """Another node has made the queue anew by then, so the server has nothing to complain about."""
+    monkeypatch.setattr(source, "UNWATCHED_S", 0.0)
+    feed = ForeignStream(stream=name, start="all")
+    await make(1)
+    async with opened(world.open_feed("monitor", feed)) as busy:
+        await deliveries_of(busy, 1)
+        await api.call(link, f"STREAM.DELETE.{name}")
+        await make(5)
+        async with opened(world.open_feed("monitor", feed)) as other:
+            await deliveries_of(other, 2)
+            with pytest.raises(NoSuchStream):
+                await deliveries_of(busy, 1)
 
 
 async def test_a_queue_that_was_made_for_the_stream_before_is_not_kept(
