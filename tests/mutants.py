@@ -565,17 +565,24 @@ TABLE: Final[Sequence[Mutant]] = (
         BELATED,
     ),
     Mutant(
+        "who stood still with a tick moves no timer",
+        "engine/triggers/timers.py",
+        "if self.admission.context.clock.monotonic_s() - asked_s >= ACK_WAIT_S:",
+        "if False:",
+        BELATED,
+    ),
+    Mutant(
         "gates: what another version's filter let in is completed",
         "engine/triggers/evaluate.py",
-        "await self.builder.is_open(opened):\n            return opened\n        await",
-        "False:\n            return opened\n        await",
+        "if await self.builder.is_open(opened):\n            return opened\n        if part.is_wat",
+        "if False:\n            return opened\n        if part.is_wat",
         BELATED,
     ),
     Mutant(
         "gates: what another version's filter let in is looked for",
         "engine/triggers/evaluate.py",
-        "            return opened\n        await self.builder.look_later(opened)",
-        "            return opened",
+        "        if part.is_watched:  # Else",
+        "        if False:  # Else",
         BELATED,
     ),
     Mutant(

@@ -288,7 +288,12 @@ class TriggerEvaluator:
                 case Refuse():
                     self._refused(ruling, expectation, event)
                     if is_repeat or is_late:
-                        parts.append(RefusedAgain(expectation=expectation, event=event))
+                        is_watched = ruling.reason != "not_watched"
+                        parts.append(
+                            RefusedAgain(
+                                expectation=expectation, event=event, is_watched=is_watched
+                            )
+                        )
                 case _:
                     parts.append(Gated(expectation=expectation, event=event, is_repeat=is_repeat))
         return parts
@@ -389,7 +394,8 @@ class TriggerEvaluator:
         opened = self.builder.of(expectation, fired, key)
         if await self.builder.is_open(opened):
             return opened
-        await self.builder.look_later(opened)
+        if part.is_watched:  # Else there would be a timer for nearly every expectation.
+            await self.builder.look_later(opened)
         return None
 
     async def _is_begun_before(

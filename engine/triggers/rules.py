@@ -216,6 +216,8 @@ class RefusedAgain:
 
     expectation: Expectation
     event: DomainEvent
+    is_watched: bool
+    """Whether this version is fired by events of that name at all."""
 
 
 Part: TypeAlias = EpisodeOpened | Unreadable | Gated | Ticked | RefusedAgain | DueFinding

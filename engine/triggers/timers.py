@@ -37,7 +37,7 @@ from streams.json import raw
 from streams.model.commands import Advance, Attend, Start
 from streams.model.events import EpisodeOpened
 from streams.model.triggers import Mode
-from streams.ports.delivery import Delivery, Unreadable
+from streams.ports.delivery import ACK_WAIT_S, Delivery, Unreadable
 from streams.ports.timers import Due
 
 GOES_ON: Final = frozenset(
@@ -228,6 +228,9 @@ class TimerConsumer:
             return await self.admission.let_in(delivery, [due], since_s=asked_s)
         if not self.takes_causes and due.purpose not in GOES_ON:
             return await _rest(delivery)
+        if self.admission.context.clock.monotonic_s() - asked_s >= ACK_WAIT_S:
+            # Others may have it by now, and have armed the next one: that one is to stay.
+            return await delivery.nak(delay_s=HAND_BACK_S)
         try:
             parts = await self.router.parts(due, delivery)
         except Unavailable as error:

@@ -429,6 +429,34 @@ def test_who_stood_still_before_they_looked_at_a_cause_and_refuse_it_have_it_loo
     assert simulate(story()) == EndStatus.DONE
 
 
+class LateTimers(LateToLook):
+    """Timers whose source stands still with the first that is due."""
+
+    def __init__(self, timers):
+        super().__init__(timers)
+        self.armed = []
+
+    async def arm(self, timer, **how):
+        self.armed.append((self.is_still.is_set(), timer.purpose))
+        return await self._domain_events.arm(timer, **how)
+
+
+def test_who_stood_still_with_a_tick_moves_no_timer_that_others_have_armed_meanwhile():
+    """Its clock may be ahead, and it would open nothing of what it passes over."""
+
+    async def story():
+        ports = memory_ports(clock=SimClock())
+        late = LateTimers(ports.timers)
+        async with running(TICKED, replace(ports, timers=late), "n1", clock=SimClock()):
+            await late.is_still.wait()
+            async with running(TICKED, ports, "n2", clock=SimClock()):
+                await asyncio.sleep(3 * ACK_WAIT_S)
+        ticks = [name for name, _ in told(ports)]
+        return [purpose for is_still, purpose in late.armed if is_still], ticks
+
+    assert simulate(story()) == ([], ["episode.started", "episode.completed"])
+
+
 class SlowToOpen:
     """A log that takes the first commit of an episode only when others have its cause."""
 
