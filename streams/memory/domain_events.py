@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from streams.errors import NoSuchStream, Uncaptured
+from streams.errors import NoSuchStream, Uncaptured, VersionConflict
 from streams.json import JsonObject
 from streams.memory.durable import Durable, MemorySource
 from streams.memory.stream import MemoryStream
 from streams.model.foreign_streams import FeedStart, ForeignStream, start_anew
 from streams.ports.delivery import Unreadable
-from streams.ports.domain_events import NO_HEADERS, DomainEvent, Sent
+from streams.ports.domain_events import NO_HEADERS, DomainEvent, Publication, Sent
 from streams.subjects import Stack
 from streams.tokens import matches
 from streams.wire.messages import (
@@ -25,6 +26,27 @@ from streams.wire.messages import (
     parse_foreign,
 )
 from streams.wire.outgoing import checked_subject, is_event, sent_headers
+
+
+@dataclass(frozen=True)
+class MemoryFencedWriter:
+    """See `streams.ports.domain_events.FencedWriter`."""
+
+    stream: MemoryStream
+    stack: Stack
+    subject: str
+    """Of the fence."""
+    seq: int
+    """At which the fence must still be."""
+
+    async def publish(self, events: Sequence[Publication]) -> None:
+        """See `FencedWriter.publish`."""
+        for event in events:
+            last = self.stream.last_of(self.subject)
+            if last is None or last.seq != self.seq:
+                raise VersionConflict(self.subject, expected=self.seq)
+            headers = event_headers(id=event.id, hops=event.hops, trace=event.trace)
+            self.stream.publish(self.stack.event(event.name), event.data, headers)
 
 
 class MemoryDomainEvents:
@@ -82,6 +104,11 @@ class MemoryDomainEvents:
     def publish_raw(self, name: str, data: bytes, headers: Mapping[str, str]) -> int:
         """Publish any bytes as the event `name`, as a foreign client could; return the sequence."""
         return self._stream.publish(self._stack.event(name), data, headers)
+
+    async def fence(self, name: str, payload: JsonObject, *, id: str) -> MemoryFencedWriter:
+        """See `DomainEvents.fence`."""
+        seq = await self.publish(name, payload, id=id)
+        return MemoryFencedWriter(self._stream, self._stack, self._stack.event(name), seq)
 
     async def republish(self, seq: int, *, id: str) -> int | None:
         """See `DomainEvents.republish`."""

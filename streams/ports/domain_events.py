@@ -8,12 +8,12 @@ to an actor that reads a `ForeignStream`: the subject is the name, and `<stream>
 
 An actor's events are shared among its nodes (`open`, `open_feed`): in no order if several pull
 them, in the order of their stream if one does. `send` publishes to any other subject that a stream
-captures.
+captures. `fence` makes one process the only one that publishes in a name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -62,6 +62,32 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     """Stream sequence, from 1: the first one's if the stream knew its id."""
 
 
+class Publication(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that is ready to be published."""
+
+    name: str
+    data: bytes
+    """As `streams.wire.messages.event_body` encodes it."""
+    id: str
+    """The same `id` within two minutes is kept once."""
+    hops: int = 0
+    trace: str = ""
+    """W3C `traceparent`; empty for none."""
+
+
+class FencedWriter(Protocol):
+    """Publishes until another process takes over. Use it from one task at a time."""
+
+    async def publish(self, events: Sequence[Publication]) -> None:
+        """Publish `events` in this order.
+
+        Raises:
+            VersionConflict: another process has taken over. A part of them may be published.
+            TooLarge: one is over the server's limit. Those before it are published.
+            Unavailable, UnknownOutcome: a part may be published; publishing all again is safe.
+        """
+
+
 class DomainEvents(Protocol):
     """Domain events, shared with every program that speaks NATS."""
 
@@ -84,6 +110,13 @@ class DomainEvents(Protocol):
             TypeError, ValueError: `payload` has something JSON cannot express, such as `nan`.
             UnknownOutcome: no answer. Publishing again with the same `id` is safe.
             Unavailable: the server refused. It is not published.
+        """
+
+    async def fence(self, name: str, payload: JsonObject, *, id: str) -> FencedWriter:
+        """Publish one domain event, and return a writer that works until its next one.
+
+        From then on the server refuses what any earlier writer of this `name` publishes. `id` must
+        be unique. Raises as `publish`.
         """
 
     async def republish(self, seq: int, *, id: str) -> int | None:

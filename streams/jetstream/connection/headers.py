@@ -41,6 +41,9 @@ sequence. A copy that was cut off goes on behind it. Only `streams/repartition/`
 # The server's, on what we publish.
 
 EXPECTED_SEQ: Final = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
+"""The subject that `EXPECTED_SEQ` is about, if it is another one."""
+
 EXPECTED_LAST: Final = "Nats-Expected-Last-Sequence"
 TTL: Final = "Nats-TTL"
 ROLLUP: Final = "Nats-Rollup"

@@ -54,6 +54,7 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
     """Of the newest message that it ever had, or 0."""
     retention: str
     """`limits` if it keeps what it holds no matter who has read it."""
+    replicas: int = 1
 
 
 class _Raw(msgspec.Struct, frozen=True):
@@ -122,6 +123,7 @@ async def extent(link: Link, stream: str) -> Extent:
         created=info["created"],
         newest_seq=info["state"]["last_seq"],
         retention=info["config"]["retention"],
+        replicas=info["config"].get("num_replicas", 1),
     )
 
 

@@ -15,6 +15,7 @@ from streams.jetstream.messages.grouping import Groups, store_surely
 from streams.jetstream.messages.publish import Publisher, Write
 from streams.jetstream.ports.consumer import DurableConsumer
 from streams.jetstream.ports.feed_queue import FeedQueue, ReadStream, put_read_stream, read_stream
+from streams.jetstream.ports.fenced import JetStreamFencedWriter
 from streams.jetstream.ports.null_source import NullSource
 from streams.jetstream.ports.shared_queue import SharedQueue
 from streams.jetstream.ports.source import JetStreamSource
@@ -68,6 +69,14 @@ class JetStreamDomainEvents:
         more = event_headers(id=id, hops=hops, trace=trace)
         write = Write(subject, event_body(name, payload), more, key=id)
         return (await store_surely(self._link, self._group, write)).seq
+
+    async def fence(self, name: str, payload: JsonObject, *, id: str) -> JetStreamFencedWriter:
+        """See `DomainEvents.fence`."""
+        seq = await self.publish(name, payload, id=id)
+        found = await stored.extent(self._link, self._stream)
+        return JetStreamFencedWriter(
+            self._link, self._stack, self._stack.event(name), seq, is_one=found.replicas == 1
+        )
 
     async def republish(
         self,
