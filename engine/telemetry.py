@@ -53,6 +53,18 @@ backlog: Final = _meter.create_gauge(
     "vigil.backlog", unit="{message}", description="Messages waiting, by actor and queue"
 )
 
+reactor_lag: Final = _meter.create_gauge(
+    "vigil.reactor.lag",
+    unit="{message}",
+    description="Commits that are still to be followed up here, by stream",
+)
+
+reactor_effects: Final = _meter.create_counter(
+    "vigil.reactor.effects",
+    unit="{effect}",
+    description="Public events and commands that followed from commits",
+)
+
 lane: Final = _meter.create_gauge(
     "vigil.lane",
     unit="{episode}",

@@ -19,6 +19,8 @@ gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject
            result.<work>                               the episode that has done that work
            queue.<actor>                               the events that its queue is to include
            feed.<actor>.<stream and subject>           which stream of that name it has read
+           reactor.<stream>                            who publishes what follows from its commits
+           published.<stream>                          up to where that was done
 
 Earlier versions wrote two more, which nodes take over: see `engine/waits/adopt.py`.
 
@@ -49,6 +51,8 @@ STARTS: Final = "starting"
 RESULTS: Final = "result"
 QUEUES: Final = "queue"
 FEEDS: Final = "feed"
+REACTORS: Final = "reactor"
+PUBLISHED: Final = "published"
 DEFINITIONS: Final = "definition"
 BROUGHT: Final = "brought"
 """The first tokens of keys: what `Bucket.entries` can be asked for."""
@@ -149,6 +153,16 @@ def feed_key(actor: str, stream: str, subject: str) -> str:
 def node_key(node: str) -> str:
     """Return the key that exists while `node` is there."""
     return f"{NODES}.{name(node, of='node')}"
+
+
+def reactor_key(part: str) -> str:
+    """Return the key that exists while a node publishes what follows from the stream `part`."""
+    return f"{REACTORS}.{name(part, of='stream')}"
+
+
+def published_key(part: str) -> str:
+    """Return the key of the sequence of the stream `part` up to which that was published."""
+    return f"{PUBLISHED}.{name(part, of='stream')}"
 
 
 def brought_key(word_id: str) -> str:

@@ -40,6 +40,9 @@ PARTITIONED: Final = frozenset({Stream.WORK, Stream.JOURNAL, Stream.STATE})
 AGGREGATE_STREAMS: Final = (Stream.JOURNAL, Stream.STATE)
 """The streams of all aggregates but dead letters."""
 
+FOLLOWED: Final = (*AGGREGATE_STREAMS, Stream.DEAD)
+"""The streams from whose commits something follows: public events, and commands."""
+
 _ROOTS: Final = {
     Stream.EVENTS: ("event",),
     Stream.WORK: ("inbox", "timer", "due"),

@@ -38,6 +38,8 @@ class Mutant(NamedTuple):
     """Where a test must notice; the narrower, the faster."""
 
 
+FOLLOWING_UP: Final = "tests/engine/reactor/test_follow_up.py"
+REACTING: Final = "tests/engine/reactor/test_reactor.py"
 SIMULATION: Final = "tests/simulation/test_survival.py"
 TABLE_OF_GATES: Final = "tests/gates/test_simulated.py"
 BLOCKING: Final = "tests/engine/waits/test_wait.py"
@@ -47,7 +49,7 @@ BLOCKING_IN_TURN: Final = "tests/engine/waits/test_wait_in_lane.py"
 ANSWERING: Final = "tests/engine/waits/test_answer.py"
 FEEDS_OF_OTHERS: Final = "tests/contracts/test_feeds.py"
 SHARED_QUEUE: Final = "tests/streams/jetstream/test_shared_queue.py"
-BELATED: Final = "tests/engine/triggers/test_late_starts.py"
+LATE_STARTS: Final = "tests/engine/triggers/test_late_starts.py"
 CRASHES_OF_GATES: Final = "tests/gates/test_crashes.py"
 
 RECONCILING: Final = "tests/engine/operations/test_drift.py"
@@ -313,11 +315,11 @@ TABLE: Final[Sequence[Mutant]] = (
         SIMULATION,
     ),
     Mutant(
-        "the end is told again by the next owner",
+        "breakers: an end is noted by the next owner if its node may not have",
         "engine/execution/run.py",
-        "await this_attempt.publish_again()",
+        "await this_attempt.inform_again()",
         "pass",
-        SIMULATION,
+        "tests/engine/episodes/test_breakers.py",
     ),
     Mutant(
         "a side effect is announced first",
@@ -537,143 +539,95 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/triggers/test_rules.py",
     ),
     Mutant(
-        "gates: what is refused when it comes again may arrive yet, and is looked for",
+        "lanes: what is refused when it comes again may arrive yet, and asks for a place",
         "engine/triggers/evaluate.py",
         "if part.is_repeat or is_late():",
         "if False:",
-        BELATED,
+        LATE_STARTS,
     ),
     Mutant(
-        "gates: what is refused by who stood still may be with others, and is looked for",
+        "lanes: what is refused by who stood still may be with others, and asks for a place",
         "engine/triggers/evaluate.py",
         "if part.is_repeat or is_late():",
         "if part.is_repeat:",
-        BELATED,
+        LATE_STARTS,
     ),
     Mutant(
         "a lane that takes over looks for all that it drops and the last one had",
         "engine/lanes/scheduler.py",
-        "*(self.evaluator.builder.look_later(each) for each in again)",
+        "*(self.evaluator.builder.ask_later(each) for each in again)",
         "*()",
-        BELATED,
+        LATE_STARTS,
     ),
     Mutant(
         "a lane does not look for what it drops when it comes first",
         "engine/lanes/intake.py",
         "is_repeat=delivery.deliveries > 1,",
         "is_repeat=True,",
-        BELATED,
+        LATE_STARTS,
     ),
     Mutant(
         "who stood still with a tick moves no timer",
         "engine/triggers/timers.py",
         "if self.admission.context.clock.monotonic_s() - asked_s >= ACK_WAIT_S:",
         "if False:",
-        BELATED,
+        LATE_STARTS,
     ),
     Mutant(
-        "gates: what another version's filter let in is completed",
+        "lanes: what another version's filter let in is completed",
         "engine/triggers/evaluate.py",
         "if await self.builder.is_open(opened):\n            return opened\n        if part.is_wat",
         "if False:\n            return opened\n        if part.is_wat",
-        BELATED,
+        LATE_STARTS,
     ),
     Mutant(
-        "gates: what another version's filter let in is looked for",
+        "lanes: what another version's filter let in is looked for",
         "engine/triggers/evaluate.py",
         "        if part.is_watched:  # Else",
         "        if False:  # Else",
-        BELATED,
+        LATE_STARTS,
     ),
     Mutant(
-        "gates: what does not fit when it comes first is not looked for",
+        "lanes: what does not fit when it comes first is not looked for",
         "engine/triggers/evaluate.py",
-        "if is_repeat or is_late:",
-        "if True:",
-        BELATED,
+        "(is_repeat or is_late):",
+        "True:",
+        LATE_STARTS,
     ),
     Mutant(
-        "gates: what does not fit is looked for by who stood still with it",
+        "lanes: what does not fit is looked for by who stood still with it",
         "engine/triggers/evaluate.py",
-        "if is_repeat or is_late:",
-        "if is_repeat:",
-        BELATED,
+        "(is_repeat or is_late):",
+        "is_repeat:",
+        LATE_STARTS,
     ),
     Mutant(
-        "gates: a dedupe function is not asked to explain itself about what does not fit",
+        "lanes: a dedupe function is not asked to explain itself about what does not fit",
         "engine/triggers/evaluate.py",
         "except EpisodeFailed:\n            return None  # It is not meant",
         "except ZeroDivisionError:\n            return None  # It is not meant",
-        BELATED,
+        LATE_STARTS,
     ),
     Mutant(
-        "gates: what is refused when it comes first is not looked for",
+        "lanes: what is refused when it comes first asks for nothing",
         "engine/triggers/evaluate.py",
         "if part.is_repeat or is_late():",
         "if True:",
-        BELATED,
+        LATE_STARTS,
     ),
     Mutant(
-        "gates: what is refused and never arrives leaves nothing",
+        "where there are no turns nothing is asked for",
         "engine/triggers/timers.py",
-        "if not await self.evaluator.builder.may_lack_call(due.key):",
-        "if False:",
-        BELATED,
-    ),
-    Mutant(
-        "gates: nobody is called to what was opened late and has a claim",
-        "engine/triggers/evaluate.py",
-        (
-            "return opening.untouched(newest) is not None or kinds >= {EpisodeOpened, "
-            "EpisodeFinished}"
-        ),
-        "return True",
-        BELATED,
-    ),
-    Mutant(
-        "gates: what was opened and ended late by one commit is told of",
-        "engine/triggers/evaluate.py",
-        " or kinds >= {EpisodeOpened, EpisodeFinished}",
-        "",
-        BELATED,
-    ),
-    Mutant(
-        "gates: what was only opened late is begun",
-        "engine/triggers/evaluate.py",
-        "return opening.untouched(newest) is not None or kinds",
-        "return kinds",
-        BELATED,
-    ),
-    Mutant(
-        "gates: what was opened late and only a newer version can read is called for",
-        "engine/triggers/evaluate.py",
-        "except UnreadableEvent:  # Of a newer version, whose nodes know.",
-        "except ZeroDivisionError:",
-        BELATED,
+        "            if newest is None:\n                return []",
+        "            if False:\n                return []",
+        LATE_STARTS,
     ),
     Mutant(
         "gates: who stood still before they looked at a cause knows that they are late",
         "engine/triggers/admit.py",
         "self._clock, self._since_s = clock, since_s",
         "self._clock, self._since_s = clock, clock.monotonic_s()",
-        BELATED,
-    ),
-    Mutant(
-        "gates: what was let in and refused is looked for while its actor is paused, too",
-        "engine/triggers/timers.py",
-        "placing.PLACE, placing.LEFT, evaluate.BELATED}",
-        "placing.PLACE, placing.LEFT}",
-        BELATED,
-    ),
-    Mutant(
-        "gates: a tick that is too old when it comes again may arrive yet, and is looked for",
-        "engine/triggers/evaluate.py",
-        """            await self._let_go(part, opened, is_late)
-            return None
-        for _ in""",
-        """            return None
-        for _ in""",
-        BELATED,
+        LATE_STARTS,
     ),
     Mutant(
         "gates: who stood still begins no cooldown",
@@ -1796,12 +1750,16 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "breakers: an end is noted before the claim goes",
         "engine/execution/run.py",
-        (
-            "                await self._after_end.inform(self.episode, "
-            "seq=self._journal.version)\n                await self._publish_with_start("
-        ),
-        "                await self._publish_with_start(",
+        "await self._after_end.inform(self.episode, seq=self._journal.version)\n            else:",
+        "pass\n            else:",
         "tests/engine/episodes/test_breakers.py",
+    ),
+    Mutant(
+        "breakers: an end is noted when its cause comes again, if its node may not have",
+        "engine/triggers/admit.py",
+        "            if not is_new:\n",
+        "            if False:\n",
+        "tests/gates/test_crashes.py",
     ),
     Mutant(
         "breakers: the world is told which commit ended the episode",
@@ -1931,9 +1889,9 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "the world is told nothing of a dry run",
-        "engine/execution/run.py",
-        "if episode_events.is_public(self.opened):",
-        "if True:",
+        "engine/reactor/follow_up.py",
+        "        if episode_events.is_public(story.opened):",
+        "        if True:",
         "tests/engine/execution/test_dry_run.py",
     ),
     Mutant(
@@ -1942,13 +1900,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "            return left_out(intents)\n        room",
         "            pass\n        room",
         "tests/engine/execution/test_dry_run.py",
-    ),
-    Mutant(
-        "what a dry run left out is not looked for",
-        "engine/findings/apply.py",
-        "            return left_out(intents)\n        found",
-        "            pass\n        found",
-        "tests/engine/findings/test_apply.py",
     ),
     Mutant(
         "a dry run sees what its like have kept before what is meant",
@@ -2061,13 +2012,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "if episode.status is not Status.QUEUED or episode.attempts:",
         "if False:",
         "tests/engine/episodes/test_episode_expiry.py",
-    ),
-    Mutant(
-        "what expires was never started, and nobody says so",
-        "engine/execution/run.py",
-        "elif self._has_begun and not self._was_deferred:",
-        "else:",
-        "tests/engine/episodes/test_start_by.py",
     ),
     Mutant(
         "an episode that a person wants again does not expire",
@@ -2410,7 +2354,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "breakers: what others have opened is not begun where the node has trouble",
         "engine/execution/commands.py",
-        "if self._is_turned_away(ctx.episode):",
+        "if await self._is_turned_away(ctx.episode):",
         "if False:",
         "tests/engine/episodes/test_breakers.py",
     ),
@@ -2434,13 +2378,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "if episode_id not in self._wishes and len(self._wishes) >= WISHES_MAX:",
         "if False:",
         "tests/engine/episodes/test_running_episodes.py",
-    ),
-    Mutant(
-        "an episode that nobody began is not told to have started",
-        "engine/execution/run.py",
-        "elif self._has_begun and not self._was_deferred:",
-        "elif self.episode.attempts:",
-        "tests/engine/execution/test_cancel.py",
     ),
     Mutant(
         "what is true already is not canceled",
@@ -2543,11 +2480,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "the dispatcher hears of every end",
         "engine/execution/conclude.py",
-        (
-            "        await notify_instance(self.context.ports, self.opened)\n        if "
-            "self.context.is_laned:"
-        ),
-        "        await notify_instance(self.context.ports, self.opened)\n        if False:",
+        "        if self.context.is_laned:\n            left = opening.left(",
+        "        if False:\n            left = opening.left(",
         "tests/engine/lanes/test_scheduler.py",
     ),
     Mutant(
@@ -2913,12 +2847,9 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "simulated: the end of an episode gives its place in the lane back",
         "engine/execution/conclude.py",
-        (
-            "        await notify_instance(self.context.ports, self.opened)\n        if "
-            "self.context.is_laned:"
-        ),
-        "        await notify_instance(self.context.ports, self.opened)\n        if False:",
-        SIMULATION,
+        "        if self.context.is_laned:\n            left = opening.left(",
+        "        if False:\n            left = opening.left(",
+        "tests/simulation/test_survival.py",
     ),
     Mutant(
         "simulated: the version of a lane keeps two from dispatching",
@@ -2941,7 +2872,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "of two nodes of one name the earlier one gives way",
         "engine/cluster/members.py",
-        "if self._has_arrived:\n                    return",
+        "if self._was_seen:\n                    return",
         "if False:\n                    return",
         "tests/engine/cluster/test_members.py",
     ),
@@ -3019,13 +2950,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/findings/test_expiry.py",
     ),
     Mutant(
-        "a timer that comes to nothing tells what it led to before",
-        "engine/findings/expire.py",
-        "                await self._tell_again(aged)",
-        "                pass",
-        "tests/engine/findings/test_expiry.py",
-    ),
-    Mutant(
         "the servers' clock says when it is time",
         "engine/findings/expire.py",
         "at = max(now, due.fired_at)",
@@ -3034,9 +2958,9 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "nobody tells the world of what a dry run keeps",
-        "engine/findings/expire.py",
-        "if dry_run.is_meant(event.finding):",
-        "if True:",
+        "engine/reactor/follow_up.py",
+        "if not isinstance(event, FindingEvent) or not dry_run.is_meant(event.finding):",
+        "if not isinstance(event, FindingEvent):",
         "tests/engine/findings/test_expiry.py",
     ),
     Mutant(
@@ -3695,13 +3619,6 @@ TABLE: Final[Sequence[Mutant]] = (
         CONDUCTING,
     ),
     Mutant(
-        "an end without a run is told to the instance, too",
-        "engine/lanes/effects.py",
-        "        await notify_instance(self.context.ports, opened)\n",
-        "",
-        CONDUCTING,
-    ),
-    Mutant(
         "a dry run of an instance locks no subject",
         "engine/workflows/instance.py",
         " or started.mode is Mode.DRY_RUN",
@@ -3975,14 +3892,11 @@ TABLE: Final[Sequence[Mutant]] = (
         BLOCKING_IN_TURN,
     ),
     Mutant(
-        "who has the answer takes turns again",
-        "engine/waits/handle.py",
-        (
-            "        actor, episode_id = opened.actor_id, opened.episode_id\n        if "
-            "self.context.is_laned:"
-        ),
-        "        actor, episode_id = opened.actor_id, opened.episode_id\n        if False:",
-        LISTENING,
+        "the place of who has the answer is asked for at once",
+        "engine/reactor/follow_up.py",
+        "case EpisodeResolved(step_no=step_no) if opened.in_lane:",
+        "case EpisodeResolved(step_no=step_no) if False:",
+        "tests/engine/execution/test_answer_commands.py",
     ),
     Mutant(
         "who has gone on since keeps the place",
@@ -4007,52 +3921,10 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "who goes on with an answer is called when there is a slot",
-        "engine/waits/handle.py",
-        "return await self.context.ports.commands.send(start, id=id_, trace=traceparent())",
-        "return None",
-        LISTENING,
-    ),
-    Mutant(
-        "what is due later tells of no answer that others have told",
-        "engine/waits/handle.py",
-        "(is_new or _may_have_answered(delivery, records[-1]))",
-        "True",
-        LISTENING,
-    ),
-    Mutant(
-        "who died before they told of their answer tells when the command comes again",
-        "engine/waits/handle.py",
-        "return is_own or delivery.deliveries > 1",
-        "return False",
-        "tests/engine/execution/test_every_crash.py",
-    ),
-    Mutant(
-        "who stood still with the first delivery tells for whoever died of the second",
-        "engine/waits/handle.py",
-        "or (is_expiry and was_there)",
-        "",
-        LISTENING,
-    ),
-    Mutant(
-        "a late decision tells of no expiry that others have told",
-        "engine/waits/handle.py",
-        "(is_expiry and was_there)",
-        "is_expiry",
-        LISTENING,
-    ),
-    Mutant(
-        "an answer is not told of on the word of a replica",
-        "engine/waits/handle.py",
-        "if not await is_newest(self.context.ports.log, records):\n            return False\n",
-        "",
-        LISTENING,
-    ),
-    Mutant(
-        "who runs an episode tells of its answer if those who answered may not have",
-        "engine/execution/commands.py",
-        "may_be_untold = is_answered(ctx.records[-1])",
-        "may_be_untold = False",
-        BLOCKING,
+        "engine/reactor/follow_up.py",
+        'yield SendCommand(start, f"answered.{episode_id}.{step_no}")',
+        "pass",
+        "tests/engine/execution/test_answer_commands.py",
     ),
     Mutant(
         "a command in the wrong queue is followed all the same",
@@ -4310,13 +4182,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/runtime/test_turns.py",
     ),
     Mutant(
-        "an answer is told of though its episode is canceled at once",
-        "engine/execution/cancel.py",
-        "        if episode.opened is not None and is_answered(records[-1]):",
-        "        if False:",
-        "tests/engine/waits/test_signals.py",
-    ),
-    Mutant(
         "a node cancels nothing whose findings it cannot carry out",
         "engine/execution/cancel.py",
         "    return episode.opened is None or (is_found and not is_over)",
@@ -4485,13 +4350,6 @@ TABLE: Final[Sequence[Mutant]] = (
         IN_LINE,
     ),
     Mutant(
-        "an approval is told of by whoever carries the output",
-        "engine/outputs/store.py",
-        "        return own[-1][1] - 1 if own and _is_decision(own[-1][0]) else version",
-        "        return version",
-        CALLED_OFF,
-    ),
-    Mutant(
         "what was announced and is not wanted is not proposed by who stood still",
         "engine/outputs/deliver.py",
         "                await output_store.append(self._forgone)",
@@ -4574,9 +4432,9 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a call for an earlier turn is none for this one",
         "engine/execution/commands.py",
-        "return not (is_admitted and _is_told(ctx))",
+        "return not (is_admitted and _is_call_for_answer(ctx))",
         "return not is_admitted",
-        OVERTAKEN,
+        "tests/engine/waits/test_overtaken.py",
     ),
     Mutant(
         "a command without effect is not answered for on the word of a replica",
@@ -4605,13 +4463,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "return now if self.called_at is None else max(now, self.called_at)",
         "return now",
         OVERTAKEN,
-    ),
-    Mutant(
-        "what was settled before an episode was left is told of after a crash, too",
-        "engine/execution/conclude.py",
-        "told = await self._retold(episode) if retells else ()",
-        "told: tuple[PublicEvent, ...] = ()",
-        "tests/engine/execution/test_every_crash.py",
     ),
     Mutant(
         "a failure gets a dead letter though others have proposed the output anew",
@@ -4990,20 +4841,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "if proposal is not None and proposal.output.status is OutputStatus.FAILED:",
         "if False:",
         OUTPUTS,
-    ),
-    Mutant(
-        "what may not have been told is told after a crash",
-        "engine/execution/run.py",
-        "retells=self._retells(),",
-        "retells=False,",
-        OUTPUTS,
-    ),
-    Mutant(
-        "what its steps proposed is told of after a crash, though it is canceled",
-        "engine/execution/steps.py",
-        "retells=self.retells()",
-        "retells=False",
-        OUTPUTS_LEFT,
     ),
     Mutant(
         "what was put off is canceled with the rest",
@@ -5519,15 +5356,9 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "definitions: whether turns are taken is a matter of the newest revision",
         "engine/execution/conclude.py",
-        (
-            "        await notify_instance(self.context.ports, self.opened)\n        if "
-            "self.context.is_laned:"
-        ),
-        (
-            "        await notify_instance(self.context.ports, self.opened)\n        if "
-            "self.context.actor.is_laned:"
-        ),
-        EDITIONS,
+        "        if self.context.is_laned:\n            left = opening.left(",
+        "        if self.context.actor.is_laned:\n            left = opening.left(",
+        "tests/engine/definitions/test_resolver.py",
     ),
     Mutant(
         "definitions: a node heeds nothing older than what it has",
@@ -5972,6 +5803,125 @@ TABLE: Final[Sequence[Mutant]] = (
         "if await has_stack(pool, config.stack):",
         "if False:",
         "tests/vigil/test_unprojected.py",
+    ),
+    Mutant(
+        "an event under a fence names the fence",
+        "streams/jetstream/ports/fenced.py",
+        "{**more, **self._guard}",
+        "more",
+        "tests/contracts/test_fence.py",
+    ),
+    Mutant(
+        "in memory, too, a former writer is refused",
+        "streams/memory/domain_events.py",
+        "if last is None or last.seq != self.seq:",
+        "if False:",
+        "tests/contracts/test_fence.py",
+    ),
+    Mutant(
+        "what was refused under a fence goes again with all behind it",
+        "streams/jetstream/ports/fenced.py",
+        "            left = left[place:]",
+        "            left = left[place : place + 1]",
+        "tests/streams/jetstream/test_fenced.py",
+    ),
+    Mutant(
+        "with several replicas only one message under a fence is on its way",
+        "streams/jetstream/ports/fenced.py",
+        "if is_one and settings.least else 1",
+        "if settings.least else 1",
+        "tests/streams/jetstream/test_fenced.py",
+    ),
+    Mutant(
+        "what its lane starts, the reactor does not",
+        "engine/reactor/follow_up.py",
+        "case EpisodeOpened(in_lane=False):",
+        "case EpisodeOpened():",
+        FOLLOWING_UP,
+    ),
+    Mutant(
+        "who delivers what is left has not started the episode",
+        "engine/reactor/follow_up.py",
+        "            if not story.is_deferred:",
+        "            if True:",
+        FOLLOWING_UP,
+    ),
+    Mutant(
+        "who left an episode has lost no claim",
+        "engine/reactor/follow_up.py",
+        "case EpisodeLeft() | EpisodeBlocked() | EpisodeFinished():",
+        "case EpisodeBlocked() | EpisodeFinished():",
+        FOLLOWING_UP,
+    ),
+    Mutant(
+        "a dry run is told to nobody",
+        "engine/reactor/follow_up.py",
+        "        if episode_events.is_public(story.opened):\n            effects",
+        "        if True:\n            effects",
+        FOLLOWING_UP,
+    ),
+    Mutant(
+        "an output of a dry run is told to nobody",
+        "engine/reactor/follow_up.py",
+        "or not episode_events.is_public(opened):\n            continue",
+        ":\n            continue",
+        FOLLOWING_UP,
+    ),
+    Mutant(
+        "a story keeps no payload",
+        "engine/reactor/follow_up.py",
+        "replace(trigger, payload={})",
+        "trigger",
+        FOLLOWING_UP,
+    ),
+    Mutant(
+        "what is read of an aggregate is not ahead of its commits",
+        "engine/reactor/stories.py",
+        "return [each for each in records if each.seq < record.seq]",
+        "return list(records)",
+        REACTING,
+    ),
+    Mutant(
+        "what was read for another aggregate is no story to go on with",
+        "engine/reactor/stories.py",
+        "        self._openings.keep(subject, story.opened)",
+        "        self._episodes.keep(subject, story)",
+        REACTING,
+    ),
+    Mutant(
+        "two reactors take turns",
+        "engine/reactor/reactor.py",
+        "self._name, after=0, ttl_s=LEASE_S",
+        "self._name, ttl_s=LEASE_S",
+        REACTING,
+    ),
+    Mutant(
+        "a reactor that stops gives its turn away",
+        "engine/reactor/reactor.py",
+        "await self.ports.gates.delete(key, after=turn.revision)",
+        "pass",
+        REACTING,
+    ),
+    Mutant(
+        "a reactor that stops follows up what there is",
+        "engine/reactor/reactor.py",
+        "if not records and ending.done():",
+        "if ending.done():",
+        REACTING,
+    ),
+    Mutant(
+        "what was followed up is noted",
+        "engine/reactor/reactor.py",
+        "                        position.seq = records[-1].seq",
+        "                        pass",
+        REACTING,
+    ),
+    Mutant(
+        "simulated: no event that follows from a commit is left out",
+        "engine/reactor/reactor.py",
+        "    if publications:\n",
+        "    publications = publications[:-1]\n    if publications:\n",
+        SIMULATION,
     ),
 )
 

@@ -101,7 +101,7 @@ class Breakers:
         """Store `state`, which has a probe; False if the breaker is not at `after` any more."""
         is_kept = await self._put(expectation, state, after=after)
         if is_kept and state.probe:
-            self._report("half_opened", expectation, state)
+            await self._half_opened(expectation, state)
         return is_kept
 
     async def record_end(
@@ -123,7 +123,7 @@ class Breakers:
         if change is not None:
             self._cancel_running(expectation, state)
             at = state.opened_at or self._clock.now()
-            node = self._node if expectation.breaker.scope == "node" else ""
+            node = self._node_of(expectation)
             public_events = episode_events.breaker_changed(
                 opened, change, failures=state.failures, at=at, seq=seq, node=node
             )
@@ -137,7 +137,7 @@ class Breakers:
         seen = await self.read(expectation)
         _cancel(run, expectation, seen.state)
 
-    def turns_away(self, opened: EpisodeOpened) -> bool:
+    async def turns_away(self, opened: EpisodeOpened) -> bool:
         """Return whether an episode that has not begun is for others: this node's breaker is open.
 
         The node that opened it did not know that. When the breaker's time is over, one is let
@@ -153,8 +153,25 @@ class Breakers:
         passage = breaker.pass_through(seen.state, rules, episode_id=opened.episode_id, now=now)
         if passage.becomes is not None:
             self._put_own(expectation.name, passage.becomes, after=seen.revision)
-            self._report("half_opened", expectation, passage.becomes)
+            await self._half_opened(expectation, passage.becomes)
         return not passage.allowed
+
+    async def _half_opened(self, expectation: Expectation, state: BreakerState) -> None:
+        """Report that a probe is let through. A node that dies here leaves it unpublished."""
+        self._report("half_opened", expectation, state)
+        event = episode_events.breaker_half_opened(
+            state.probe,
+            actor_id=self._actor.id,
+            expectation_id=expectation.name,
+            failures=state.failures,
+            node=self._node_of(expectation),
+        )
+        await self._publisher.publish([event])
+
+    def _node_of(self, expectation: Expectation) -> str:
+        """Return the node whose breaker it is; empty: the cluster's."""
+        is_own = expectation.breaker is not None and expectation.breaker.scope == "node"
+        return self._node if is_own else ""
 
     async def look_again(self, expectation_id: str) -> None:
         """Cancel running episodes of an expectation if its breaker, as it is now, requires it."""

@@ -94,6 +94,43 @@ def breaker_changed(
     return episode_event(opened, f"circuit_breaker.{change}", f"breaker.{change}", payload)
 
 
+def breaker_half_opened(
+    episode_id: str, *, actor_id: str, expectation_id: str, failures: Sequence[str], node: str
+) -> PublicEvent:
+    """Return `circuit_breaker.half_opened`: it lets the episode through as its probe."""
+    payload: JsonObject = {
+        "episode_id": episode_id,
+        "actor_id": actor_id,
+        "expectation_id": expectation_id,
+        "failures": list(failures),
+        "scope": "node" if node else "cluster",
+        "node": node,
+    }
+    id_ = f"{episode_id}.breaker.half_opened"
+    return PublicEvent(name="circuit_breaker.half_opened", id=id_, payload=payload, hops=1)
+
+
+def breaker_canceled(opened: EpisodeOpened, *, detail: str, seq: int) -> PublicEvent:
+    """Return `circuit_breaker.canceled_episode`: an open breaker ended it."""
+    payload = {**context_of(opened), "detail": detail, "journal_seq": seq}
+    return episode_event(opened, "circuit_breaker.canceled_episode", "breaker.canceled", payload)
+
+
+def triggered(opened: EpisodeOpened, *, seq: int) -> PublicEvent:
+    """Return `expectation.triggered`: an episode was opened."""
+    payload = {**context_of(opened), "entity_id": opened.trigger.entity_id, "journal_seq": seq}
+    return episode_event(opened, "expectation.triggered", "triggered", payload)
+
+
+def claim_lost(opened: EpisodeOpened, *, attempt: int, node: str, seq: int) -> PublicEvent:
+    """Return `episode.claim_lost`: another node has taken it over from `node`, which did not end.
+
+    `attempt` is the one that was lost.
+    """
+    payload = {**context_of(opened), "attempt": attempt, "node": node, "journal_seq": seq}
+    return episode_event(opened, "episode.claim_lost", f"claim_lost.{attempt}", payload)
+
+
 def context_of(opened: EpisodeOpened) -> JsonObject:
     """Return which episode an event is about and why it was opened; no workflow: empty texts."""
     trigger = opened.trigger

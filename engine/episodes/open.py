@@ -1,10 +1,10 @@
 """Opens episodes, asks for their place in the actor's lane, and arms the timer of a waiting one.
 
-Opening is the first commit of the journal, then the start command. Both ids come from the episode,
-whose id comes from its cause, so opening again completes what a crash cut off and otherwise changes
-nothing. `place` and `left` are timers that fire at once, for the lane's scheduler. A waiting
-episode has one timer, which several writers may arm at the same time: it is only ever moved to an
-earlier time, so no node comes too late; one that is called too early arms it again.
+Opening is the first commit of the journal. Its id comes from the episode, whose id comes from its
+cause, so opening again changes nothing. `place` and `left` are timers that fire at once, for the
+lane's scheduler. A waiting episode has one timer, which several writers may arm at the same time:
+it is only ever moved to an earlier time, so no node comes too late; one that is called too early
+arms it again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import structlog
 from engine.episodes.episode import Status, fold
 from engine.runtime.store import append_first
 from streams.errors import TimerConflict, Unavailable, UnreadableEvent
-from streams.model.commands import Start
 from streams.model.events import EpisodeOpened
 from streams.ports.all import Ports
 from streams.ports.log import Commit, Recorded
@@ -29,6 +28,9 @@ LEFT: Final = "left"
 
 FOR_NOW: Final = "for_now"
 """In its payload: the episode continues later, and will need a place again."""
+
+IF_THERE: Final = "if_there"
+"""In the payload of `PLACE`: the episode may never have been opened."""
 
 PLACE: Final = "place"
 """Purpose of the timer by which an open episode asks for a place. The key is the episode."""
@@ -62,6 +64,11 @@ def place(actor: str, episode_id: str) -> Timer:
     return Timer(actor=actor, purpose=PLACE, key=episode_id, payload={})
 
 
+def place_if_there(actor: str, episode_id: str) -> Timer:
+    """Return the timer that asks for a place for an episode that may never have been opened."""
+    return Timer(actor=actor, purpose=PLACE, key=episode_id, payload={IF_THERE: True})
+
+
 def untouched(newest: Recorded | None) -> EpisodeOpened | None:
     """Return the opening of an episode that no node has begun, by its newest commit; else None."""
     if newest is None:
@@ -71,21 +78,14 @@ def untouched(newest: Recorded | None) -> EpisodeOpened | None:
     return episode.opened if is_new else None
 
 
-async def record_opening(ports: Ports, opened: EpisodeOpened, *, at: datetime, trace: str) -> bool:
-    """Open an episode without a command; return whether it was new. It may be `TooLarge`."""
+async def open_episode(ports: Ports, opened: EpisodeOpened, *, at: datetime, trace: str) -> bool:
+    """Open an episode; return whether it was new. It may be `TooLarge`.
+
+    The reactor sends the command to start it, unless its lane does.
+    """
     episode_id = opened.episode_id
     commit = Commit(id=f"open.{episode_id}", at=at, events=(opened,), trace=trace)
     return await append_first(ports.log, ports.stack.episode(episode_id), commit)
-
-
-async def open_episode(ports: Ports, opened: EpisodeOpened, *, at: datetime) -> bool:
-    """Open an episode and send the start command; otherwise as `record_opening`."""
-    episode_id, trace = opened.episode_id, traceparent()
-    is_new = await record_opening(ports, opened, at=at, trace=trace)
-    # The start command of one that is not new may still be missing.
-    start = Start(actor_id=opened.actor_id, episode_id=episode_id)
-    await ports.commands.send(start, id=f"start.{episode_id}", trace=trace)
-    return is_new
 
 
 def attend_timer(actor: str, episode_id: str) -> Timer:

@@ -19,8 +19,6 @@ from engine.episodes.episode import ENDED, Episode, Status
 from engine.execution.run import EpisodeRunner
 from engine.outputs.pool import OutputContext
 from engine.runtime.watch import follow
-from engine.waits.handle import WaitRegistry
-from engine.waits.wait import is_answered
 from streams.clock import SKEW_S
 from streams.json import UNDECODABLE
 from streams.keys import CANCELS, cancel_key, name_in
@@ -98,10 +96,6 @@ class CancelHandler:
 
     async def _end(self, episode: Episode, records: Sequence[Recorded]) -> bool:
         """End an episode that does not run here; its result is concluded all the same."""
-        if episode.opened is not None and is_answered(records[-1]):
-            # The node that recorded the answer may have died before it published that; after the
-            # end no node will.
-            await WaitRegistry(self.context).publish_answer(episode.opened, records)
         runner = EpisodeRunner(self.context, self._answer)
         # Where no node has begun, none of its code has run that a crash could be counted for.
         if not await runner.take_over(episode, records, careful=episode.attempts > 0):

@@ -276,14 +276,9 @@ class RunConsumer:
         if _has_gone_on(ctx):
             await ctx.delivery.ack()
             return True
-        may_be_untold = is_answered(ctx.records[-1]) and not _is_told(ctx)
-        if may_be_untold and not await WaitHandler(ctx.context).publish_answer(
-            ctx.episode, ctx.records
-        ):
-            return False
         if self._has_no_turn(ctx):
             return await self._ask_for_place(ctx)
-        if self._is_turned_away(ctx.episode):
+        if await self._is_turned_away(ctx.episode):
             return False
         runner = EpisodeRunner(ctx.context, ctx.delivery.ack)
         careful = not _is_first_try(ctx)
@@ -295,13 +290,11 @@ class RunConsumer:
             return await runner.deliver_rest(ctx.episode, ctx.records)
         return await runner.take_over(ctx.episode, ctx.records, careful=True)
 
-    def _is_turned_away(self, episode: Episode) -> bool:
+    async def _is_turned_away(self, episode: Episode) -> bool:
         opened = episode.opened
-        return (
-            opened is not None
-            and _is_untouched(episode)
-            and self.context.breakers.turns_away(opened)
-        )
+        if opened is None or not _is_untouched(episode):
+            return False
+        return await self.context.breakers.turns_away(opened)
 
     def _has_no_turn(self, ctx: CommandContext) -> bool:
         """Return whether an episode could begin or continue, but lacks its turn."""
@@ -310,7 +303,7 @@ class RunConsumer:
         if not self.context.is_laned:
             return False
         if is_answered(ctx.records[-1]):
-            return not (is_admitted and _is_told(ctx))
+            return not (is_admitted and _is_call_for_answer(ctx))
         return _is_untouched(ctx.episode) and isinstance(command, Start) and not is_admitted
 
     async def _ask_for_place(self, ctx: CommandContext) -> bool:
@@ -321,8 +314,8 @@ class RunConsumer:
         return True
 
 
-def _is_told(ctx: CommandContext) -> bool:
-    """Return whether the answer that an episode can continue with has been published."""
+def _is_call_for_answer(ctx: CommandContext) -> bool:
+    """Return whether a command calls for the answer that the episode can continue with."""
     command, step_no = ctx.command, step_answered(ctx.records[-1])
     return isinstance(command, Start) and command.answered_step == step_no
 

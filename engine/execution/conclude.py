@@ -1,13 +1,13 @@
 """Concludes an episode: applies its findings, then delivers its outputs. All of it may be repeated.
 
 If something must wait (a retry, an approval), no node keeps the episode, and a timer calls one
-back. `AfterEnd` informs breaker, workflow, lane and the public stream of an end.
+back. `AfterEnd` informs breaker and lane of an end.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -17,27 +17,20 @@ import structlog
 from engine import telemetry
 from engine.app.outputs import missing
 from engine.episodes import dry_run
-from engine.episodes import events as episode_events
 from engine.episodes import open as opening
 from engine.episodes.breaker_store import EpisodeContext
 from engine.episodes.cancel import EpisodeRun
 from engine.episodes.episode import CancelEpisode, Episode, Status
 from engine.episodes.open import ATTEND, call_by
-from engine.findings import events as finding_events
 from engine.findings.apply import FindingApplier
-from engine.findings.store import AppliedIntent
 from engine.outputs.deliver import ConclusionState, DeliveryState, OutputDelivery, added_up
 from engine.outputs.keys import wanted
 from engine.outputs.pool import OutputContext
-from engine.runtime.publish import PublicEvent
 from engine.waits.handle import WaitRegistry
-from engine.workflows import start
-from engine.workflows.begin import notify_instance
 from engine.workflows.start import count_skipped
 from streams.model.events import EpisodeOpened
 from streams.model.findings import FindingOutcome
 from streams.model.outputs import FAILURES, OUTCOMES, OutputIntent, OutputOutcome, OutputStatus
-from streams.model.triggers import WorkflowTrigger
 
 OUTPUTS_IN_FLIGHT_MAX: Final = 16
 """Outputs of one episode that are delivered at a time."""
@@ -57,20 +50,17 @@ class Conclusion:
     applier: FindingApplier
     output_delivery: OutputDelivery
 
-    async def carry_out(self, episode: Episode, *, version: int, retells: bool) -> ConclusionState:
+    async def carry_out(self, episode: Episode, *, version: int) -> ConclusionState:
         """Do all that can be done now for `episode`, which has converged.
 
-        `retells`: earlier changes may not have been published. `LeaseLost` or `VersionConflict`:
-        another node has the episode.
+        `LeaseLost` or `VersionConflict`: another node has the episode.
         """
-        findings, public_events = await self._findings(episode, version=version, retells=retells)
-        outputs = await self._outputs(episode, retells=retells)
+        findings = await self._findings(episode, version=version)
+        outputs = await self._outputs(episode)
         canceled = self.run.canceled
         if canceled is not None:
             outputs = await self._drop_pending(episode, outputs, why=canceled)
-        progress = replace(
-            outputs, findings=findings, public_events=(*public_events, *outputs.public_events)
-        )
+        progress = replace(outputs, findings=findings)
         if canceled is None or not any(one.outcome == _CANCELED for one in progress.outputs):
             return progress
         end = CancelEpisode(
@@ -81,15 +71,9 @@ class Conclusion:
         )
         return replace(progress, canceled=end)
 
-    async def publish_again(self, episode: Episode) -> ConclusionState:
-        """Return all public events of the result of an `episode` that has ended."""
-        intents = episode.converged.findings if episode.converged else ()
-        applied = await self.applier.applied(intents, opened=self.opened)
-        looked = await self._each(self._wanted(episode), self.output_delivery.state)
-        outputs = added_up(looked)
-        return replace(
-            outputs, public_events=(*_changes(self.opened, applied), *outputs.public_events)
-        )
+    async def check(self, episode: Episode) -> ConclusionState:
+        """Return how far the outputs of an `episode` that has ended are, and change nothing."""
+        return added_up(await self._each(self._wanted(episode), self.output_delivery.state))
 
     async def deliver_rest(self, episode: Episode) -> ConclusionState:
         """Deliver the remaining outputs of an ended episode.
@@ -106,14 +90,11 @@ class Conclusion:
 
         return added_up(await self._each(self._wanted(episode), carry))
 
-    async def cancel(
-        self, keys: Iterable[str], why: CancelEpisode, *, retells: bool
-    ) -> ConclusionState:
-        """Cancel outputs of steps unless they are settled; `retells` as in `carry_out`."""
+    async def cancel(self, keys: Iterable[str], why: CancelEpisode) -> ConclusionState:
+        """Cancel outputs of steps unless they are settled."""
 
         async def cancel(key: str) -> DeliveryState:
-            reason = why.error_detail
-            return await self.output_delivery.cancel(key, None, reason=reason, retells=retells)
+            return await self.output_delivery.cancel(key, None, reason=why.error_detail)
 
         return added_up(await self._each(keys, cancel))
 
@@ -139,26 +120,20 @@ class Conclusion:
     def _wanted(self, episode: Episode) -> dict[str, OutputIntent | None]:
         return wanted(episode, self.opened) if dry_run.delivers(self.opened) else {}
 
-    async def _findings(
-        self, episode: Episode, *, version: int, retells: bool
-    ) -> tuple[tuple[FindingOutcome, ...], list[PublicEvent]]:
-        """Apply the findings, unless that was done before; return their public events."""
+    async def _findings(self, episode: Episode, *, version: int) -> tuple[FindingOutcome, ...]:
+        """Apply the findings, unless that was done before."""
         assert episode.converged is not None, "what is carried out was decided"
-        intents = episode.converged.findings
-        if episode.deferred is None:
-            applied = await self.applier.apply(
-                intents,
-                opened=self.opened,
-                attempt=episode.attempts,
-                version=version,
-            )
-            return tuple(one.outcome for one in applied), _changes(self.opened, applied)
-        applied = []
-        if retells:
-            applied = await self.applier.applied(intents, opened=self.opened)
-        return episode.deferred.findings, _changes(self.opened, applied)
+        if episode.deferred is not None:
+            return episode.deferred.findings
+        applied = await self.applier.apply(
+            episode.converged.findings,
+            opened=self.opened,
+            attempt=episode.attempts,
+            version=version,
+        )
+        return tuple(one.outcome for one in applied)
 
-    async def _outputs(self, episode: Episode, *, retells: bool) -> ConclusionState:
+    async def _outputs(self, episode: Episode) -> ConclusionState:
         assert episode.converged is not None, "what is carried out was decided"
         if not episode.converged.outputs and not episode.outputs_left:
             return ConclusionState(outputs=episode.outputs_settled)
@@ -171,19 +146,12 @@ class Conclusion:
         async def carry(key: str) -> DeliveryState:
             if self.run.canceled is not None:
                 reason = self.run.canceled.error_detail
-                return await self.output_delivery.cancel(
-                    key, keyed[key], reason=reason, retells=retells
-                )
+                return await self.output_delivery.cancel(key, keyed[key], reason=reason)
             is_first = is_new and key not in episode.outputs
-            return await self.output_delivery.carry(
-                key, keyed[key], is_new=is_first, retells=retells
-            )
+            return await self.output_delivery.carry(key, keyed[key], is_new=is_first)
 
         left = [key for key in keyed if key not in known]
-        progress = await self._each(left, carry)
-        told = await self._retold(episode) if retells else ()
-        summary = added_up(progress, known=known, order=keyed)
-        return replace(summary, public_events=(*told, *summary.public_events))
+        return added_up(await self._each(left, carry), known=known, order=keyed)
 
     def _undelivered(self, key: str, intent: OutputIntent | None) -> OutputOutcome:
         has_adapter = intent is None or self.context.adapters.of(intent.adapter) is not None
@@ -201,14 +169,7 @@ class Conclusion:
             return await self.output_delivery.cancel(key, keyed[key], reason=why.error_detail)
 
         known = {one.output_key: one for one in progress.outputs}
-        dropped = added_up(await self._each(progress.pending, cancel), known=known, order=keyed)
-        return replace(dropped, public_events=(*progress.public_events, *dropped.public_events))
-
-    async def _retold(self, episode: Episode) -> tuple[PublicEvent, ...]:
-        """Return the events of what was settled before, which may not have been published."""
-        settled = episode.deferred.outputs if episode.deferred else ()
-        keys = [one.output_key for one in settled if dry_run.delivers(self.opened)]
-        return added_up(await self._each(keys, self.output_delivery.state)).public_events
+        return added_up(await self._each(progress.pending, cancel), known=known, order=keyed)
 
     async def _each(
         self, keys: Iterable[str], carry: Callable[[str], Awaitable[DeliveryState]]
@@ -229,14 +190,6 @@ class Conclusion:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _changes(opened: EpisodeOpened, applied: Sequence[AppliedIntent]) -> list[PublicEvent]:
-    return [
-        finding_events.finding_changed(opened, one.event, index=one.index, seq=one.seq)
-        for one in applied
-        if one.event is not None
-    ]
-
-
 def _known(episode: Episode) -> dict[str, OutputOutcome]:
     """Return what is settled for good: a person may have retried what failed."""
     later = episode.deferred.outputs if episode.deferred else ()
@@ -253,12 +206,10 @@ class AfterEnd:
     conclusion: Conclusion
 
     async def inform(self, episode: Episode, *, seq: int) -> None:
-        """Inform breaker, workflow and lane of the end, while the episode is still claimed."""
+        """Inform breaker and lane of the end, while the episode is still claimed."""
         assert episode.finished is not None, "an end that is noted"
         await self._see_to_timers(episode)
         await self.context.breakers.record_end(self.opened, episode.finished, seq=seq)
-        if isinstance(self.opened.trigger, WorkflowTrigger):
-            await notify_instance(self.context.ports, self.opened)
         if self.context.is_laned:
             left = opening.left(self.opened.actor_id, self.opened.episode_id)
             await self.context.ports.timers.send(left, id=f"left.{self.opened.episode_id}")
@@ -270,16 +221,6 @@ class AfterEnd:
             await self.conclusion.sleep()
         if episode.status is Status.FAILED and episode.outputs_left:
             await self.conclusion.wake(self.context.clock.now())
-
-    def public_events(self, episode: Episode, *, seq: int) -> Sequence[PublicEvent]:
-        """Return the public events of the end, which the journal has at `seq`."""
-        assert episode.finished is not None, "an end that is told of"
-        converged = episode.converged
-        ended = episode_events.ended(self.opened, converged, episode.finished, seq=seq)
-        if self.context.starts_workflow is None:
-            return (ended,)
-        skipped = start.skipped(self.opened, converged, seq=seq)
-        return (ended,) if skipped is None else (ended, skipped)
 
     def count(self, episode: Episode) -> None:
         """Count an end that this node has written."""

@@ -246,7 +246,6 @@ class Driver:
     async def _send(self, action: SendOutput, wall: WallTime) -> Performed:
         """Deliver an output without interruption: it has its own time limit."""
         episode = self.journal.episode
-        is_repeat = episode.announced is not None
         if episode.announced is None:
             announcement = await self.output_steps.announcement(action, turn=episode.turn)
             self.journal.record(announcement)
@@ -257,7 +256,7 @@ class Driver:
         key = episode.announced.output_key
 
         async def send() -> None:
-            sent.append(await self.output_steps.send(action, key, is_repeat=is_repeat))
+            sent.append(await self.output_steps.send(action, key))
 
         await wall.standing_still(send)
         return sent[0]

@@ -1,4 +1,4 @@
-"""One attempt of one node at one episode: claim → fence → drive → conclude → publish.
+"""One attempt of one node at one episode: claim → fence → drive → conclude → inform.
 
 Each stage is durable before the next begins and safe to repeat, so an attempt that ends anywhere,
 by a crash or a lost claim, leaves the next one exactly the rest. The claim is given up last; if
@@ -20,12 +20,10 @@ import structlog
 
 from engine import telemetry
 from engine.dead_letters.write import DeadLetterWriter
-from engine.episodes import events as episode_events
 from engine.episodes import recovery
 from engine.episodes.cancel import EpisodeRun
 from engine.episodes.episode import (
     ENDED,
-    RUNS,
     UNOPENED,
     Begin,
     CancelEpisode,
@@ -43,7 +41,6 @@ from engine.findings.apply import FindingApplier
 from engine.outputs.deliver import NOTHING_DONE, ConclusionState, OutputDelivery
 from engine.outputs.pool import OutputContext
 from engine.runtime.leases import NO_CLAIM, Busy, EpisodeLease
-from engine.runtime.publish import EventPublisher, PublicEvent
 from engine.runtime.store import Contended
 from engine.waits.handle import WaitRegistry
 from streams.errors import LeaseLost, TooLarge, Unavailable, Unwritable, VersionConflict
@@ -58,7 +55,7 @@ log = structlog.get_logger("vigil.execution")
 
 
 class Attempt:
-    """One attempt, from the fence to the last public event."""
+    """One attempt, from the fence to what follows the end."""
 
     def __init__(
         self,
@@ -83,14 +80,9 @@ class Attempt:
         self._context, self._records, self._hold, self._accept = context, records, hold, accept
         self.is_accepted = False
         """Whether `accept` was called."""
-        self._has_begun = False
         self._run = EpisodeRun(opened)
         self._takeover = Takeover()
-        self._publishing: asyncio.Task[None] | None = None
-        self._fenced_at = START
         self._had_ended = episode.status in ENDED
-        self._had_crashed = episode.status in RUNS
-        self._was_deferred = episode.status is Status.DELIVERING
         self._journal = JournalWriter(
             context.ports.log,
             context.clock,
@@ -108,9 +100,8 @@ class Attempt:
             context, opened, next(context.writer_ids), self._check_claim, called_at
         )
         self._conclusion = Conclusion(context, opened, self._run, applier, output_delivery)
-        self._output_steps = OutputSteps(self._conclusion, opened, self._publish, self._retells)
+        self._output_steps = OutputSteps(self._conclusion, opened)
         self._after_end = AfterEnd(context, opened, self._conclusion)
-        self._publisher = EventPublisher(context.ports.domain_events)
 
     @property
     def episode(self) -> Episode:
@@ -128,7 +119,7 @@ class Attempt:
         return self._had_ended or (self.is_fenced and self.episode.status in ENDED)
 
     async def complete(self, *, careful: bool) -> None:
-        """Write the fence, and do all that is left, to the last public event.
+        """Write the fence, and do all that is left.
 
         With `careful`, wait for the fence before anything else. Otherwise it may share a commit
         with what follows, and is awaited only before the first side effect.
@@ -149,24 +140,22 @@ class Attempt:
                 progress = await self._go_on(careful=careful)
             if self.episode.status in ENDED:
                 await self._after_end.inform(self.episode, seq=self._journal.version)
-                await self._publish_with_start([*progress.public_events, *self._ended()])
             else:
                 await self._leave_waiting(progress)
             await self._accept_once()
         finally:
             telemetry.episodes_running.add(-1, labels)
-            await self._close()
+            await self._journal.close()
         if self.episode.status not in ENDED:
             return
         self._after_end.count(self.episode)
         telemetry.episode_duration.record(self._context.clock.monotonic_s() - started_s, labels)
 
-    async def publish_again(self) -> None:
-        """Publish the events of an episode that has ended: the node that ended it may not have."""
+    async def inform_again(self) -> None:
+        """Do what follows the end once more: the node that wrote the end may not have."""
         await self._after_end.inform(self.episode, seq=self._journal.version)
-        progress = await self._conclusion.publish_again(self.episode)
+        progress = await self._conclusion.check(self.episode)
         await self._conclusion.wake(progress.wakes_at, progress.pending)
-        await self._publish([*progress.public_events, *self._ended()])
         await self._accept_once()
 
     async def deliver_rest(self) -> None:
@@ -174,7 +163,6 @@ class Attempt:
         await self._accept_once()
         progress = await self._conclusion.deliver_rest(self.episode)
         await self._conclusion.wake(progress.wakes_at, progress.pending)
-        await self._publish(progress.public_events)
 
     async def _go_on(self, *, careful: bool) -> ConclusionState:
         if self.episode.status is Status.BLOCKED and self._called_off() is None:
@@ -182,9 +170,6 @@ class Attempt:
             return NOTHING_DONE
         await self._fence(careful=careful)
         return await self._drive_and_finish()
-
-    def _ended(self) -> Sequence[PublicEvent]:
-        return self._after_end.public_events(self.episode, seq=self._journal.version)
 
     async def _check_newest(self) -> None:
         """Raise `VersionConflict` if a waiting episode has moved.
@@ -198,7 +183,6 @@ class Attempt:
 
     async def _leave_waiting(self, progress: ConclusionState) -> None:
         """Make sure that the episode continues when its answer arrives or its time is up."""
-        await self._publish_with_start(progress.public_events)
         if self.episode.status is Status.BLOCKED:
             await WaitRegistry(self._context).register(self.opened)
         else:
@@ -216,7 +200,6 @@ class Attempt:
         # Only what a strategy may go on with needs an expectation: this node may not know it.
         if self.episode.status is Status.RUNNING:
             self._takeover = await decide_takeover(self._context, self.opened, self.episode)
-        self._has_begun = True
         self._journal.record(*opening, Begin(node=self._context.node, fresh=self._takeover.fresh))
         if careful:
             await self._journal.barrier()
@@ -240,34 +223,14 @@ class Attempt:
         return self._hold.revision
 
     async def _note_fenced(self) -> None:
-        """Report that the fence is durable; publish the start unless the end is near."""
-        self._fenced_at = self._journal.version
+        """Report that the fence is durable."""
         if self._hold.revision != NO_CLAIM:
             await self._accept_once()
-        if self.episode.status not in ENDED and not self._was_deferred:
-            self._publishing = asyncio.create_task(self._publish([self._started()]))
 
     async def _accept_once(self) -> None:
         if not self.is_accepted:
             self.is_accepted = True
             await self._accept()
-
-    async def _publish_with_start(self, public_events: Sequence[PublicEvent]) -> None:
-        if self._publishing is not None:
-            await self._publishing
-        elif self._has_begun and not self._was_deferred:
-            public_events = [self._started(), *public_events]
-        await self._publish(public_events)
-
-    async def _publish(self, public_events: Sequence[PublicEvent]) -> None:
-        if episode_events.is_public(self.opened):
-            await self._publisher.publish(public_events)
-
-    async def _close(self) -> None:
-        if self._publishing is not None:
-            self._publishing.cancel()
-            await asyncio.gather(self._publishing, return_exceptions=True)
-        await self._journal.close()
 
     async def _drive_and_finish(self) -> ConclusionState:
         if self._takeover.error_class:
@@ -285,11 +248,7 @@ class Attempt:
             await driver.drive(records)
         if self.episode.status is not Status.CONVERGING:
             return NOTHING_DONE
-        progress = await self._conclusion.carry_out(
-            self.episode,
-            version=self._journal.version,
-            retells=self._retells(),
-        )
+        progress = await self._conclusion.carry_out(self.episode, version=self._journal.version)
         self._journal.record(progress.end)
         await self._journal.barrier()
         return progress
@@ -306,20 +265,8 @@ class Attempt:
         )
         await self._journal.barrier()
 
-    def _retells(self) -> bool:
-        """Return whether the previous node may have died before publishing."""
-        return self._had_crashed or self._hold.is_stolen
-
     def _check_claim(self) -> None:
         self._hold.check(monotonic_s=self._context.clock.monotonic_s())
-
-    def _started(self) -> PublicEvent:
-        return episode_events.started(
-            self.opened,
-            attempt=self.episode.attempts,
-            node=self._context.node,
-            seq=self._fenced_at,
-        )
 
 
 @dataclass(frozen=True)
@@ -399,7 +346,7 @@ class EpisodeRunner:
         if settles:
             may_go = await self._settle(this_attempt, hold)
         elif this_attempt.has_ended:
-            await this_attempt.publish_again()
+            await this_attempt.inform_again()
             may_go = True
         else:
             may_go = await self._serve(this_attempt, hold, careful=careful)

@@ -8,7 +8,7 @@ before it is proposed, so after a crash the next node continues with the same ou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, assert_never
 
@@ -44,7 +44,6 @@ from engine.episodes import dry_run
 from engine.episodes.episode import Announce, CancelEpisode, Episode, Performed
 from engine.execution.conclude import Conclusion
 from engine.outputs.keys import idempotency_key, inline_key
-from engine.runtime.publish import PublicEvent
 from engine.runtime.usercode import attempt, call, in_text
 from streams.clock import Clock
 from streams.errors import BadName, TooLarge, Unavailable
@@ -274,9 +273,6 @@ class OutputSteps:
 
     conclusion: Conclusion
     opened: EpisodeOpened
-    publish: Callable[[Sequence[PublicEvent]], Awaitable[None]]
-    retells: Callable[[], bool]
-    """Whether earlier changes of outputs may not have been published."""
 
     async def announcement(self, action: SendOutput, *, turn: int) -> Announce:
         """Return the announcement of an output; fails the episode if the output is impossible."""
@@ -289,15 +285,9 @@ class OutputSteps:
             output_key=key,
         )
 
-    async def send(self, action: SendOutput, key: str, *, is_repeat: bool) -> Performed:
-        """Deliver the output announced as `key`, and return its state.
-
-        `is_repeat`: a dead node may have begun with it.
-        """
-        progress = await self.conclusion.output_delivery.carry(
-            key, action.intent, retells=is_repeat
-        )
-        await self.publish(progress.public_events)
+    async def send(self, action: SendOutput, key: str) -> Performed:
+        """Deliver the output announced as `key`, and return its state."""
+        progress = await self.conclusion.output_delivery.carry(key, action.intent)
         outcome = progress.outcome
         result = OutputResult(
             output_key=key,
@@ -310,6 +300,5 @@ class OutputSteps:
         """Cancel the unsettled outputs of its steps; return how the episode ends."""
         if not episode.outputs_left:
             return replace(why, outputs=episode.outputs_settled)
-        canceled = await self.conclusion.cancel(episode.outputs_left, why, retells=self.retells())
-        await self.publish(canceled.public_events)
+        canceled = await self.conclusion.cancel(episode.outputs_left, why)
         return replace(why, outputs=(*episode.outputs_settled, *canceled.outputs))

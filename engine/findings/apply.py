@@ -48,7 +48,7 @@ from streams.clock import Clock
 from streams.errors import VersionConflict
 from streams.json import NOTHING
 from streams.model.events import EpisodeOpened, FindingEvent, FindingUpdated
-from streams.model.findings import Cause, Finding, FindingIntent, FindingStatus, RaiseFinding
+from streams.model.findings import Finding, FindingIntent, FindingStatus, RaiseFinding
 from streams.ports.all import Ports
 from streams.ports.log import START, Recorded
 
@@ -197,21 +197,6 @@ class FindingApplier:
         groups = await asyncio.gather(*(in_order(jobs) for jobs in by_key.values()))
         return sorted((one for group in groups for one in group), key=lambda one: one.index)
 
-    async def applied(
-        self, intents: Sequence[FindingIntent], *, opened: EpisodeOpened
-    ) -> list[AppliedIntent]:
-        """Return the outcomes of `intents` that were all applied before."""
-        if not dry_run.keeps_findings(opened):
-            return left_out(intents)
-        found = []
-        for index, intent in enumerate(intents):
-            cause = Cause(episode_id=opened.episode_id, index=index)
-            subject = self.ports.stack.finding(intent.finding_key)
-            records = await self.ports.log.read(subject)
-            event, seq = find(records, cause)
-            found.append(applied_as(index, intent, event, seq))
-        return found
-
     async def _apply(self, job: IntentJob) -> AppliedIntent:
         subject = self.ports.stack.finding(job.intent.finding_key)
 
@@ -244,7 +229,7 @@ class FindingApplier:
         if change is None or change.newest is None:
             return applied
         event = replace(applied.event, finding=change.newest.finding)
-        return replace(applied, event=event, seq=change.version)
+        return replace(applied, event=event)
 
     def _expectation(self, job: IntentJob) -> Expectation:
         owner = self.owner or self.actors[job.opened.actor_id]
@@ -258,10 +243,10 @@ class FindingApplier:
     ) -> StoredIntent:
         """Apply an intent to the finding as it was read."""
         records, newest, version = loaded.records, loaded.state, loaded.version
-        done, seq = find(records, job.cause)
+        done = find(records, job.cause)
         if done is not None:
             return StoredIntent(
-                applied=applied_as(job.index, job.intent, done, seq),
+                applied=applied_as(job.index, job.intent, done),
                 newest=newest,
                 version=version,
                 is_enriched=is_enriched_by(records, job.cause),
@@ -272,10 +257,10 @@ class FindingApplier:
         now = self.clock.now()
         event = self._decide(job, before, at=now)
         if event is None:
-            return StoredIntent(applied=applied_as(job.index, job.intent, None, START))
-        seq = (await store.append(loaded, (event,), id=job.id, at=now)).version
-        applied = applied_as(job.index, job.intent, event, seq)
-        return StoredIntent(applied=applied, newest=event, version=seq, before=before)
+            return StoredIntent(applied=applied_as(job.index, job.intent, None))
+        stored = await store.append(loaded, (event,), id=job.id, at=now)
+        applied = applied_as(job.index, job.intent, event)
+        return StoredIntent(applied=applied, newest=event, version=stored.version, before=before)
 
     def _decide(
         self, job: IntentJob, before: Finding | None, *, at: datetime

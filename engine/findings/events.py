@@ -45,12 +45,16 @@ _CHANGES: Final[Mapping[type[Change], str]] = {
 }
 
 
-def finding_changed(
-    opened: EpisodeOpened, change: IntentEvent, *, index: int, seq: int
-) -> PublicEvent:
-    """Return `finding.raised`, `finding.updated` or `finding.cleared`, with an id per intent."""
+def finding_changed(opened: EpisodeOpened, change: IntentEvent, *, seq: int) -> PublicEvent:
+    """Return `finding.raised`, `finding.updated` or `finding.cleared`, with an id per intent.
+
+    What enriching it has changed is an update of its own.
+    """
     payload = {**ids_of(opened), **_finding(change.finding), "journal_seq": seq}
-    return episode_event(opened, f"finding.{change_of(change)}", f"finding.{index}", payload)
+    what = f"finding.{change.cause.index}"
+    if isinstance(change, FindingUpdated) and change.is_enrichment:
+        what = f"{what}.enriched"
+    return episode_event(opened, f"finding.{change_of(change)}", what, payload)
 
 
 def finding_changed_since(change: LateEvent, *, seq: int) -> PublicEvent:

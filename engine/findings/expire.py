@@ -1,4 +1,4 @@
-"""Expires and escalates findings when their timers fire: decide → append → arm → publish.
+"""Expires and escalates findings when their timers fire: decide → append → arm.
 
 A finding's timers are armed after its event is on the log. Of two writers the slower may arm for an
 older event, so each checks afterwards whether its event is still the newest, and arms again if not.
@@ -20,16 +20,14 @@ from engine.app.actor import Actor, Expectation
 from engine.app.findings import ESCALATE, AgeEvent, Escalation
 from engine.episodes import dry_run
 from engine.findings import events as finding_events
-from engine.findings.store import FindingStore, events_of, newest_event
+from engine.findings.store import FindingStore, newest_event
 from engine.runtime.context import ActorContext
-from engine.runtime.publish import EventPublisher
 from engine.runtime.store import Contended
 from streams.clock import Clock
 from streams.errors import BadName, Unavailable, UnreadableEvent
 from streams.model.events import FindingEvent
 from streams.model.findings import DueTimer, Finding, FindingStatus
 from streams.ports.all import Ports
-from streams.ports.log import START
 from streams.ports.timers import Due, Timer
 from streams.tracing import traceparent
 
@@ -154,9 +152,6 @@ class FindingExpiry:
             if change.is_made:
                 assert isinstance(change.newest, AgeEvent), "what a timer leads to"
                 self._count(change.newest)
-                await self._publish(change.newest, seq=change.version)
-            else:
-                await self._tell_again(aged)
         except UnreadableEvent as error:
             raise Unavailable(aged.subject, detail=str(error)) from error
 
@@ -168,19 +163,6 @@ class FindingExpiry:
             return findings.expire(finding, cause=cause, at=at)
         steps = self._timers.escalations_of(finding) or ()
         return findings.grow_worse(finding, steps, cause=cause, at=at)
-
-    async def _tell_again(self, aged: DueFinding) -> None:
-        """Publish what the timer led to, on a first delivery, too: this node may have frozen."""
-        cause = DueTimer(timer_id=aged.due.id)
-        for record in await self.context.ports.log.read(aged.subject, after=START):
-            for event in events_of(record):
-                if isinstance(event, AgeEvent) and event.cause == cause:
-                    await self._publish(event, seq=record.seq)
-
-    async def _publish(self, event: AgeEvent, *, seq: int) -> None:
-        if dry_run.is_meant(event.finding):
-            told = finding_events.finding_changed_since(event, seq=seq)
-            await EventPublisher(self.context.ports.domain_events).publish([told])
 
     def _count(self, event: AgeEvent) -> None:
         labels = {"actor": self.context.actor.id, "change": finding_events.change_of(event)}

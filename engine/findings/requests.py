@@ -1,4 +1,4 @@
-"""What people do with findings: clear, acknowledge, note. Decide → append → publish."""
+"""What people do with findings: clear, acknowledge, note."""
 
 from __future__ import annotations
 
@@ -6,28 +6,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import uuid4
 
-from engine.episodes import dry_run
 from engine.errors import NoFinding
-from engine.findings import events as finding_events
 from engine.findings import finding as finding_rules
-from engine.findings.events import ByPerson
 from engine.findings.finding import person
 from engine.findings.store import FindingChange, FindingStore, Rule
-from engine.runtime.publish import EventPublisher
 from engine.runtime.store import Turns
 from streams.clock import Clock
-from streams.model.events import (
-    FindingAcknowledged,
-    FindingClearedByHand,
-    FindingEvent,
-    FindingNoted,
-)
+from streams.model.events import FindingEvent
 from streams.ports.all import Ports
 
 
 @dataclass(frozen=True)
 class FindingRequests:
-    """Changes findings for a person, publishes that, and returns the result.
+    """Changes findings for a person, and returns the result.
 
     Every method raises `BadRequest` if a text cannot be stored, `BadName` or `NoFinding` if there
     has never been a finding of this key, and `UnknownOutcome` if it may be done; repeating it is
@@ -44,7 +35,7 @@ class FindingRequests:
         def rule(newest: FindingEvent, at: datetime) -> FindingEvent | None:
             return finding_rules.clear(newest.finding, cause=cause, at=at)
 
-        return await self._change(key, rule, FindingClearedByHand)
+        return await self._change(key, rule)
 
     async def acknowledge(self, key: str, *, by: str, reason: str = "") -> FindingChange:
         """Record that a person knows of an active finding; only the first one is recorded."""
@@ -53,7 +44,7 @@ class FindingRequests:
         def rule(newest: FindingEvent, at: datetime) -> FindingEvent | None:
             return finding_rules.acknowledge(newest.finding, cause=cause, at=at)
 
-        return await self._change(key, rule, FindingAcknowledged)
+        return await self._change(key, rule)
 
     async def note(self, key: str, *, by: str, text: str) -> FindingChange:
         """Record a person's note on a finding, which may have ended."""
@@ -62,15 +53,11 @@ class FindingRequests:
         def rule(newest: FindingEvent, _: datetime) -> FindingEvent:
             return finding_rules.note(newest.finding, cause=cause)
 
-        return await self._change(key, rule, FindingNoted)
+        return await self._change(key, rule)
 
-    async def _change(self, key: str, rule: Rule, kind: type[ByPerson]) -> FindingChange:
+    async def _change(self, key: str, rule: Rule) -> FindingChange:
         store = FindingStore(self.ports.log, self.ports.stack, self.clock, Turns())
         change = await store.change(key, rule, id=f"person.{uuid4().hex}")
         if change.newest is None:
             raise NoFinding(key)
-        # On a repetition, too: the first request may have failed before it published this.
-        if isinstance(change.newest, kind) and dry_run.is_meant(change.newest.finding):
-            event = finding_events.finding_changed_since(change.newest, seq=change.version)
-            await EventPublisher(self.ports.domain_events).publish([event])
         return change

@@ -130,7 +130,6 @@ class AppliedIntent(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     event: IntentEvent | None
     """With the finding after its enrichment; None: there was nothing to change."""
-    seq: int
     outcome: FindingOutcome
 
 
@@ -170,21 +169,19 @@ class IntentJob(msgspec.Struct, frozen=True, kw_only=True):
 def left_out(intents: Sequence[FindingIntent]) -> list[AppliedIntent]:
     """Return the outcomes of `intents` that are not to be applied."""
     return [
-        AppliedIntent(index=index, event=None, seq=START, outcome=dry_run.left_out(intent))
+        AppliedIntent(index=index, event=None, outcome=dry_run.left_out(intent))
         for index, intent in enumerate(intents)
     ]
 
 
-def find(records: Sequence[Recorded], cause: Cause) -> tuple[IntentEvent | None, int]:
-    """Return the event of `cause`, with the enrichment, and its sequence."""
+def find(records: Sequence[Recorded], cause: Cause) -> IntentEvent | None:
+    """Return the event of `cause`, with the enrichment; None: there is none."""
     found: IntentEvent | None = None
-    seq = START
     for record in records:
         for event in events_of(record):
             if finding_rules.is_of(event, cause):
                 found = event if found is None else replace(found, finding=event.finding)
-                seq = record.seq
-    return found, seq
+    return found
 
 
 def is_enriched_by(records: Sequence[Recorded], cause: Cause) -> bool:
@@ -201,10 +198,6 @@ def newest_of(records: Sequence[Recorded]) -> FindingEvent | None:
     return newest_event(records[-1]) if records else None
 
 
-def applied_as(
-    index: int, intent: FindingIntent, event: IntentEvent | None, seq: int
-) -> AppliedIntent:
-    """Return the result of the `index`th intent, whose `event` is at `seq`."""
-    return AppliedIntent(
-        index=index, event=event, seq=seq, outcome=finding_rules.outcome_of(intent, event)
-    )
+def applied_as(index: int, intent: FindingIntent, event: IntentEvent | None) -> AppliedIntent:
+    """Return the result of the `index`th intent, which led to `event`."""
+    return AppliedIntent(index=index, event=event, outcome=finding_rules.outcome_of(intent, event))

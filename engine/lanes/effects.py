@@ -26,7 +26,6 @@ from engine.lanes.lane import Lane
 from engine.runtime.publish import EventPublisher, PublicEvent
 from engine.runtime.store import Store, only_newest, read_up_to
 from engine.waits.wait import is_answered
-from engine.workflows.begin import notify_instance
 from streams.errors import UnreadableEvent
 from streams.model.commands import Start
 from streams.model.events import EpisodeFinished, EpisodeOpened, LaneMoved
@@ -134,10 +133,10 @@ class LaneEffects:
             return None
         opened = opening.untouched(changed.before.state)
         if opened is None or not changed.events:
-            return await self._tell_again(changed.after.state, cancel)
+            return await self._inform_again(changed.after.state, cancel)
         labels = {"actor": self.context.actor.id, "mode": opened.mode.value}
         telemetry.episodes_ended.add(1, {**labels, "status": Status.CANCELED.value})
-        return await self._publish_end(opened, changed.events[0], seq=changed.after.version)
+        return await self._inform(opened, changed.events[0], seq=changed.after.version)
 
     async def newest(self, episode_id: str) -> Recorded | None:
         """Return an episode's newest commit; None if there is none that this version can read."""
@@ -145,6 +144,14 @@ class LaneEffects:
             return await self.context.ports.log.last(self.context.ports.stack.episode(episode_id))
         except UnreadableEvent:
             return None
+
+    async def is_missing(self, episode_id: str) -> bool:
+        """Return whether an episode was never opened."""
+        try:
+            last = await self.context.ports.log.last(self.context.ports.stack.episode(episode_id))
+        except UnreadableEvent:
+            return False
+        return last is None
 
     async def opening_of(self, newest: Recorded | None) -> EpisodeOpened | None:
         """Return the opening of an episode that waits for its turn; None: it does not wait."""
@@ -182,8 +189,8 @@ class LaneEffects:
         dropped = ((each, no_place(why)) for each, why in moved.dropped.items())
         await _all([partial(self.cancel, each, cancel) for each, cancel in dropped])
 
-    async def _tell_again(self, newest: Recorded | None, cancel: CancelEpisode) -> None:
-        """Publish again that an episode was canceled, if `newest` says that it ended so."""
+    async def _inform_again(self, newest: Recorded | None, cancel: CancelEpisode) -> None:
+        """Inform the breaker again if `newest` says that an episode was canceled so."""
         # A replica that lags may lack the end, which is `newest`. It has the opening.
         finished = None if newest is None else fold((newest,)).finished
         if newest is None or finished is None or finished.error_class != cancel.error_class:
@@ -193,16 +200,10 @@ class LaneEffects:
         except UnreadableEvent:
             return
         if opened is not None:
-            await self._publish_end(opened, finished, seq=newest.seq)
+            await self._inform(opened, finished, seq=newest.seq)
 
-    async def _publish_end(
-        self, opened: EpisodeOpened, finished: EpisodeFinished, *, seq: int
-    ) -> None:
+    async def _inform(self, opened: EpisodeOpened, finished: EpisodeFinished, *, seq: int) -> None:
         await self.context.breakers.record_end(opened, finished, seq=seq)
-        await notify_instance(self.context.ports, opened)
-        if episode_events.is_public(opened):
-            end = episode_events.ended(opened, None, finished, seq=seq)
-            await EventPublisher(self.context.ports.domain_events).publish([end])
 
 
 def _newest_of(records: Sequence[Recorded]) -> Recorded | None:

@@ -567,6 +567,8 @@ class LaneInput:
                 return InputItem(delivery=delivery, is_due=True)
             asked = self._asking(opened, due, delivery, is_open=True, newest=newest)
             return InputItem(asked=[asked], delivery=delivery, is_due=True)
+        if opening.IF_THERE in due.payload and await self.effects.is_missing(due.key):
+            return InputItem(delivery=delivery, is_due=True)
         if self._is_for_others(due):
             await leave(delivery)
             return None

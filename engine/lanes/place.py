@@ -14,7 +14,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from engine.dead_letters.write import DeadLetterWriter, unopened
-from engine.episodes.open import record_opening
+from engine.episodes.open import open_episode
 from engine.lanes import lane as lane_rules
 from engine.lanes.effects import LaneEffects
 from engine.lanes.lane import Lane, LaneInputs, Limits, RequestedEpisode
@@ -99,12 +99,12 @@ class RoundPlanner:
         return dict(zip(work, await asyncio.gather(*work.values()), strict=True))
 
     async def _open(self, asked: RequestedEpisode) -> bool | None:
-        opened, context = asked.opened, self.evaluator.context
+        opened, context = replace(asked.opened, in_lane=True), self.evaluator.context
         if asked.wanted.resumes:
             return await self._look_up(asked) or None
         now, trace = context.clock.now(), asked.trace
         try:
-            if await record_opening(context.ports, opened, at=now, trace=trace):
+            if await open_episode(context.ports, opened, at=now, trace=trace):
                 self.evaluator.note_fire(opened)
                 return True
         # Numbers and text may need more room than they came in.

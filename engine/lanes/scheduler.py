@@ -209,15 +209,14 @@ class Term:
         """Undo and publish, before the commit, what the gates ruled for those without a place."""
         # After the commit nobody comes back to what gets no place. Before, its cause is
         # redelivered, and passes the gates as if for the first time if it then finds room.
-        # What a node has opened that is gone may reach the journal after the commit: it is looked
-        # for.
+        # What a node has opened that is gone may reach the journal after the commit.
         asked = decision.asked
         openings = {id_: each.opened for id_, each in asked.items()}
         for moved in decision.moves:
             dropped = [openings[episode_id] for episode_id in moved.dropped]
             again = [openings[each] for each in moved.dropped if asked[each].is_repeat]
             await asyncio.gather(*(self.evaluator.take_back(each) for each in dropped))
-            await asyncio.gather(*(self.evaluator.builder.look_later(each) for each in again))
+            await asyncio.gather(*(self.evaluator.builder.ask_later(each) for each in again))
             await self._effects.publish_dropped(
                 moved.dropped, openings, version=self._store.version
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from engine.execution.steps import PublishTool
 from engine.execution.takeover import LapseWatcher
 from engine.node.supervisor import ActorSupervisor, FallbackWatcher, NodeParts
 from engine.outputs.pool import AdapterPool
+from engine.reactor.reactor import Reactor, followed
 from engine.runtime.catalog import Catalog
 from engine.runtime.context import NodeContext
 from engine.runtime.leases import Keeper, LeaseEvents
@@ -40,6 +41,9 @@ from streams.tokens import name as checked_name
 
 GRACE_S: Final = 30.0
 """How long a stopping node waits for its episodes to reach a barrier."""
+
+DRAIN_S: Final = 5.0
+"""Longest wait of a stopping node for its last public events; another node publishes the rest."""
 
 RESTART_S: Final = 0.2
 """First pause before a failed task is started again, in seconds; doubles each time."""
@@ -64,6 +68,7 @@ class Node:
         grace_s: float = GRACE_S,
         mode: NodeMode = NodeMode.FULL,
         never_wakes: bool = False,
+        reacts: bool = True,
         version: str = "",
     ) -> None:
         """Make a node; `run` starts it.
@@ -73,6 +78,7 @@ class Node:
             grace_s: how long a stopping node waits for its episodes to reach a barrier.
             mode: whether it wakes actors and runs episodes, unless the registry says otherwise.
             never_wakes: whether it only runs what other nodes have opened.
+            reacts: whether it takes turns in publishing public events.
             version: of what runs here, for people.
         """
         self.name = checked_name(name, of="node")
@@ -96,6 +102,10 @@ class Node:
         self._members = Membership(ports.gates, self._clock)
         self._lease_events = LeaseEvents()
         self._running = RunningEpisodes()
+        self._reactors = [
+            Reactor(ports, self._clock, name, stream, partition)
+            for stream, partition in (followed(ports.stack) if reacts else ())
+        ]
 
     def stop(self) -> None:
         """Take no more work, hand over what runs at its next barrier, and let `run` return."""
@@ -130,12 +140,15 @@ class Node:
         helping = [*self._helpers(node_context, supervisor), loader.follow, heartbeat.beat]
         helpers = [asyncio.create_task(self._keep_going(doer)) for doer in helping]
         helpers.append(asyncio.create_task(self._say_when_up(loader, supervisor)))
+        reacting = [asyncio.create_task(self._keep_going(each.follow)) for each in self._reactors]
+        helpers += reacting
         try:
             await self._stopping.wait()
             log.info("node stopping", node=self.name)
             finishing = asyncio.create_task(_finish(servers, tasks))
             helpers.append(finishing)
             _, late = await asyncio.wait([finishing], timeout=self._grace_s)
+            await self._end_reactors(reacting)
         finally:
             await _cancel(helpers)
             await servers.cut_off()
@@ -144,6 +157,13 @@ class Node:
         await heartbeat.leave()
         log.info("node down", node=self.name, clean=not late)
         return not late
+
+    async def _end_reactors(self, reacting: Sequence[asyncio.Task[None]]) -> None:
+        """Have published what was committed until now, and let other nodes have the turn."""
+        for each in self._reactors:
+            each.end()
+        if reacting:
+            await asyncio.wait(reacting, timeout=DRAIN_S)
 
     async def _say_when_up(self, loader: DefinitionLoader, supervisor: ActorSupervisor) -> None:
         """Log that the node is up, once all queues that it may open are."""

@@ -38,6 +38,7 @@ from streams.model.commands import (
 from streams.model.events import DeadDiscarded, DeadLettered, DeadRequeued, EpisodeOpened
 from streams.ports.all import Ports
 from streams.subjects import Stack
+from streams.tracing import traceparent
 from streams.wire.codec import decode_command, decode_workflow_command
 
 Said: TypeAlias = Cancel | CancelOutput | Decide | Resolve | RetryOutput
@@ -122,6 +123,7 @@ def reopened(episode: Episode, *, stack: Stack) -> EpisodeOpened:
         generation=generation,
         opened_by="",
         is_request=False,
+        in_lane=False,
         start_by=None,
     )
 
@@ -198,7 +200,7 @@ class DeadLetterRequests:
 
     async def _reopen(self, episode_id: str, *, by: str) -> DeadRequeued:
         opened = reopened(await self._episode(episode_id), stack=self.ports.stack)
-        await open_episode(self.ports, opened, at=self.clock.now())
+        await open_episode(self.ports, opened, at=self.clock.now(), trace=traceparent())
         return DeadRequeued(by=by, episode_id=opened.episode_id)
 
     async def _recall(self, recall: RecallEpisode, *, letter_key: str, by: str) -> DeadRequeued:

@@ -32,14 +32,12 @@ from engine.outputs.decide import (
     after_failure,
     next_move,
 )
-from engine.outputs.events import output_events
 from engine.outputs.keys import idempotency_key, proposal
 from engine.outputs.output import Output, is_own
 from engine.outputs.pool import OutputContext, PooledAdapter
 from engine.outputs.rate_limit import PLACE_S
 from engine.outputs.store import OutputStore
 from engine.runtime.context import ActorContext
-from engine.runtime.publish import PublicEvent
 from engine.runtime.store import Overtaken
 from engine.runtime.usercode import in_text
 from engine.validation import backoff_s, jittered_s
@@ -165,8 +163,6 @@ class DeliveryState:
     """The outcome, or its present status."""
     wakes_at: datetime | None
     """When it is to be looked at again; None: when somebody decides, or never."""
-    public_events: tuple[PublicEvent, ...]
-    """Its events to publish."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,8 +176,6 @@ class ConclusionState:
     """Keys of the others."""
     wakes_at: datetime | None = None
     """When something is due about those; None: when somebody decides."""
-    public_events: tuple[PublicEvent, ...] = ()
-    """Events to publish: of findings first, then of outputs."""
     canceled: CancelEpisode | None = None
     """How the episode ends instead, if outputs were canceled with it."""
 
@@ -216,7 +210,6 @@ def added_up(
         outputs=tuple(outcomes[key] for key in keys if key in outcomes),
         pending=tuple(key for key, one in by_key.items() if one.outcome is None),
         wakes_at=min(wakes, default=None),
-        public_events=tuple(event for one in by_key.values() for event in one.public_events),
     )
 
 
@@ -310,17 +303,12 @@ class OutputDelivery:
     clock nothing would be due, and the node would be called again at once, over and over."""
 
     async def carry(
-        self,
-        key: str,
-        intent: OutputIntent | None,
-        *,
-        is_new: bool = False,
-        retells: bool = False,
+        self, key: str, intent: OutputIntent | None, *, is_new: bool = False
     ) -> DeliveryState:
         """Make all moves with one output that are possible now.
 
         Without `intent` only a proposed output is moved. `is_new`: no node can have begun with it
-        for this episode. `retells`: publish all its events, since they may not have been published.
+        for this episode.
 
         Raises:
             LeaseLost, VersionConflict: another node may have the episode, or has.
@@ -331,20 +319,20 @@ class OutputDelivery:
             partial(self._move_on, output_store, intent), is_known=is_new
         )
         await note_gone_on(self.context.ports, self.context.clock, output_store.history)
-        return self._progress(output_store, done, retells=retells)
+        return self._progress(output_store, done)
 
     async def state(self, key: str) -> DeliveryState:
-        """Return how far an output has got, with all its events to publish, and change nothing."""
+        """Return how far an output has got, and change nothing."""
         output_store = self._output_store(key)
         await output_store.read()
         move = self._next(output_store, Retries())
         if isinstance(move, Settled):
             await self._write_dead_letter(output_store)
         if isinstance(move, Settled | Later):
-            return self._progress(output_store, move, retells=True)
+            return self._progress(output_store, move)
         if isinstance(move, Propose):
-            return self._progress(output_store, _dropped(key), retells=True)
-        return self._progress(output_store, Later(self._now()), retells=True)
+            return self._progress(output_store, _dropped(key))
+        return self._progress(output_store, Later(self._now()))
 
     async def is_retried(self, key: str) -> bool:
         """Return whether a person has retried an output."""
@@ -352,9 +340,7 @@ class OutputDelivery:
         await output_store.read()
         return output_store.output.retries > 0
 
-    async def cancel(
-        self, key: str, intent: OutputIntent | None, *, reason: str, retells: bool = False
-    ) -> DeliveryState:
+    async def cancel(self, key: str, intent: OutputIntent | None, *, reason: str) -> DeliveryState:
         """Cancel an output unless it is settled."""
         # It is recorded even if nothing was proposed: a node that was frozen before its proposal is
         # then refused, and finds that.
@@ -368,7 +354,7 @@ class OutputDelivery:
             return _dropped(key)
 
         settled = await output_store.retry(settle)
-        return self._progress(output_store, settled, retells=retells)
+        return self._progress(output_store, settled)
 
     def _ending(
         self, output_store: OutputStore, move: Move, intent: OutputIntent | None, *, reason: str
@@ -464,18 +450,9 @@ class OutputDelivery:
                 DeadLetterWriter(self.context.ports, self.context.clock), proposal.output
             )
 
-    def _progress(
-        self, output_store: OutputStore, last: Settled | Later, *, retells: bool
-    ) -> DeliveryState:
+    def _progress(self, output_store: OutputStore, last: Settled | Later) -> DeliveryState:
         output, proposal = output_store.output, output_store.proposal_of(self.opened.episode_id)
         outcome = last.outcome if isinstance(last, Settled) else None
-        public_events: list[PublicEvent] = []
-        if proposal is not None:
-            known = START if retells or output_store.since is None else output_store.since
-            since = proposal.told_until(known)
-            public_events = output_events(
-                self.opened, proposal.proposed, proposal.history, since=since
-            )
         if outcome is not None and proposal is not None:
             self._free_place(proposal.proposed.adapter, output_store.key)
         if outcome is not None and output_store.version > (output_store.since or START):
@@ -486,7 +463,6 @@ class OutputDelivery:
             outcome=outcome,
             status=outcome.outcome if outcome else str(output.status),
             wakes_at=last.at if isinstance(last, Later) else None,
-            public_events=tuple(public_events),
         )
 
     def _free_place(self, adapter: str, key: str) -> None:

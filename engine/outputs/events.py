@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Final
 
@@ -18,7 +18,6 @@ from streams.model.events import (
     OutputFailed,
     OutputProposed,
     OutputRejected,
-    OutputRetried,
 )
 
 _WHAT: Final[Mapping[type[OutputEvent], str]] = {
@@ -31,34 +30,21 @@ _WHAT: Final[Mapping[type[OutputEvent], str]] = {
 }
 """Event → the name of its public event. Attempts have none."""
 
-DECIDED: Final = frozenset({"output.approved", "output.rejected", "output.failed"})
-"""Names of the public events of a decision, or of its absence, before any attempt."""
-
-CANCELED: Final = "output.canceled"
-
 _MARK_BYTES: Final = 16
 """Length of the hash of an output's key in an id: long enough that two never collide."""
 
 
-def output_events(
-    opened: EpisodeOpened,
-    proposed: OutputProposed,
-    history: Iterable[tuple[OutputEvent, int]],
-    *,
-    since: int,
-) -> list[PublicEvent]:
-    """Return the public events of a `history` of events and their positions, from `since` on."""
-    public_events: list[PublicEvent] = []
-    retries = 0
-    for event, seq in history:
-        retries += isinstance(event, OutputRetried)
-        what = _WHAT.get(type(event))
-        if what is not None and seq > since:
-            # It fails once for each time that it is tried; all else happens once.
-            suffix = f"{what}.{retries}" if isinstance(event, OutputFailed) and retries else what
-            payload = {**_said(proposed), **_more(event), "journal_seq": seq}
-            public_events.append(_event(opened, proposed, what, suffix, payload))
-    return public_events
+def output_event(
+    opened: EpisodeOpened, proposed: OutputProposed, event: OutputEvent, *, retries: int, seq: int
+) -> PublicEvent | None:
+    """Return the public event of one `event` after `retries` of the proposal; None: it has none."""
+    what = _WHAT.get(type(event))
+    if what is None:
+        return None
+    # It fails once for each time that it is tried; all else happens once.
+    suffix = f"{what}.{retries}" if isinstance(event, OutputFailed) and retries else what
+    payload = {**_said(proposed), **_more(event), "journal_seq": seq}
+    return _event(opened, proposed, what, suffix, payload)
 
 
 def output_reminder(opened: EpisodeOpened, output: Output, *, number: int, seq: int) -> PublicEvent:

@@ -9,7 +9,7 @@ approvers and expires approvals without taking the episode over.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
@@ -37,7 +37,7 @@ from engine.outputs.decide import (
     next_move,
     tried_again,
 )
-from engine.outputs.events import CANCELED, DECIDED, output_events, output_reminder
+from engine.outputs.events import output_reminder
 from engine.outputs.keys import wanted
 from engine.outputs.output import Output, is_own
 from engine.outputs.pool import OutputContext
@@ -50,8 +50,7 @@ from streams.model.commands import Attend, CancelOutput, Carry, Command, Decide,
 from streams.model.events import EpisodeOpened, OutputEvent
 from streams.model.outputs import OutputStatus
 from streams.ports.delivery import Delivery, Unreadable
-from streams.ports.domain_events import DomainEvents
-from streams.ports.log import START, Recorded
+from streams.ports.log import Recorded
 from streams.tracing import traceparent
 
 LOOKS_IN_FLIGHT_MAX: Final = 16
@@ -65,51 +64,12 @@ log = structlog.get_logger("vigil.outputs")
 
 
 @dataclass(frozen=True)
-class OutputNotifier:
-    """Publishes the events of one episode's outputs."""
-
-    domain_events: DomainEvents
-    opened: EpisodeOpened
-
-    async def publish(self, output_store: OutputStore, names: Collection[str]) -> None:
-        """Publish those events of an output that have one of these names."""
-        proposal = output_store.proposal_of(self.opened.episode_id)
-        if proposal is None or not episode_events.is_public(self.opened):
-            return
-        public_events = output_events(self.opened, proposal.proposed, proposal.history, since=START)
-        told = [each for each in public_events if each.name in names]
-        if told:
-            await EventPublisher(self.domain_events).publish(told)
-
-    async def publish_decided(self, output_store: OutputStore) -> None:
-        """Publish how an output was decided, if no attempt has followed yet."""
-        is_ours = is_own(output_store.output, episode_id=self.opened.episode_id)
-        if is_ours and not output_store.output.attempts:
-            await self.publish(output_store, DECIDED)
-
-    async def remind(self, output_store: OutputStore, *, at: datetime) -> None:
-        """Remind people of an output that waits for approval, if that is due at `at`."""
-        output = output_store.output
-        if output.status is not OutputStatus.AWAITING_APPROVAL or output.proposed is None:
-            return
-        approval, since = output.proposed.approval, output.asked_at
-        if approval is None or since is None or not episode_events.is_public(self.opened):
-            return
-        number = reminder_no(since, every_s=approval.remind_every_s, at=at)
-        if number:
-            public_events = output_reminder(
-                self.opened, output, number=number, seq=output_store.version
-            )
-            await EventPublisher(self.domain_events).publish([public_events])
-
-
-@dataclass(frozen=True)
 class OutputCommands:
     """Records commands about outputs, for one actor on one node."""
 
     context: ActorContext
 
-    async def decide(self, command: Decide, episode: Episode, *, at: datetime) -> bool:
+    async def decide(self, command: Decide, *, at: datetime) -> bool:
         """Record a decision; return whether there is one: this one, or that time is up."""
         refusals: list[Refused] = []
 
@@ -123,11 +83,8 @@ class OutputCommands:
                 is_meant = is_own(output, episode_id=command.episode_id)
                 return expired(output, at=at) if is_meant else None
 
-        output_store = self._output_store(command.output_key)
-        is_written = await output_store.amend(ruled)
+        is_written = await self._output_store(command.output_key).amend(ruled)
         _log_refusals(command, refusals)
-        if is_written or not refusals:
-            await self._publisher(episode.opened).publish_decided(output_store)
         return is_written or not refusals
 
     async def retry(self, command: RetryOutput, newest: Recorded) -> bool:
@@ -150,7 +107,7 @@ class OutputCommands:
         _log_refusals(command, refusals)
         return not refusals
 
-    async def cancel(self, command: CancelOutput, episode: Episode, *, at: datetime) -> bool | None:
+    async def cancel(self, command: CancelOutput, *, at: datetime) -> bool | None:
         """Record a cancellation; return whether there is one; None: an attempt is running."""
         refusals: list[Refused] = []
         output_store = self._output_store(command.output_key)
@@ -169,13 +126,7 @@ class OutputCommands:
         if not refusals and output_store.output.is_attempted:
             return None
         _log_refusals(command, refusals)
-        if not refusals:
-            await self._publisher(episode.opened).publish(output_store, frozenset({CANCELED}))
         return not refusals
-
-    def _publisher(self, opened: EpisodeOpened | None) -> OutputNotifier:
-        assert opened is not None, "an episode that was opened"
-        return OutputNotifier(self.context.ports.domain_events, opened)
 
     def _output_store(self, key: str) -> OutputStore:
         return OutputStore(
@@ -234,9 +185,7 @@ class OutputCheck:
         )
         await output_store.amend(self._expired)
         await self._write_dead_letter(output_store)
-        publisher = OutputNotifier(self.context.ports.domain_events, self.opened)
-        await publisher.publish_decided(output_store)
-        await publisher.remind(output_store, at=self.at)
+        await self._remind(output_store)
         move = next_move(
             output_store.output,
             key,
@@ -252,6 +201,19 @@ class OutputCheck:
         if self.episode.status in ENDED:
             return isinstance(move, TryDelivery | FailDelivery)
         return True
+
+    async def _remind(self, output_store: OutputStore) -> None:
+        """Remind people of an output that waits for approval, if that is due."""
+        output = output_store.output
+        if output.status is not OutputStatus.AWAITING_APPROVAL or output.proposed is None:
+            return
+        approval, since = output.proposed.approval, output.asked_at
+        if approval is None or since is None or not episode_events.is_public(self.opened):
+            return
+        number = reminder_no(since, every_s=approval.remind_every_s, at=self.at)
+        if number:
+            reminder = output_reminder(self.opened, output, number=number, seq=output_store.version)
+            await EventPublisher(self.context.ports.domain_events).publish([reminder])
 
     def _expired(self, output: Output) -> OutputEvent | None:
         is_ours = is_own(output, episode_id=self.opened.episode_id)
@@ -308,9 +270,9 @@ class OutputHandler:
             case RetryOutput():
                 has_effect = await commands.retry(command, records[-1])
             case CancelOutput():
-                has_effect = await commands.cancel(command, episode, at=delivery.at)
+                has_effect = await commands.cancel(command, at=delivery.at)
             case Decide():
-                has_effect = await commands.decide(command, episode, at=delivery.at)
+                has_effect = await commands.decide(command, at=delivery.at)
             case _:
                 has_effect = await self._check(episode, delivery).finds_work()
         if has_effect is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from typing import TypeVar
@@ -11,13 +12,8 @@ from engine.outputs.output import UNPROPOSED, Output, decide, evolve, fold
 from engine.runtime.store import Loaded, Store
 from streams.clock import Clock
 from streams.model.events import (
-    OutputApproved,
-    OutputCanceled,
     OutputEvent,
-    OutputFailed,
-    OutputForgone,
     OutputProposed,
-    OutputRejected,
 )
 from streams.ports.all import Ports
 from streams.ports.log import Recorded
@@ -25,27 +21,13 @@ from streams.ports.log import Recorded
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
 class Proposal:
-    """One proposal of an output, and its events."""
+    """One proposal of an output."""
 
-    def __init__(
-        self, proposed: OutputProposed, happened: Sequence[tuple[OutputEvent, int, datetime]]
-    ) -> None:
-        self.proposed = proposed
-        self.history = [(event, seq) for event, seq, _ in happened]
-        """Each event, and its position on the log."""
-        self.output: Output = UNPROPOSED
-        """The output after them."""
-        for event, _, at in happened:
-            self.output = evolve(self.output, event, at=at)
-
-    def told_until(self, version: int) -> int:
-        """Return up to where its events were surely published, if it was read at `version`."""
-        # A writer may have died between a decision and its publication. A later writer publishes
-        # from there once more, and finds a newer version after that.
-        found = [(event, seq) for event, seq in self.history if seq <= version]
-        own = [each for each in found if not isinstance(each[0], OutputForgone)]
-        return own[-1][1] - 1 if own and _is_decision(own[-1][0]) else version
+    proposed: OutputProposed
+    output: Output
+    """The output after its events."""
 
 
 class OutputStore:
@@ -79,7 +61,7 @@ class OutputStore:
     @property
     def history(self) -> Iterable[tuple[OutputEvent, datetime]]:
         """All its known events, and when they were recorded."""
-        return ((event, at) for event, _, at in self._happened())
+        return ((event, each.commit.at) for each in self._loaded.records for event in _events(each))
 
     async def read(self) -> None:
         """Read the log, up to the newest commit that its leader has."""
@@ -119,24 +101,24 @@ class OutputStore:
 
     def proposal_of(self, episode_id: str) -> Proposal | None:
         """Return the newest proposal of an episode, though others may have proposed it since."""
-        happened = self._happened()
-        begins = [at for at, (event, *_) in enumerate(happened) if _is_proposal(event)]
+        happened = list(self.history)
+        begins = [at for at, (event, _) in enumerate(happened) if _is_proposal(event)]
         for begin, end in reversed(list(pairwise([*begins, len(happened)]))):
             event = happened[begin][0]
             if isinstance(event, OutputProposed) and event.episode_id == episode_id:
-                return Proposal(event, happened[begin:end])
+                return Proposal(event, _fold(happened[begin:end]))
         return None
 
     def _note(self, loaded: Loaded[Output]) -> None:
         self._loaded = loaded
         self.since = self.version if self.since is None else self.since
 
-    def _happened(self) -> Sequence[tuple[OutputEvent, int, datetime]]:
-        return [
-            (event, each.seq, each.commit.at)
-            for each in self._loaded.records
-            for event in _events(each)
-        ]
+
+def _fold(happened: Iterable[tuple[OutputEvent, datetime]]) -> Output:
+    output = UNPROPOSED
+    for event, at in happened:
+        output = evolve(output, event, at=at)
+    return output
 
 
 def _events(record: Recorded) -> Iterable[OutputEvent]:
@@ -145,14 +127,3 @@ def _events(record: Recorded) -> Iterable[OutputEvent]:
 
 def _is_proposal(event: OutputEvent) -> bool:
     return isinstance(event, OutputProposed)
-
-
-def _is_decision(event: OutputEvent) -> bool:
-    """Return whether `event` may be by somebody who does not carry the output."""
-    match event:
-        case OutputApproved() | OutputRejected() | OutputCanceled():
-            return True
-        case OutputFailed(attempt=attempt):
-            return attempt == 0
-        case _:
-            return False

@@ -27,10 +27,11 @@ from engine.triggers.evaluate import TriggerEvaluator
 from engine.triggers.rules import Part
 from streams.clock import Clock
 from streams.errors import TooLarge, Unavailable, Unwritable
+from streams.model.commands import Start
 from streams.model.events import EpisodeOpened
 from streams.model.triggers import EventTrigger
 from streams.ports.delivery import ACK_WAIT_S, Delivery, Unreadable
-from streams.tracing import context_of
+from streams.tracing import context_of, traceparent
 
 IN_FLIGHT_MAX: Final = 256
 """Unacknowledged events and due timers of one actor on one node. Each queue asks for as many as
@@ -195,13 +196,19 @@ class Admission:
         if ack.is_overdue:
             raise Unavailable(opened.episode_id, detail="not opened in time; it may be with others")
         try:
-            is_new = await open_episode(self.context.ports, opened, at=self.context.clock.now())
+            now, trace = self.context.clock.now(), traceparent()
+            is_new = await open_episode(self.context.ports, opened, at=now, trace=trace)
         # Numbers and text may need more room than they came in.
         except (TooLarge, Unwritable) as error:
             content, seq = ack.delivery.content, ack.delivery.seq
             letter = unopened(opened, content, error, stack=self.context.ports.stack, seq=seq)
             await self.context.dead_letters.write_message(letter, actor_id=opened.actor_id)
         else:
+            if not is_new:
+                # All of it may be one commit, whose node died before the breaker was informed.
+                start = Start(actor_id=opened.actor_id, episode_id=opened.episode_id)
+                id_ = f"start.{opened.episode_id}"
+                await self.context.ports.commands.send(start, id=id_, trace=trace)
             (self.evaluator.note_fire if is_new else self.evaluator.note_duplicate)(opened)
 
 

@@ -52,20 +52,15 @@ from streams.ports.bucket import Bucket
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import DomainEvent
 from streams.ports.log import START, Recorded
-from streams.ports.timers import Timer
 
 NO_REVISION = 0
 """Of a breaker without a stored state."""
 
 
-BELATED: Final = "belated"
-"""Purpose of the timers that check for an episode whose cause was refused, though it may have fired
-before. The key is the episode."""
-
-BELATED_S: Final = 180.0
-"""How long after that it is checked for, in seconds. A node tries for a minute to have its commit
-stored (`LinkSettings.patience_s`), and what it leaves to its kernel when it ends may be sent for
-102 s more: Linux repeats it 8 times, first after 0.2 s, then after twice as long each time."""
+ARRIVES_S_MAX: Final = 180.0
+"""How long a commit may be on its way, in seconds. A node tries for a minute to have it stored
+(`LinkSettings.patience_s`), and what it leaves to its kernel when it ends may be sent for 102 s
+more: Linux repeats it 8 times, first after 0.2 s, then after twice as long each time."""
 
 
 TRIES_MAX: Final = 16
@@ -231,24 +226,17 @@ class OpeningBuilder:
             return True
         return None if newest is None else opening.untouched(newest) is None
 
-    async def may_lack_call(self, episode_id: str) -> bool:
-        """Return whether an episode is open, and may have no command for what is left of it."""
-        # An episode that was only opened, or opened and ended by one commit, gets none before its
-        # node sends it. Any other was begun with a claim, whose lapse calls a node.
-        try:
-            newest = await self._newest(episode_id)
-        except UnreadableEvent:  # Of a newer version, whose nodes know.
-            return True
-        if newest is None:
-            return False
-        kinds = {type(event) for event in newest.commit.events}
-        return opening.untouched(newest) is not None or kinds >= {EpisodeOpened, EpisodeFinished}
+    async def ask_later(self, opened: EpisodeOpened) -> None:
+        """Where there are turns, ask for a place once no commit can be on its way to the journal.
 
-    async def look_later(self, opened: EpisodeOpened) -> None:
-        """Check for the episode again once no commit can be on its way to the journal."""
+        Who opened the episode for the lane may be gone, and what it sent may still arrive. If
+        nothing does, nothing follows.
+        """
         context = self.context
-        timer = Timer(actor=context.actor.id, purpose=BELATED, key=opened.episode_id, payload={})
-        await context.ports.timers.arm(timer, at=context.clock.now() + timedelta(seconds=BELATED_S))
+        if context.is_laned:
+            timer = opening.place_if_there(context.actor.id, opened.episode_id)
+            at = context.clock.now() + timedelta(seconds=ARRIVES_S_MAX)
+            await context.ports.timers.arm(timer, at=at)
 
     async def _newest(self, episode_id: str) -> Recorded | None:
         return await self.context.ports.log.last(self.context.ports.stack.episode(episode_id))
@@ -287,7 +275,8 @@ class TriggerEvaluator:
                     parts.append(await self._keyed(expectation, event, fired))
                 case Refuse():
                     self._refused(ruling, expectation, event)
-                    if is_repeat or is_late:
+                    # Elsewhere the reactor calls a node to what was opened.
+                    if self.context.is_laned and (is_repeat or is_late):
                         is_watched = ruling.reason != "not_watched"
                         parts.append(
                             RefusedAgain(
@@ -376,15 +365,12 @@ class TriggerEvaluator:
     async def _let_go(
         self, part: Gated | Ticked, opened: EpisodeOpened, is_late: Callable[[], bool]
     ) -> None:
-        """Refuse `part`, and check for its episode later if another node may have opened it."""
-        # A node that opened its episode may be gone, and what it sent may still arrive: check
-        # later.
+        """Refuse `part`; if another node may have opened its episode, see that it has a place."""
         if part.is_repeat or is_late():
-            await self.builder.look_later(opened)
+            await self.builder.ask_later(opened)
 
     async def _complete(self, part: RefusedAgain) -> EpisodeOpened | None:
         """Return the episode of an event that is refused now, if another version opened it."""
-        # Its node may be gone, and what it sent may still arrive, as with a refusal of a gate.
         expectation, event = part.expectation, part.event
         fired = trigger_of(event, subject_key=expectation.subject_key)
         try:
@@ -395,7 +381,7 @@ class TriggerEvaluator:
         if await self.builder.is_open(opened):
             return opened
         if part.is_watched:  # Else there would be a timer for nearly every expectation.
-            await self.builder.look_later(opened)
+            await self.builder.ask_later(opened)
         return None
 
     async def _is_begun_before(

@@ -24,7 +24,7 @@ from engine.errors import BadRequest
 from engine.findings.expire import PURPOSES, FindingExpiry
 from engine.runtime.consumer import Queue, RetryPolicy, Service, consumer_service
 from engine.runtime.permits import Permit
-from engine.triggers import debounce, evaluate, schedule
+from engine.triggers import debounce, schedule
 from engine.triggers.admit import HAND_BACK_S, STRANGE_DELIVERIES_MAX, Admission, leave
 from engine.triggers.debounce import calming_in
 from engine.triggers.debounce_store import fired_of
@@ -40,9 +40,7 @@ from streams.model.triggers import Mode
 from streams.ports.delivery import ACK_WAIT_S, Delivery, Unreadable
 from streams.ports.timers import Due
 
-GOES_ON: Final = frozenset(
-    {wake.ATTEND, starter.CONDUCT, placing.PLACE, placing.LEFT, evaluate.BELATED}
-)
+GOES_ON: Final = frozenset({wake.ATTEND, starter.CONDUCT, placing.PLACE, placing.LEFT})
 """Purposes of the timers of open episodes, which are handled also while the actor is paused."""
 
 RESTING_S: Final = 5.0
@@ -87,8 +85,6 @@ class TimerRouter:
                 return await self._fired(due, delivery)
             case placing.PLACE:
                 return await self._start(due)
-            case evaluate.BELATED:
-                return await self._look_for(due)
             case wake.ATTEND:
                 return await self._attend(due)
             case starter.CONDUCT:
@@ -117,21 +113,15 @@ class TimerRouter:
         return self._unreadable(due, delivery, reason="not_watched", detail=detail)
 
     async def _start(self, due: Due) -> Sequence[Part]:
-        """Send `Start` for an episode that asked for its turn: there are no turns any more."""
+        """Send `Start` for an episode that asks for its turn: there are no turns any more."""
         context = self.evaluator.context
+        if placing.IF_THERE in due.payload:
+            newest = await context.ports.log.last(context.ports.stack.episode(due.key))
+            if newest is None:
+                return []
         start = Start(actor_id=context.actor.id, episode_id=due.key)
         await context.ports.commands.send(start, id=f"start.{due.id}")
         return []
-
-    async def _look_for(self, due: Due) -> Sequence[Part]:
-        """Send `Start` for an episode whose cause was refused here, if it was opened anyhow."""
-        # If its whole life is one commit, it may have been published by then; the repeat has the
-        # same ids.
-        if not await self.evaluator.builder.may_lack_call(due.key):
-            return []
-        actor = self.evaluator.context.actor.id
-        log.warning("opened though refused; calling a node", actor=actor, episode_id=due.key)
-        return await self._start(due)
 
     async def _attend(self, due: Due) -> Sequence[Part]:
         context = self.evaluator.context

@@ -1,7 +1,7 @@
 """Handles commands to blocked episodes, with their timers and waits for signals.
 
 No node has a blocked episode: of two answers at once, the version refuses the second. Once the
-answer is durable and published, a node with room is called, or a place in the lane requested.
+answer is durable, the reactor calls a node.
 
 Timers are not commits, and waits for signals are on a journal of their own. A slow node may write
 them for a wait that is over: so it never replaces an earlier timer of another node, and checks
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Final, TypeAlias, TypeVar
+from datetime import datetime
+from typing import TypeAlias, TypeVar
 
 import structlog
 
@@ -21,33 +21,22 @@ from engine.episodes import events as episode_events
 from engine.episodes import open as opening
 from engine.episodes.episode import Episode, Status, fold
 from engine.episodes.open import ATTEND, call_by
-from engine.runtime import publish
 from engine.runtime.context import ActorContext
 from engine.runtime.publish import EventPublisher
 from engine.runtime.store import Loaded, Store
 from engine.waits import answer as answering
 from engine.waits import wait as waits
-from engine.waits.answer import Refusal, WaitAnswer, waits_of
+from engine.waits.answer import Refusal, WaitAnswer
 from engine.waits.signals import References
-from engine.waits.wait import Blocked, block_in, is_answered, next_wake, reminder_due, step_answered
-from streams.clock import SKEW_S
-from streams.model.commands import Attend, Command, Decide, Resolve, Start
+from engine.waits.wait import Blocked, block_in, next_wake, reminder_due
+from streams.model.commands import Attend, Command, Decide, Resolve
 from streams.model.events import (
     EpisodeEvent,
     EpisodeOpened,
-    EpisodeResolved,
-    Resolution,
     SignalWaited,
 )
 from streams.ports.delivery import Delivery, Unreadable
 from streams.ports.log import EventLog, Recorded
-from streams.tracing import traceparent
-
-RETOLD_S: Final = 120.0
-"""How soon after it was blocked an answered episode is published as blocked once more, in seconds:
-its node may have died before it published that. The stream drops repeated ids for as long; after
-that, recovery has published it."""
-
 
 T = TypeVar("T")
 
@@ -61,18 +50,16 @@ log = structlog.get_logger("vigil.waits")
 
 @dataclass(frozen=True)
 class WaitRegistry:
-    """Timers, waits for signals and public events of one actor's blocked episodes, on one node."""
+    """Timers and waits for signals of one actor's blocked episodes, on one node."""
 
     context: ActorContext
 
     async def register(self, opened: EpisodeOpened) -> None:
         """Do all that follows a block, if the episode still waits."""
-        newest = await self.context.ports.log.last(self._subject(opened))
-        block = block_in(newest)
-        if block is None or newest is None:
+        block = block_in(await self.context.ports.log.last(self._subject(opened)))
+        if block is None:
             return
         await self.watch(opened, after=block.at)
-        await self._publish(opened, waits.blocked(opened, block, seq=newest.seq))
         await self.leave_lane(opened, block)
 
     async def watch(self, opened: EpisodeOpened, *, after: datetime) -> None:
@@ -89,8 +76,9 @@ class WaitRegistry:
     ) -> None:
         """Remind people of what the episode waits for, if that is due at `at`."""
         number = reminder_due(block, at=at)
-        if number:
-            await self._publish(opened, waits.reminder(opened, block, number=number, seq=seq))
+        if number and episode_events.is_public(opened):
+            reminder = waits.reminder(opened, block, number=number, seq=seq)
+            await EventPublisher(self.context.ports.domain_events).publish([reminder])
 
     async def leave_lane(self, opened: EpisodeOpened, block: Blocked) -> None:
         """Free the episode's place in the lane, if its actor has one, for as long as it waits."""
@@ -102,14 +90,6 @@ class WaitRegistry:
     async def forget(self, opened: EpisodeOpened) -> None:
         """Remove the timer of an episode that ended while it waited."""
         await self.context.ports.timers.cancel(opened.actor_id, ATTEND, opened.episode_id)
-
-    async def publish_answer(self, opened: EpisodeOpened, records: Sequence[Recorded]) -> None:
-        """Publish that the episode has its answer, the newest of `records`."""
-        wait, seq = waits_of(records)[-1], records[-1].seq
-        assert isinstance(wait.end, EpisodeResolved), "a wait that was answered"
-        if wait.lasted_s < RETOLD_S:
-            await self._publish(opened, waits.blocked(opened, wait.blocked, seq=wait.seq))
-        await self._publish(opened, waits.resumed(opened, wait.end, seq=seq))
 
     async def _arm(self, opened: EpisodeOpened, block: Blocked, *, after: datetime) -> None:
         wake = next_wake(block, after=after)
@@ -130,10 +110,6 @@ class WaitRegistry:
         node = self.context
         references = References(node.ports, node.clock, node.turns)
         await references.wait(waited)
-
-    async def _publish(self, opened: EpisodeOpened, event: publish.PublicEvent) -> None:
-        if episode_events.is_public(opened):
-            await EventPublisher(self.context.ports.domain_events).publish([event])
 
     def _subject(self, opened: EpisodeOpened) -> str:
         return self.context.ports.stack.episode(opened.episode_id)
@@ -167,32 +143,20 @@ class WaitHandler:
         records: Sequence[Recorded],
     ) -> bool:
         """Carry out `command` on the whole journal `records`; return whether it is acknowledged."""
-        before = records
         match command:
             case Decide() | Resolve():
-                records = await self._decide(command, records, delivery)
+                await self._decide(command, records, delivery)
             case Attend() if episode.status is Status.BLOCKED:
-                records = await self._look_after(records, delivery)
+                await self._look_after(records, delivery)
             case _:
                 pass
-        is_new = len(records) > len(before)
-        if is_answered(records[-1]) and (is_new or _may_have_answered(delivery, records[-1])):
-            await self._have_gone_on(delivery, records)
         await delivery.ack()
-        return True
-
-    async def publish_answer(self, episode: Episode, records: Sequence[Recorded]) -> bool:
-        """Publish the newest answer; return whether `records` end with it on the leader, too."""
-        assert episode.opened is not None, "an answer to what was never opened"
-        if not await is_newest(self.context.ports.log, records):
-            return False
-        await self._registry.publish_answer(episode.opened, records)
         return True
 
     async def _decide(
         self, decision: Decide | Resolve, records: Sequence[Recorded], delivery: Incoming
-    ) -> Sequence[Recorded]:
-        """Return the journal after a decision, and after the expiry if it came late."""
+    ) -> None:
+        """Record a decision, or the expiry if it came late."""
 
         async def attempt(journal: Journal) -> tuple[Sequence[Recorded], Refusal | None]:
             ruling = answering.answer(journal.records, decision, at=delivery.at)
@@ -203,20 +167,16 @@ class WaitHandler:
             return appended, None
 
         records, refusal = await self._retry(attempt, records, seed=decision.id)
-        if refusal is None:
-            return records
-        _note_refused(decision, refusal)
-        return await self._expire(records, delivery)
+        if refusal is not None:
+            _note_refused(decision, refusal)
+            await self._expire(records, delivery)
 
-    async def _look_after(
-        self, records: Sequence[Recorded], delivery: Incoming
-    ) -> Sequence[Recorded]:
+    async def _look_after(self, records: Sequence[Recorded], delivery: Incoming) -> None:
         records = await self._expire(records, delivery)
         opened, block = fold(records).opened, block_in(records[-1])
         if opened is not None and block is not None:
             await self._registry.remind(opened, block, at=delivery.at, seq=records[-1].seq)
             await self._registry.watch(opened, after=delivery.at)
-        return records
 
     async def _expire(self, records: Sequence[Recorded], delivery: Incoming) -> Sequence[Recorded]:
         async def attempt(journal: Journal) -> Sequence[Recorded]:
@@ -242,32 +202,6 @@ class WaitHandler:
         id_ = f"answer.{journal.subject}.{resolved.step_no}.{resolved.decision_id}"
         now = self.context.clock.now()
         return (await self._store.append(journal, answer.events, id=id_, at=now)).records
-
-    async def _have_gone_on(self, delivery: Incoming, records: Sequence[Recorded]) -> None:
-        """Call a node to an answered episode, or request its place in the lane."""
-        opened, step_no = fold(records).opened, step_answered(records[-1])
-        assert opened is not None, "an answer to what was never opened"
-        await self._registry.publish_answer(opened, records)
-        actor, episode_id = opened.actor_id, opened.episode_id
-        if self.context.is_laned:
-            place = opening.place(actor, episode_id)
-            id_ = f"place.{episode_id}.{delivery.seq}"
-            return await self.context.ports.timers.send(place, id=id_, trace=traceparent())
-        start = Start(actor_id=actor, episode_id=episode_id, answered_step=step_no)
-        id_ = f"answered.{episode_id}.{step_no}"
-        return await self.context.ports.commands.send(start, id=id_, trace=traceparent())
-
-
-def _may_have_answered(delivery: Incoming, newest: Recorded) -> bool:
-    """Return whether the newest answer may be this command's, so that no other publishes it."""
-    # Other answers are published by the nodes that handle their commands. Even a first delivery may
-    # have a second, to another node, which recorded the expiry and died.
-    answers = [each for each in newest.commit.events if isinstance(each, EpisodeResolved)]
-    command, ids = delivery.content, {each.decision_id for each in answers}
-    is_own = isinstance(command, Decide | Resolve) and command.id in ids
-    is_expiry = any(each.resolution is Resolution.EXPIRED for each in answers)
-    was_there = delivery.at <= newest.commit.at + timedelta(seconds=SKEW_S)
-    return is_own or delivery.deliveries > 1 or (is_expiry and was_there)
 
 
 def _note_refused(decision: Decide | Resolve, refusal: Refusal) -> None:

@@ -32,7 +32,6 @@ from engine.runtime.store import append_first
 from engine.workflows.events import count_events
 from engine.workflows.instance import SubjectLock, lock_of
 from engine.workflows.start import SubStart, called_off, started
-from engine.workflows.steps import told_of
 from streams.clock import Clock
 from streams.errors import (
     BadName,
@@ -87,13 +86,6 @@ async def _be_first(ports: Ports, commit: Commit, workflow: str, id_: str, *, mo
     if is_first:
         count_events(workflow, commit.events, mode=mode)
     return is_first
-
-
-async def notify_instance(ports: Ports, opened: EpisodeOpened) -> None:
-    """Report the end of a step's episode to its instance; do nothing for any other episode."""
-    done = told_of(opened)
-    if done is not None:
-        await ports.commands.send(done, id=f"done.{opened.episode_id}", trace=traceparent())
 
 
 async def take_subject(ports: Ports, workflow: str, subject: str, instance_id: str) -> str:

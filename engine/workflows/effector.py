@@ -11,13 +11,11 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from engine.app.workflow_plan import spec_of, starter_id
-from engine.episodes import open as opening
 from engine.episodes.cancel import ask_to_cancel
 from engine.episodes.episode import fold
-from engine.episodes.open import open_episode, record_opening
+from engine.episodes.open import open_episode
 from engine.errors import BadRequest
 from engine.runtime.catalog import Catalog
-from engine.runtime.publish import EventPublisher
 from engine.workflows.begin import begin_instance, call_off_instance, free_subject
 from engine.workflows.decide import decided_at
 from engine.workflows.effects import (
@@ -121,7 +119,6 @@ class Effector:
         unopened = await self._open(effects)
         await self._cancel(effects)
         await self.arm(stored)
-        await EventPublisher(self.ports.domain_events).publish(effects.public_events)
         if effects.parent is not None:
             done = effects.parent
             await self.ports.commands.send(done, id=f"done.{done.episode_id}", trace=traceparent())
@@ -157,22 +154,10 @@ class Effector:
         opened = replace(opened, opened_by=self.node)
         now = self.clock.now()
         try:
-            if not self._is_laned(opened.actor_id):
-                await open_episode(self.ports, opened, at=now)
-                return None
-            await record_opening(self.ports, opened, at=now, trace=traceparent())
+            await open_episode(self.ports, opened, at=now, trace=traceparent())
         except (TooLarge, Unwritable) as error:
             return _unopened(opened.trigger, opened.episode_id, error)
-        place = opening.place(opened.actor_id, opened.episode_id)
-        id_ = f"place.{opened.episode_id}"
-        await self.ports.timers.send(place, id=id_, trace=traceparent())
         return None
-
-    def _is_laned(self, actor_id: str) -> bool:
-        """Return whether an actor's episodes have a lane, as far as this node knows."""
-        # A node that does not know that the actor has a lane gets the start, and asks for a place.
-        actor = self.catalog.actors.get(actor_id)
-        return actor is not None and actor.is_laned
 
     async def _begin(self, sub: SubStart) -> AttemptEnded | None:
         """Start a nested instance, or call it off if its workflow is gone since the decision."""

@@ -17,9 +17,7 @@ import msgspec
 from engine.app.triggers import entity_id
 from engine.app.workflow import STEP_TIMEOUT, depths
 from engine.episodes.episode import Episode, fold
-from engine.runtime.publish import PublicEvent
 from engine.workflows.decide import abort_at, undoing_deadline
-from engine.workflows.events import public_events
 from engine.workflows.instance import (
     INSTANCE_ENDED,
     Instance,
@@ -178,7 +176,6 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
     sub_cancels: tuple[CancelWorkflow, ...] = ()
     wake_at: datetime | None = None
     """When to send `Advance`, replacing an earlier time; None: not needed."""
-    public_events: tuple[PublicEvent, ...] = ()
     parent: StepDone | None = None
     """The report to the parent instance that this one has ended."""
     releases: SubjectLock | None = None
@@ -200,7 +197,6 @@ def follow_up(instance: Instance) -> Effects:
         cancels=tuple(each for each in canceled if isinstance(each, Cancel)),
         sub_cancels=tuple(each for each in canceled if isinstance(each, CancelWorkflow)),
         wake_at=wake_at(instance),
-        public_events=public_events(instance),
         parent=_to_parent(instance) if has_ended else None,
         releases=lock if has_ended else None,
     )

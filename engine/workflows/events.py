@@ -73,7 +73,7 @@ def _outcome(event: LogEvent) -> str:
             return ""
 
 
-def public_events(instance: Instance) -> tuple[PublicEvent, ...]:
+def instance_events(instance: Instance) -> tuple[PublicEvent, ...]:
     """Return the public events of the newest commit of `instance`."""
     if instance.started is None or instance.started.mode is not Mode.LIVE:
         return ()

@@ -91,7 +91,7 @@ meanwhile."""
 UNBEGUN_S: Final = 300.0
 """Age of such a command, at least, in seconds. One that is sent within 120 of another one is that
 one, by the streams' window for duplicates. What was sent after it may arrive 162 later: a node
-tries for 60 to have it stored, and its kernel for 102 more (`BELATED_S` of
+tries for 60 to have it stored, and its kernel for 102 more (`ARRIVES_S_MAX` of
 `engine.triggers.evaluate`)."""
 
 NOTED_MAX: Final = 1_000

@@ -32,7 +32,9 @@ from streams.errors import Incompatible, LeaseLost, Unavailable
 from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.settings import LinkSettings
 from streams.jetstream.messages import api
+from streams.jetstream.ports.bucket import JetStreamBucket
 from streams.jetstream.ports.configs import (
+    GATES_MARKER_S,
     MOVING_TO,
     PARTITIONS,
     StackLayout,
@@ -45,10 +47,12 @@ from streams.jetstream.setup import setup
 from streams.json import JsonObject
 from streams.keys import LAYOUT_CLAIM
 from streams.layout import AGGREGATE_STREAMS, Stream
+from streams.ports.bucket import Bucket
 from streams.ports.leases import Lease
 from streams.repartition.carry_timers import TimerCopy
 from streams.repartition.copy_commits import CommitCopy
 from streams.repartition.earlier import EarlierStack
+from streams.repartition.positions import move_positions
 from streams.repartition.users import require_unused
 from streams.subjects import Stack
 
@@ -176,8 +180,15 @@ async def _begin(move: _Move, layout: StackLayout) -> None:
 
 
 async def _switch(move: _Move) -> None:
+    before = {name for name, _ in _streams(move.link, move.old)}
+    kept = {*before, move.old.stream(Stream.DEAD)}
+    await move_positions(move.link, _gates(move), move.new, kept=kept)
     await move.held.check()
     await _mark(move.link, move.new, StackLayout(move.new.partitions))
+
+
+def _gates(move: _Move) -> Bucket:
+    return JetStreamBucket(move.link, move.old.gates_bucket(), marker_s=GATES_MARKER_S)
 
 
 async def _kept(link: Link, old: Stack) -> JsonObject:

@@ -19,7 +19,7 @@ SHOWN_MAX: Final = 20
 """Most faults of one run that are told in words."""
 
 SEEDS: Final = 1_000_000
-WRONG: Final = ("lost", "doubled", "stuck", "projection_diffs")
+WRONG: Final = ("lost", "doubled", "stuck", "projection_diffs", "events_missing")
 
 
 def main() -> None:

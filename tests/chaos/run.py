@@ -26,6 +26,7 @@ from tests.chaos import ledger
 from tests.chaos.faults import Fault, Planned, plan
 from tests.chaos.verdict import Verdict, exercised, judge
 from tests.streams.jetstream.wire import Wire
+from tests.told import expected, told_on, wrong
 
 APP: Final = "tests.chaos.app:app"
 ANSWER_S: Final = 0.4
@@ -142,7 +143,10 @@ async def run(directory: Path, size: Size, *, seed: int) -> Outcome:
         await _wait_projected(cluster, ports)
         lives, noted = await journal(cluster.nats_url), ledger.Entries.read(entries)
         diffs = await cluster.differences(lives)
-        verdict = judge(published, lives, noted, diffs)
+        told = await told_on(cluster.nats_url, ports)
+        records = [record for life in lives.values() for record in life]
+        missing = [*wrong(expected(records, ports.stack), told)]
+        verdict = judge(published, lives, noted, diffs, missing)
         return Outcome(verdict, this.happened, exercised(lives, noted))
 
 

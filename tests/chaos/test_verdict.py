@@ -77,10 +77,13 @@ WELL_CALLED: Final = ledger(called(2.5))
 
 
 def verdict(
-    *lives: Sequence[Recorded], entries: Entries = WELL_CALLED, diffs: Sequence[str] = ()
+    *lives: Sequence[Recorded],
+    entries: Entries = WELL_CALLED,
+    diffs: Sequence[str] = (),
+    missing: Sequence[str] = (),
 ) -> Verdict:
     numbered = {(Kind.EPISODE, f"id{n}"): each for n, each in enumerate(lives)}
-    return judge(["e1"], numbered, entries, diffs)
+    return judge(["e1"], numbered, entries, diffs, missing)
 
 
 def test_a_life_as_it_should_be_is_not_complained_about():
@@ -142,3 +145,7 @@ def test_an_episode_that_has_not_ended_is_stuck():
 
 def test_a_table_that_differs_is_told():
     assert verdict(life(*WELL), diffs=["a row"]).faults() == ["projection_diffs: a row"]
+
+
+def test_what_nobody_was_told_counts():
+    assert verdict(life(*WELL), missing=["an event"]).faults() == ["events_missing: an event"]

@@ -6,6 +6,7 @@
 | doubled | an event has two episodes, a life has two ends or two of one step, a key has two effects, or a call began after its step was recorded |
 | stuck | an episode has not ended |
 | projection_diffs | a table says something else than the fold of the journal |
+| events_missing | a public event that follows from the journal is not there, not as it should be, or before an earlier one of its aggregate |
 """  # noqa: E501 - a table's row is one line
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Verdict:
     doubled: Sequence[str]
     stuck: Sequence[str]
     projection_diffs: Sequence[str]
+    events_missing: Sequence[str]
 
     def faults(self) -> list[str]:
         """Return all of it."""
@@ -39,7 +41,11 @@ class Verdict:
 
 
 def judge(
-    published: Collection[str], lives: Lives, entries: Entries, diffs: Sequence[str]
+    published: Collection[str],
+    lives: Lives,
+    entries: Entries,
+    diffs: Sequence[str],
+    missing: Sequence[str],
 ) -> Verdict:
     """Return what is wrong with the `lives` of episodes that the `published` events woke."""
     episodes = {key: life for (kind, key), life in lives.items() if kind is Kind.EPISODE}
@@ -54,6 +60,7 @@ def judge(
         ],
         stuck=[f"{key} is {one.status}" for key, one in folded.items() if one.status not in ENDED],
         projection_diffs=diffs,
+        events_missing=missing,
     )
 
 

@@ -10,16 +10,18 @@ from msgspec.structs import replace
 from engine.app.workflow_plan import SKIPPED, starter_id
 from engine.episodes import events as episode_events
 from engine.findings import events as finding_events
-from engine.outputs.events import output_events, output_reminder
+from engine.outputs.events import output_event, output_reminder
 from engine.outputs.output import Output
+from engine.reactor import follow_up
 from engine.runtime.publish import PublicEvent
 from engine.waits import wait
 from engine.waits.wait import Blocked
-from engine.workflows.events import public_events
+from engine.workflows.events import instance_events
 from engine.workflows.instance import Instance, StepItem, StepState
 from engine.workflows.start import skipped
 from streams.json import raw
 from streams.model.events import (
+    DeadLettered,
     EndStatus,
     EpisodeBlocked,
     EpisodeConverged,
@@ -31,6 +33,7 @@ from streams.model.events import (
     FindingExpired,
     FindingRaised,
     FindingUpdated,
+    LogEvent,
     OutputEvent,
     OutputProposed,
     StepEnded,
@@ -40,6 +43,7 @@ from streams.model.events import (
 )
 from streams.model.findings import Severity
 from streams.model.workflows import StepOutcome, StepStatus, WorkflowStatus
+from streams.ports.log import Commit, Recorded
 from tests.streams.samples import ACTIVE, AT, CAUSE, CLEARED, EVENTS, LIMITED, TIMED
 from tests.streams.workflow_samples import WORKFLOW_EVENTS
 
@@ -60,6 +64,9 @@ def published() -> Iterator[tuple[str, Mapping[str, object]]]:
         *_of_outputs(opened),
         *_of_workflows(),
         *_of_breakers(opened),
+        *_of_letters(),
+        *_of_definitions(),
+        *_of_reactors(),
     ]
     yield from {event.name: event.payload for event in events}.items()
 
@@ -67,11 +74,13 @@ def published() -> Iterator[tuple[str, Mapping[str, object]]]:
 def _of_episodes(opened: EpisodeOpened) -> Iterator[PublicEvent]:
     (converged, *_) = EVENTS["episode.converged@1"]
     assert isinstance(converged, EpisodeConverged)
+    yield episode_events.triggered(opened, seq=1)
     yield episode_events.queued(opened, position=1, seq=1)
     yield episode_events.dropped(opened, detail="no_room", seq=1)
     yield episode_events.started(opened, attempt=1, node="n", seq=1)
     for status in EndStatus:
         yield episode_events.ended(opened, converged, EpisodeFinished(status=status), seq=1)
+    yield episode_events.claim_lost(opened, attempt=1, node="n", seq=1)
 
 
 def _of_findings(opened: EpisodeOpened) -> Iterator[PublicEvent]:
@@ -81,7 +90,7 @@ def _of_findings(opened: EpisodeOpened) -> Iterator[PublicEvent]:
         (FindingCleared, CLEARED),
     ):
         change = kind(finding=finding, cause=CAUSE)
-        yield finding_events.finding_changed(opened, change, index=0, seq=1)
+        yield finding_events.finding_changed(opened, change, seq=1)
     expired = FindingExpired(finding=LIMITED, cause=TIMED)
     worse = FindingEscalated(finding=LIMITED, cause=TIMED, from_severity=Severity.LOW)
     known, noted = EVENTS["finding.acknowledged@1"][0], EVENTS["finding.noted@1"][0]
@@ -103,8 +112,11 @@ def _of_outputs(opened: EpisodeOpened) -> Iterator[PublicEvent]:
     lived = [each for name in OF_OUTPUTS for each in EVENTS[f"output.{name}@1"][:1]]
     proposed = lived[0]
     assert isinstance(proposed, OutputProposed)
-    history = [(each, 1) for each in lived if isinstance(each, get_args(OutputEvent))]
-    yield from output_events(opened, proposed, history, since=0)
+    for each in lived:
+        assert isinstance(each, get_args(OutputEvent))
+        told = output_event(opened, proposed, each, retries=0, seq=1)
+        assert told is not None, each
+        yield told
     yield output_reminder(opened, Output(proposed=proposed), number=1, seq=1)
 
 
@@ -114,8 +126,8 @@ def _of_workflows() -> Iterator[PublicEvent]:
     assert isinstance(begun, WorkflowStarted)
     paused = StepState(items=(StepItem(status=StepStatus.PAUSED),))
     waits = Instance(phase=WorkflowStatus.RUNNING, started=begun, steps={"rate": paused})
-    yield from public_events(replace(waits, newest=(begun,), was=WorkflowStatus.BLOCKED))
-    yield from public_events(waits)
+    yield from instance_events(replace(waits, newest=(begun,), was=WorkflowStatus.BLOCKED))
+    yield from instance_events(waits)
     (opened, *_) = EVENTS["episode.opened@1"]
     assert isinstance(opened, EpisodeOpened)
     skips = replace(opened, actor_id=starter_id(begun.spec.name))
@@ -124,7 +136,7 @@ def _of_workflows() -> Iterator[PublicEvent]:
     assert told is not None
     yield told
     lived = [each for name in WORKFLOW_EVENTS for each in _in_every_way(WORKFLOW_EVENTS[name][0])]
-    yield from public_events(Instance(started=begun, newest=tuple(lived)))
+    yield from instance_events(Instance(started=begun, newest=tuple(lived)))
 
 
 def _in_every_way(event: WorkflowEvent) -> Iterator[WorkflowEvent]:
@@ -148,3 +160,33 @@ def _as(event: WorkflowFinished | StepEnded, *, is_fine: bool) -> WorkflowFinish
 def _of_breakers(opened: EpisodeOpened) -> Iterator[PublicEvent]:
     yield episode_events.breaker_changed(opened, "opened", failures=("e",), at=AT, seq=1)
     yield episode_events.breaker_changed(opened, "closed", failures=(), at=AT, seq=1)
+    yield episode_events.breaker_half_opened(
+        "e", actor_id="a", expectation_id="x", failures=("e",), node=""
+    )
+    yield episode_events.breaker_canceled(opened, detail="", seq=1)
+
+
+def _of_letters() -> Iterator[PublicEvent]:
+    letter: DeadLettered | None = None
+    for name in ("lettered", "requeued", "discarded"):
+        record = _alone(EVENTS[f"dead.{name}@1"][0])
+        letter, told = follow_up.of_dead_letter(letter, record, key="k")
+        yield from told
+
+
+def _of_definitions() -> Iterator[PublicEvent]:
+    for name in ("applied", "disabled"):
+        yield from follow_up.of_definition(_alone(EVENTS[f"definition.{name}@1"][0]))
+
+
+def _of_reactors() -> Iterator[PublicEvent]:
+    yield PublicEvent(
+        name="reactor.started.journal",
+        id="r",
+        payload={"node": "n", "stream": "journal"},
+        hops=0,
+    )
+
+
+def _alone(event: LogEvent) -> Recorded:
+    return Recorded(subject="s", seq=1, commit=Commit(id="c", at=AT, events=(event,)))

@@ -21,10 +21,14 @@ from engine.app.strategy import ConvergeResult
 from engine.app.triggers import event
 from engine.node.node import Node
 from engine.outputs.output import Output, fold
+from engine.reactor.position import published
+from engine.reactor.reactor import followed
 from streams.layout import Stream
 from streams.memory import MemoryPorts, memory_ports
+from streams.memory.stream import MemoryStream
 from streams.model.events import DeadLettered, EpisodeFinished, FindingEvent, LogEvent
 from streams.model.outputs import OutputIntent
+from streams.ports.domain_events import DomainEvent
 from streams.ports.log import Recorded
 from streams.wire.messages import parse_commit
 from tests.engine.stage import HAPPENED, Life, Scripted, life, opening
@@ -35,6 +39,9 @@ from tests.simulation.time import SimClock, simulate
 from tests.simulation.wire import Servers, wired
 
 T = TypeVar("T")
+
+STREAMS: Final = {"dead_letter": Stream.DEAD, "finding": Stream.STATE}
+"""Where the commits are that public events follow from, by the first word of their names."""
 
 LOOK_S: Final = 0.1
 """Between two looks for what must come, in simulated seconds."""
@@ -190,13 +197,29 @@ class Scene:
         raise AssertionError("it never came about")
 
     async def ended(self, episode_id: str) -> Life:
+        """Wait until an episode has ended, and the world was told of it."""
+
         async def has_ended() -> bool:
             # A claim is given up last.
             is_over = (await self.life(episode_id)).of(EpisodeFinished)
             return bool(is_over) and not self.ports.leases._bucket
 
         await self.until(has_ended)
+        await self.published()
         return await self.life(episode_id)
+
+    async def published(self) -> None:
+        """Wait until the world was told of all that the journal and the dead letters hold now."""
+        heads = {
+            self.ports.stack.part(stream, partition): kept.past(0)[-1].seq
+            for stream, partition in followed(self.ports.stack)
+            if (kept := self._stream(stream)).past(0)
+        }
+
+        async def is_published() -> bool:
+            return all([(await published(self.ports, p)).seq >= heads[p] for p in heads])
+
+        await self.until(is_published)
 
     async def reached(self, key: str, status: str) -> Output:
         async def has_reached() -> bool:
@@ -211,8 +234,7 @@ class Scene:
 
     def events(self, stream: Stream) -> list[LogEvent]:
         """Return all that one of the streams of aggregates holds."""
-        kept = self.ports.log._streams[self.ports.stack.stream(stream)]
-        records = [parse_commit(message) for message in kept.past(0)]
+        records = [parse_commit(message) for message in self._stream(stream).past(0)]
         return [each for record in records for each in record.commit.events]
 
     @property
@@ -226,14 +248,33 @@ class Scene:
     @property
     def told(self) -> list[tuple[str, dict]]:
         """Return the public events about outputs: name and payload."""
-        kept = self.ports.log._streams[self.ports.stack.stream(Stream.EVENTS)]
-        events = [self.ports.domain_events._parse(message) for message in kept.past(0)]
+        events = self._public_events()
         return [(one.name, one.payload) for one in events if one.name.startswith("output.")]
 
     @property
     def told_ids(self) -> set[str]:
-        kept = self.ports.log._streams[self.ports.stack.stream(Stream.EVENTS)]
-        return {self.ports.domain_events._parse(message).id for message in kept.past(0)}
+        """Return the ids of all events but those of reactors, which are never the same."""
+        events = self._public_events()
+        return {one.id for one in events if not one.name.startswith("reactor.")}
+
+    @property
+    def told_of(self) -> dict[str, list[str]]:
+        """Return the ids of what the world was told of each aggregate, in the order they came."""
+        ids: dict[str, list[str]] = {}
+        for one in self._public_events():
+            if "journal_seq" in one.payload:
+                kept = self._stream(STREAMS.get(one.name.partition(".")[0], Stream.JOURNAL))
+                subject = kept.at(one.payload["journal_seq"]).subject
+                ids.setdefault(subject, []).append(one.id)
+        # One that was published again after its time in the stream's memory is the same event.
+        return {subject: list(dict.fromkeys(each)) for subject, each in ids.items()}
+
+    def _public_events(self) -> list[DomainEvent]:
+        kept = self._stream(Stream.EVENTS).past(0)
+        return [self.ports.domain_events._parse(message) for message in kept]
+
+    def _stream(self, stream: Stream) -> MemoryStream:
+        return self.ports.log._streams[self.ports.stack.stream(stream)]
 
 
 def play(

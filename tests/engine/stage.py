@@ -22,6 +22,7 @@ from engine.app.tools import Failure, Tool
 from engine.app.triggers import event
 from engine.episodes.episode import Episode, fold
 from engine.node.node import Node
+from engine.reactor.reactor import Reactor, followed
 from engine.waits.signals import QUEUE
 from streams.clock import Clock, SystemClock
 from streams.json import raw
@@ -336,8 +337,20 @@ def stored(ports: MemoryPorts) -> bytes:
     )
 
 
+async def react(ports: MemoryPorts, *, clock: Clock | None = None) -> None:
+    """Carry out what follows from all commits so far, as the reactor of a node does."""
+    for stream, partition in followed(ports.stack):
+        reactor = Reactor(ports, clock or SystemClock(), "reactor", stream, partition)
+        reactor.end()
+        await reactor.follow()
+
+
 def told(ports: MemoryPorts) -> list[tuple[str, dict]]:
-    """Return the public events that the world was told, in order: name and payload."""
+    """Return the public events that the world was told, in order: name and payload.
+
+    Without those that come with every episode and every reactor.
+    """
     (stream,) = (s for s in ports.log._streams.values() if s.name.endswith("-events"))
     events = [ports.domain_events._parse(message) for message in stream.past(0)]
-    return [(one.name, one.payload) for one in events if one.name != HAPPENED]
+    others = (HAPPENED, "expectation.triggered", "reactor.started.")
+    return [(one.name, one.payload) for one in events if not one.name.startswith(others)]

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from engine.app import dedupe
+from engine.runtime.publish import PublicEvent
 from streams.json import unraw
 from streams.layout import Kind
 from streams.model.events import (
@@ -37,6 +38,7 @@ from streams.model.triggers import EventTrigger, Mode
 from streams.ports.log import Recorded
 from streams.wire.messages import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER, StreamMessage
 from tests.simulation.world import NAME, History
+from tests.told import expected
 
 Breaches = Iterator[str]
 
@@ -243,6 +245,11 @@ class Evidence:
             if MESSAGE_ID_HEADER in message.headers:
                 found[identity(message)].append(message)
         return found
+
+    @cached_property
+    def public_events(self) -> dict[str, list[PublicEvent]]:
+        """What follows from the commits of each aggregate, by subject."""
+        return expected([*self.history.journal, *self.history.dead], self.history.stack)
 
     @staticmethod
     def is_dry(life: Life) -> bool:

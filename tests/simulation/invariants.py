@@ -44,6 +44,7 @@ from tests.simulation.evidence import Breaches, Evidence, Life, identity, payloa
 from tests.simulation.outside import Call
 from tests.simulation.rows import folded
 from tests.simulation.world import History
+from tests.told import wrong
 
 ECHOED: Final = {"k1", "k2"}
 """Findings whose raising wakes an actor of ours."""
@@ -363,6 +364,11 @@ def the_world_is_told_once(evidence: Evidence) -> Breaches:
             yield f"finding {episode_id}[{index}] is at {is_at}, told of {seqs}"
 
 
+def what_follows_from_the_journal_is_told(evidence: Evidence) -> Breaches:
+    """Each public event of each commit is there as it should be, those of an aggregate in order."""
+    yield from wrong(evidence.public_events, evidence.told)
+
+
 def i6_the_rows_are_the_fold_of_the_journal(evidence: Evidence) -> Breaches:
     history = evidence.history
     wanted = folded(history.journal, stack=history.stack)
@@ -416,6 +422,7 @@ INVARIANTS: Final[Sequence[Callable[[Evidence], Breaches]]] = (
     a_finding_has_one_active_life_at_a_time,
     an_intent_is_carried_out_once_and_recorded_as_it_was,
     the_world_is_told_once,
+    what_follows_from_the_journal_is_told,
     no_secret_is_kept,
     nodes_are_not_surprised,
 )

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from engine.reactor.position import published
+from engine.reactor.reactor import followed
 from engine.triggers import schedule
 from engine.waits.signals import QUEUE
 from streams.layout import Stream
@@ -17,7 +19,7 @@ from streams.wire.codec import decode_command
 from streams.wire.messages import COMMIT_HEADER, StreamMessage
 from tests.simulation.time import EPOCH
 from tests.simulation.wakeful import ORDERS
-from tests.simulation.wire import Servers
+from tests.simulation.wire import Servers, done
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +33,17 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 def is_left(servers: Servers) -> bool:
     """Return whether anybody has something to do, or will have before long."""
     waits = servers.unfinished or held(servers) or unanswered(servers)
-    return bool(waits or pending(servers))
+    return bool(waits or pending(servers) or unfollowed(servers))
+
+
+def unfollowed(servers: Servers) -> int:
+    """Return how many commits the reactors have not noted as followed."""
+    ports, left = servers.ports, 0
+    for stream, partition in followed(ports.stack):
+        part = ports.stack.part(stream, partition)
+        head = done(ports.log.head(stream, partition=partition))
+        left += head - done(published(ports, part)).seq
+    return left
 
 
 def held(servers: Servers) -> list[str]:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapp
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -40,7 +41,13 @@ from streams.model.foreign_streams import ForeignStream
 from streams.ports.all import Ports
 from streams.ports.bucket import BucketEntry, BucketWatch
 from streams.ports.delivery import Unreadable
-from streams.ports.domain_events import NO_HEADERS, DomainEvent, Sent
+from streams.ports.domain_events import (
+    NO_HEADERS,
+    DomainEvent,
+    FencedWriter,
+    Publication,
+    Sent,
+)
 from streams.ports.leases import RECLAIM_MAX, ClaimChange, ClaimWatch, Lease
 from streams.ports.log import START, Commit, Follower, Recorded
 from streams.ports.timers import Due, PendingTimer, Timer
@@ -440,6 +447,22 @@ class WiredInbox:
 
 
 @dataclass
+class WiredFencedWriter:
+    """See `streams.ports.domain_events.FencedWriter`. Its events go one by one."""
+
+    wire: Wire
+    writer: FencedWriter
+
+    async def publish(self, events: Sequence[Publication]) -> None:
+        for event in events:
+            what = f"publish {event.name} {event.id}"
+            await self.wire.surely(what, partial(self._publish, event))
+
+    def _publish(self, event: Publication) -> None:
+        done(self.writer.publish([event]))
+
+
+@dataclass
 class WiredWorld:
     """See `streams.ports.domain_events.World`."""
 
@@ -459,6 +482,13 @@ class WiredWorld:
             f"publish {name} {id}",
             lambda: done(world.publish(name, payload, id=id, hops=hops, trace=trace)),
         )
+
+    async def fence(self, name: str, payload: JsonObject, *, id: str) -> WiredFencedWriter:
+        world = self.wire.servers.ports.domain_events
+        writer = await self.wire.surely(
+            f"fence {name} {id}", lambda: done(world.fence(name, payload, id=id))
+        )
+        return WiredFencedWriter(self.wire, writer)
 
     async def send(
         self,

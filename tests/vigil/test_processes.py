@@ -15,6 +15,7 @@ import pytest
 from tests.vigil.program import ROOT
 from tests.vigil.test_own_servers import assert_gone, family
 from vigil.serving.processes import PROCESSES_MAX, counted, plans
+from vigil.serving.stack_work import StackWork
 from vigil.settings import read, read_each
 
 EVENTS = 200
@@ -172,13 +173,13 @@ def test_a_server_that_is_away_is_said_once_and_nothing_is_started(vigil, write_
 def test_no_command_line_shows_a_password(tmp_path):
     secret = "postgresql://vigil:hunter2@db/vigil"
     config = read({"postgres_dsn": secret, "node": "n"}, folder=tmp_path)
-    for plan in plans(config, app="watch:app", count=2, is_projecting=True):
+    for plan in plans(config, app="watch:app", count=2, work=StackWork()):
         assert "hunter2" not in " ".join(plan.command)
 
 
 def test_the_first_node_of_each_stack_takes_turns_at_projecting():
     configs = read_each({"node": "n"}, "orders,billing")
-    planned = [plans(each, app="a:a", count=2, is_projecting=True) for each in configs]
+    planned = [plans(each, app="a:a", count=2, work=StackWork()) for each in configs]
     assert [["--no-project" in plan.command for plan in each] for each in planned] == [
         [False, True],
         [False, True],
@@ -187,7 +188,7 @@ def test_the_first_node_of_each_stack_takes_turns_at_projecting():
 
 def test_a_node_of_several_stacks_is_started_with_the_stack_that_it_is_of():
     configs = read_each({"env": "qa"}, "orders, billing")
-    planned = [plans(each, app="a:a", count=1, is_projecting=True)[0] for each in configs]
+    planned = [plans(each, app="a:a", count=1, work=StackWork())[0] for each in configs]
     said = [plan.command[plan.command.index("--stack") + 1] for plan in planned]
     assert said == ["orders", "billing"]
     assert [each.stack.name for each in configs] == ["orders-qa", "billing-qa"]
@@ -217,5 +218,5 @@ def test_stacks_that_cannot_be_served_together_are_refused_in_one_line(
 def test_a_name_made_from_the_host_has_room_for_every_process(tmp_path, monkeypatch):
     monkeypatch.setattr("platform.node", lambda: "h" * 80)
     config = read({}, folder=tmp_path)
-    planned = plans(config, app="watch:app", count=counted("64"), is_projecting=True)
+    planned = plans(config, app="watch:app", count=counted("64"), work=StackWork())
     assert max(len(plan.name) for plan in planned) <= 64

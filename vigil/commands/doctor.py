@@ -13,6 +13,8 @@ import typer
 
 from engine.cluster.members import live_nodes
 from engine.cluster.nodes import NodeInfo
+from engine.reactor.position import published
+from engine.reactor.reactor import followed
 from projections.errors import ProjectionError
 from projections.postgres.pool import Pool
 from projections.postgres.progress import PROJECTED, heads
@@ -22,7 +24,9 @@ from streams import jetstream
 from streams.clock import SystemClock
 from streams.errors import StreamError
 from streams.jetstream import StreamReport
+from streams.layout import Stream
 from streams.model.definitions import ID_KINDS, RegisteredDefinition
+from streams.ports.all import Ports
 from streams.subjects import Stack
 from vigil import options
 from vigil.asking import instances
@@ -74,6 +78,7 @@ PATIENCE_S: Final = 2.0
 LOOK_S: Final = 0.1
 """Between two looks at it, in seconds."""
 
+_OF_NO_REACTOR: Final = "See that a node runs without --no-react."
 _OF_NOBODY: Final = "See that a projector runs: `vigil project`, or a node without --no-project."
 _OF_ANOTHER: Final = (
     "Stop every projector, drop the schema vigil with CASCADE, and start one: "
@@ -106,9 +111,10 @@ async def examine(config: Config) -> list[DoctorCheck]:
         return [*of_log, *await _look_at_rows(config, {})]
     async with connected(config, creates=False) as ports:
         nodes, definitions = await live_nodes(ports.gates), await read_definitions(ports)
+        of_reactors = [await look_at_reactor(ports, *place) for place in followed(ports.stack)]
     of_definitions = look_at_definitions(nodes, [each for each in definitions if each.holds])
     of_rows = await _look_at_rows(config, await _heads(config))
-    return [*of_log, *of_definitions, *of_rows, *await _look_at_instances(config)]
+    return [*of_log, *of_definitions, *of_reactors, *of_rows, *await _look_at_instances(config)]
 
 
 async def _look_at_log(config: Config) -> list[DoctorCheck]:
@@ -139,6 +145,25 @@ def look_at_definitions(
     received = [(each, rollout_of(nodes, each)) for each in definitions]
     bad = [_of_definition(each, said) for each, said in received if said.is_in_vain]
     return bad or [DoctorCheck(what, "ok", f"{len(definitions):,}, and nodes run them")]
+
+
+async def look_at_reactor(ports: Ports, stream: Stream, partition: int) -> DoctorCheck:
+    """Return whether what follows from a stream's commits is published, and by whom."""
+    part = ports.stack.part(stream, partition)
+    head = await ports.log.head(stream, partition=partition)
+    progress = await published(ports, part)
+    what, behind = f"reactor {part}", head - progress.seq
+    says = f"at {progress.seq:,} of {head:,}"
+    if progress.node:
+        says = f"{says}, on node {progress.node}"
+    if behind < 0:
+        says = f"{says}: the stream is not the one that was followed"
+        return DoctorCheck(what, "problem", says, "Use another stack, or bring the stream back.")
+    if behind > LAG_MAX:
+        return DoctorCheck(what, "problem", f"{behind:,} commits behind, {says}", _OF_NO_REACTOR)
+    if behind and not progress.node:
+        return DoctorCheck(what, "problem", f"stands still {says}", _OF_NO_REACTOR)
+    return DoctorCheck(what, "ok", says)
 
 
 def _of_definition(registered: RegisteredDefinition, said: Rollout) -> DoctorCheck:

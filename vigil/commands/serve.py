@@ -13,7 +13,8 @@ from vigil import options
 
 if TYPE_CHECKING:
     from vigil.serving.servers import Servers
-    from vigil.settings import Config
+from vigil.serving.stack_work import StackWork
+from vigil.settings import Config
 
 AppName: TypeAlias = Annotated[
     str, Option("--app", metavar="MODULE:ATTRIBUTE", help="The app, such as watch:app.")
@@ -52,7 +53,7 @@ def up(
     def read(servers: Servers) -> Config:
         return options.config(ctx, **servers.settings())
 
-    run = _serving(app, processes, is_projecting=True)
+    run = _serving(app, processes, StackWork())
     raise typer.Exit(node.up(folder, read, run))
 
 
@@ -62,6 +63,13 @@ def node(
     app: AppName,
     is_projecting: Annotated[
         bool, Option("--project/--no-project", help="Whether this node takes part in projecting.")
+    ] = True,
+    is_reacting: Annotated[
+        bool,
+        Option(
+            "--react/--no-react",
+            help="Whether this node takes part in publishing public events and calling nodes.",
+        ),
     ] = True,
     processes: Processes = "1",
     stacks: Annotated[
@@ -75,10 +83,11 @@ def node(
     and was left to its lease. A process that ends by itself is restarted; of several processes, the
     worst exit code counts.
     """
+    work = StackWork(is_projecting, is_reacting)
     if stacks is not None:
-        raise typer.Exit(_serve_each(ctx, app, processes, stacks, is_projecting=is_projecting))
+        raise typer.Exit(_serve_each(ctx, app, processes, stacks, work))
     config = options.config(ctx)
-    run = _serving(app, processes, is_projecting=is_projecting)
+    run = _serving(app, processes, work)
     raise typer.Exit(run(config, None))
 
 
@@ -86,11 +95,11 @@ def project(ctx: typer.Context) -> None:
     """Run a projector by itself, until SIGINT or SIGTERM."""
     from vigil.serving import node
 
-    raise typer.Exit(node.serve(options.config(ctx), app=None, is_projecting=True))
+    raise typer.Exit(node.serve(options.config(ctx), app=None, work=StackWork()))
 
 
 def _serving(
-    name: str, processes_wanted: str, *, is_projecting: bool
+    name: str, processes_wanted: str, work: StackWork
 ) -> Callable[[Config, Callable[[], None] | None], int]:
     """Return what runs the app called `name`, in this process or in several others."""
     from vigil.serving import names, node, processes
@@ -101,16 +110,14 @@ def _serving(
     def run(config: Config, abandon: Callable[[], None] | None) -> int:
         with names.named(config, app) as known:
             if count == 1:
-                return node.serve(known, app=app, is_projecting=is_projecting, abandon=abandon)
-            return processes.supervise(
-                [known], app=name, count=count, is_projecting=is_projecting, abandon=abandon
-            )
+                return node.serve(known, app=app, work=work, abandon=abandon)
+            return processes.supervise([known], app=name, count=count, work=work, abandon=abandon)
 
     return run
 
 
 def _serve_each(
-    ctx: typer.Context, name: str, processes_wanted: str, stacks: str, *, is_projecting: bool
+    ctx: typer.Context, name: str, processes_wanted: str, stacks: str, work: StackWork
 ) -> int:
     from vigil import settings
     from vigil.serving import names, processes
@@ -119,4 +126,4 @@ def _serve_each(
     app, count = load(name), processes.counted(processes_wanted)
     configs = settings.read_each(options.given(ctx), stacks)
     with names.named_each(configs, app) as known:
-        return processes.supervise(known, app=name, count=count, is_projecting=is_projecting)
+        return processes.supervise(known, app=name, count=count, work=work)

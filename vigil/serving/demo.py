@@ -39,6 +39,7 @@ from vigil.serving import telemetry
 from vigil.serving.node import projecting, run_nodes, run_settings
 from vigil.serving.servers import Servers, embedded
 from vigil.serving.signals import run_program, stopping, unwind_on_sigterm, wait_stop
+from vigil.serving.stack_work import StackWork
 from vigil.settings import Config, read
 
 FOLDER: Final = runfile.FOLDER / "demo"
@@ -91,7 +92,7 @@ async def _run(app: App, config: Config, servers: Servers, *, seconds: float | N
             projecting(ports, pool, node=config.node),
         ):
             async with asyncio.TaskGroup() as group:
-                group.create_task(run_nodes(app, ports, [], config, stop=stop))
+                group.create_task(run_nodes(app, ports, [], config, StackWork(), stop=stop))
                 with _publisher(config):
                     clock = SystemClock()
                     await watch(pool, ports.stack, clock=clock, stop=stop, seconds=seconds)

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from engine.app.app import App
@@ -22,6 +23,7 @@ from vigil.errors import EXIT_UNCLEAN
 from vigil.serving import telemetry
 from vigil.serving.servers import Servers, embedded
 from vigil.serving.signals import run_program, stopping, unwind_on_sigterm
+from vigil.serving.stack_work import StackWork
 from vigil.settings import Config, shown
 from vigil.version import vigil_version
 
@@ -30,7 +32,7 @@ def serve(
     config: Config,
     *,
     app: App | None,
-    is_projecting: bool,
+    work: StackWork,
     abandon: Callable[[], None] | None = None,
 ) -> int:
     """Run a node of `app`, a projector, or both, until SIGINT or SIGTERM; return the exit code.
@@ -41,28 +43,28 @@ def serve(
     form, level = settings.log, settings.log_level
     telemetry.log_to(sys.stderr, form=form, level=level, node=config.node)
     telemetry.export(os.environ, node=config.node)
-    is_clean = run_program(_serve(config, app, is_projecting=is_projecting, abandon=abandon))
+    is_clean = run_program(_serve(config, app, work, abandon=abandon))
     return 0 if is_clean else EXIT_UNCLEAN
 
 
 async def _serve(
-    config: Config, app: App | None, *, is_projecting: bool, abandon: Callable[[], None] | None
+    config: Config, app: App | None, work: StackWork, *, abandon: Callable[[], None] | None
 ) -> bool:
     stop = asyncio.Event()
     async with AsyncExitStack() as stack:
         ports = await stack.enter_async_context(connected(config, is_for_node=app is not None))
-        if is_projecting:
+        if work.projects:
             pool = await stack.enter_async_context(pooled(config))
             await stack.enter_async_context(projecting(ports, pool, node=config.node))
         stack.enter_context(stopping(stop.set, abandon=abandon))
-        print(_greeting(config, app, is_projecting=is_projecting), flush=True)
+        print(_greeting(config, app, work), flush=True)
         if app is not None:
             others = await stack.enter_async_context(connected_elsewhere(config))
-            return await run_nodes(app, ports, others, config, stop=stop)
+            return await run_nodes(app, ports, others, config, work, stop=stop)
         return await stop.wait()
 
 
-def _greeting(config: Config, app: App | None, *, is_projecting: bool) -> str:
+def _greeting(config: Config, app: App | None, work: StackWork) -> str:
     settings = config.settings
     words = [f"projector {config.node}" if app is None else f"node {config.node}"]
     words.append(f"stack {config.stack.name}")
@@ -70,8 +72,9 @@ def _greeting(config: Config, app: App | None, *, is_projecting: bool) -> str:
     words += [f"also serves {settings.serve_stacks}"] if settings.serve_stacks else []
     words.append(shown("nats_url", settings.nats_url))
     words.append(
-        shown("postgres_dsn", settings.postgres_dsn) if is_projecting else "not projecting"
+        shown("postgres_dsn", settings.postgres_dsn) if work.projects else "not projecting"
     )
+    words += [] if work.reacts else ["not reacting"]
     if app is not None:  # Actors that are defined as data come later.
         words.append(f"actors {', '.join(sorted(app.actors))}" if app.actors else "no actor yet")
     return " · ".join(words)
@@ -121,7 +124,13 @@ async def projecting(ports: Ports, pool: Pool, *, node: str) -> AsyncIterator[No
 
 
 async def run_nodes(
-    app: App, ports: Ports, others: Sequence[Ports], config: Config, *, stop: asyncio.Event
+    app: App,
+    ports: Ports,
+    others: Sequence[Ports],
+    config: Config,
+    work: StackWork,
+    *,
+    stop: asyncio.Event,
 ) -> bool:
     """Run `app` until `stop`; return whether no episode was left to its lease.
 
@@ -129,11 +138,9 @@ async def run_nodes(
     """
     name, grace_s, version = config.node, config.settings.grace_s, vigil_version()
     mode = NodeMode(config.settings.mode)
-    own = Node(app, ports, name=name, grace_s=grace_s, version=version, mode=mode)
-    guests = [
-        Node(app, each, name=name, grace_s=grace_s, version=version, never_wakes=True)
-        for each in others
-    ]
+    make = partial(Node, app, name=name, grace_s=grace_s, version=version, reacts=work.reacts)
+    own = make(ports, mode=mode)
+    guests = [make(each, never_wakes=True) for each in others]
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(_run(node, stop)) for node in (own, *guests)]
     return all(task.result() for task in running)

@@ -13,7 +13,7 @@ import sys
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
@@ -27,6 +27,7 @@ from vigil.asking.connect import connected, pooled, run
 from vigil.errors import EXIT_SIGNAL, Mistake
 from vigil.serving import telemetry
 from vigil.serving.signals import stopping, wait_stop
+from vigil.serving.stack_work import StackWork
 from vigil.settings import NODE_NAME_CHARS_MAX, PREFIX, SECRET, Config, host_name
 
 PROCESSES_MAX: Final = 64
@@ -67,7 +68,7 @@ def counted(text: str) -> int:
     return count
 
 
-def plans(config: Config, *, app: str, count: int, is_projecting: bool) -> list[NodeProcess]:
+def plans(config: Config, *, app: str, count: int, work: StackWork) -> list[NodeProcess]:
     """Return the nodes of one stack that take the place of one; only the first may project.
 
     Raises `Mistake` if the node's name leaves no room for theirs.
@@ -79,8 +80,9 @@ def plans(config: Config, *, app: str, count: int, is_projecting: bool) -> list[
             f"node {config.node!r}: too long for {count} processes, the last of which is "
             f"{names[-1]!r}; a name has at most {NODE_NAME_CHARS_MAX} characters"
         )
+    others = replace(work, projects=False)
     return [
-        NodeProcess(name, _command(config, name, app=app, is_projecting=is_projecting and not nth))
+        NodeProcess(name, _command(config, name, app=app, work=work if nth == 0 else others))
         for nth, name in enumerate(names)
     ]
 
@@ -90,7 +92,7 @@ def supervise(
     *,
     app: str,
     count: int,
-    is_projecting: bool,
+    work: StackWork,
     abandon: Callable[[], None] | None = None,
 ) -> int:
     """Keep `count` nodes of `app` in each stack going until a signal; return the worst exit code.
@@ -100,7 +102,7 @@ def supervise(
 
     Args:
         configs: they differ in the stack and the node's name alone.
-        is_projecting: whether the first node of each stack takes turns at that.
+        work: what the nodes take part in; of projecting only the first one of each stack.
 
     Raises `Mistake` if a node's name is too long, or there are too many nodes.
     """
@@ -109,13 +111,13 @@ def supervise(
     telemetry.log_to(sys.stderr, form=form, level=level, node=_parent(configs))
     if (total := count * len(configs)) > PROCESSES_MAX:
         raise Mistake(f"{total} processes for {len(configs)} stacks; {PROCESSES_MAX} are the most")
-    planned = [plans(each, app=app, count=count, is_projecting=is_projecting) for each in configs]
+    planned = [plans(each, app=app, count=count, work=work) for each in configs]
 
     async def try_servers() -> None:
         for config in configs:
             async with connected(config, is_for_node=True):
                 pass
-        if is_projecting:
+        if work.projects:
             async with pooled(configs[0]):
                 pass
 
@@ -139,7 +141,7 @@ def _greeting(config: Config, nodes: Sequence[NodeProcess]) -> str:
     return f"{who} · stack {config.stack.name}"
 
 
-def _command(config: Config, name: str, *, app: str, is_projecting: bool) -> list[str]:
+def _command(config: Config, name: str, *, app: str, work: StackWork) -> list[str]:
     """Return what one node is started with: every setting, so that none is looked up."""
     said = {**structs.asdict(config.settings), "node": name}
     settings = (
@@ -148,8 +150,7 @@ def _command(config: Config, name: str, *, app: str, is_projecting: bool) -> lis
         if said[setting] is not None and setting not in SECRET
         for word in (flag, str(said[setting]))
     )
-    projecting = "--project" if is_projecting else "--no-project"
-    return [sys.executable, "-m", "vigil", *settings, "node", "--app", app, projecting]
+    return [sys.executable, "-m", "vigil", *settings, "node", "--app", app, *work.flags()]
 
 
 @dataclass

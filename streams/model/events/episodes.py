@@ -38,6 +38,8 @@ class EpisodeOpened(Event, frozen=True, kw_only=True, tag="episode.opened@1"):
     """The node whose gate it passed; empty: a person's doing."""
     is_request: bool = False
     """Whether that node asked for it only, and leaves running it to others."""
+    in_lane: bool = False
+    """Whether the lane of its actor has it started; otherwise a command to start it follows."""
     start_by: datetime | None = None
     """Not begun by then, it is canceled; None: it waits for as long as it takes."""
     revision: int = 0

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from engine.cluster.members import TWO_OF_A_NAME, Membership, live_nodes
 from engine.cluster.modes import NodeMode
-from streams.keys import mode_key, node_key
+from streams.keys import NODES, mode_key, node_key
 from tests.engine.stage import CLOCK, WAIT_S, Scripted, app_of, doomed, eventually, running
 
 
@@ -65,7 +65,8 @@ async def test_a_node_that_stops_is_gone_at_once_and_one_that_dies_when_its_time
 
 async def test_a_node_that_lives_is_there_for_longer_than_what_it_says_lasts(ports, app):
     said: list[bytes | None] = []
-    async with ports.gates.watch() as watch, running(app, ports, "n1"), asyncio.timeout(WAIT_S):
+    said_by_nodes = ports.gates.watch(under=NODES)
+    async with said_by_nodes as watch, running(app, ports, "n1"), asyncio.timeout(WAIT_S):
         while len(said) < 4:
             said += [entry.value for entry in await watch.receive(most=1, wait_s=WAIT_S)]
     assert len(set(said[1:])) == 1, "it says the same once its actor is ready"

@@ -167,6 +167,7 @@ class PausedMeanwhile:
 
     def __init__(self, ports):
         self._ports, self.publish = ports, ports.domain_events.publish
+        self.fence = ports.domain_events.fence
         self.node = None
 
     async def open(self, actor, names, *, after=None):

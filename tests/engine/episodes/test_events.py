@@ -112,10 +112,17 @@ def test_a_failure_says_its_class():
 )
 def test_a_change_of_a_finding_is_told_once_per_intent(kind, name):
     change = kind(finding=finding, cause=Cause(episode_id="e1", index=4))
-    told = finding_events.finding_changed(opened, change, index=4, seq=9)
+    told = finding_events.finding_changed(opened, change, seq=9)
     assert (told.name, told.id) == (name, "e1.finding.4")
     assert told.payload["finding_key"] == "disk"
     assert told.payload["raise_no"] == 2
+
+
+def test_what_enriching_a_finding_has_changed_is_an_update_of_its_own():
+    cause = Cause(episode_id="e1", index=4)
+    change = FindingUpdated(finding=finding, cause=cause, is_enrichment=True)
+    told = finding_events.finding_changed(opened, change, seq=9)
+    assert (told.name, told.id) == ("finding.updated", "e1.finding.4.enriched")
 
 
 TIMER = DueTimer(timer_id="t1")

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from engine.app.actions import Pause, approval, fingerprint, tool_call, wait
+from engine.app.actions import Pause, approval, tool_call, wait
 from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.findings import raise_finding
@@ -25,20 +25,15 @@ from engine.waits.handle import WaitHandler
 from engine.waits.requests import approve, deny
 from engine.waits.signal import RESOLVED
 from engine.waits.signals import QUEUE
-from streams.errors import Unavailable
-from streams.json import raw
 from streams.layout import Stream
-from streams.model.commands import Attend, Cancel, Carry, Command, Decide, Recover, Start, Verdict
+from streams.model.commands import Attend, Cancel, Carry, Command, Decide, Start, Verdict
 from streams.model.events import (
     EndStatus,
     EpisodeConverged,
     EpisodeDeferred,
-    EpisodeFinished,
     EpisodeResolved,
     EpisodeStarted,
     Resolution,
-    StepKind,
-    StepRecorded,
 )
 from streams.model.outputs import OutputStatus
 from streams.model.triggers import Budget
@@ -62,11 +57,12 @@ from tests.engine.stage import (
     lived,
     open_episode,
     opening,
+    react,
     running,
     write,
 )
 from tests.engine.waits.test_replicas import Lagging
-from tests.engine.waits.test_wait import blocked, held, names, say
+from tests.engine.waits.test_wait import blocked, held, say
 from tests.gates.place import Doom
 from tests.simulation.time import simulate
 
@@ -357,8 +353,8 @@ def test_a_decision_long_after_the_expiry_tells_the_world_of_it_no_second_time()
 
 
 @pytest.mark.parametrize("is_decision", [False, True])
-def test_who_stood_still_with_an_expiry_calls_who_goes_on_for_whoever_died_of_it(is_decision):
-    """They have the first delivery; the second was another's, who wrote the answer down."""
+def test_of_two_who_write_an_expiry_down_one_does_and_a_node_is_called_once(is_decision):
+    """Who stood still has the first delivery; the second was another's, who died of it."""
 
     async def story():
         scene = Scene(waiting(approval({}, expires_s=5)), Doom())
@@ -366,22 +362,24 @@ def test_who_stood_still_with_an_expiry_calls_who_goes_on_for_whoever_died_of_it
         async with scene.node():
             id_ = await scene.open()
             before = await reached(scene, id_, Status.BLOCKED)
+            await scene.published()
         await scene.clock.sleep(HELD_S)
         source = await scene.ports.commands.open_attending("worker")
         due = Attend(actor_id="worker", episode_id=id_)
         await scene.ports.commands.send(late_decision(before) if is_decision else due, id="said")
         (held,) = await source.receive(room=1, wait_s=0)
         (dies,) = await source.receive(room=1, wait_s=2 * ACK_WAIT_S)
-        cut_off = dataclasses.replace(scene.ports, commands=Away())
-        with pytest.raises(Unavailable):
-            await attend(scene, dies, await scene.life(id_), cut_off)
+        await attend(scene, dies, await scene.life(id_), scene.ports)
         answered = await scene.life(id_)
         assert await attend(scene, held, answered, scene.ports)
+        await react(scene.ports, clock=scene.clock)
         calls = await scene.ports.commands.open("worker")
-        return answer_in(answered)[0].resolution, await calls.receive(room=9, wait_s=0)
+        received = await calls.receive(room=9, wait_s=0)
+        return answer_in(answered)[0].resolution, answered, await scene.life(id_), received
 
-    resolution, calls = simulate(story())
+    resolution, answered, later, calls = simulate(story())
     assert resolution is Resolution.EXPIRED
+    assert later == answered
     assert [each.content.answered_step for each in calls] == [1]
 
 
@@ -401,13 +399,6 @@ def late_decision(life: Life) -> Decide:
 async def attend(scene: Scene, delivery: Delivery[Command], life: Life, ports: Ports) -> bool:
     context = crew_of(scene.app, ports, clock=scene.clock)
     return await WaitHandler(context).attend(delivery, delivery.content, life.episode, life.records)
-
-
-class Away:
-    """A server that is away."""
-
-    async def send(self, command, **how):
-        raise Unavailable("the queue", detail="away")
 
 
 # Outputs of an episode that nobody has.
@@ -600,25 +591,6 @@ async def test_a_call_to_go_on_with_an_answer_that_others_follow_is_answered_for
         await all_answered(ports.commands)
         tool.gate.set()
         assert len((await lived(ports, id_)).of(EpisodeStarted)) == 2
-
-
-async def test_an_answer_is_not_told_of_on_the_word_of_a_replica(ports):
-    """To the replica the episode can go on. It has ended, and what was said to it is told."""
-    app = app_of(Scripted(approval({})))
-    async with running(app, ports):
-        id_ = await open_episode(ports, app)
-        await blocked(ports, id_)
-        await all_answered(ports.commands)
-    mark = fingerprint(approval({}))
-    step = StepRecorded(step_no=1, kind=StepKind.APPROVAL, fingerprint=mark, result=raw(None))
-    resolved = EpisodeResolved(step_no=1, resolution=Resolution.APPROVED, decision_id="d")
-    await write(ports, id_, step, resolved)
-    await write(ports, id_, EpisodeFinished(status=EndStatus.CANCELED))
-    recover = Recover(actor_id="worker", episode_id=id_, reason="swept")
-    await ports.commands.send(recover, id="recover")
-    async with running(app, dataclasses.replace(ports, log=Lagging(ports.log, EpisodeFinished))):
-        await all_answered(ports.commands)
-    assert "episode.resumed" not in names(ports)
 
 
 async def test_a_call_to_carry_outputs_comes_again_while_a_replica_does_not_know_of_them(ports):

@@ -135,8 +135,9 @@ class Ending:
 
     @property
     def told(self) -> list[str]:
-        """Ids of what the world was told, but for who began with it, which is told of each."""
-        return sorted(id_ for id_ in self.scene.told_ids if ".started." not in id_)
+        """Ids of what the world was told, but for who began with it, and who lost it."""
+        others = (".started.", ".claim_lost.")
+        return sorted(id_ for id_ in self.scene.told_ids if not any(each in id_ for each in others))
 
     @property
     def settlements(self) -> list[DeadRequeued]:

@@ -40,6 +40,7 @@ from tests.engine.stage import (
     opening,
     play,
     running,
+    told,
     write,
 )
 
@@ -112,27 +113,30 @@ async def test_an_event_is_acknowledged_before_its_episode_ends_only_under_a_cla
 
 
 class Silent:
-    """A world that can be told nothing for a while."""
+    """A world that can be told nothing."""
 
     def __init__(self, world):
-        self._domain_events, self.is_silent = world, True
+        self._domain_events, self.was_asked = world, asyncio.Event()
         self.open = world.open
 
-    async def publish(self, name, payload, *, id, hops=0, trace=""):
-        if self.is_silent:
-            raise Unavailable(name, detail="away")
-        return await self._domain_events.publish(name, payload, id=id, hops=hops, trace=trace)
+    async def fence(self, name, payload, *, id):
+        self.was_asked.set()
+        raise Unavailable(name, detail="away")
 
 
-async def test_an_event_whose_episode_could_not_be_told_of_comes_again(ports):
+async def test_an_event_whose_episode_could_not_be_told_of_is_answered_for_and_others_tell(ports):
     app = app_of(Scripted())
     world = Silent(ports.domain_events)
     async with doomed(app, replace(ports, domain_events=world)):
         await eventually(lambda: gates(ports.domain_events))
         await ports.domain_events.publish(HAPPENED, {}, id="x1")
         await lived(ports, opening(app).episode_id)
-    (queue,) = gates(ports.domain_events).values()
-    assert queue.pending or queue._unanswered
+        await all_answered(ports.domain_events)
+        await world.was_asked.wait()
+    assert told(ports) == []
+    async with running(app, ports, "n2"):
+        names = ["episode.started", "episode.completed"]
+        await eventually(lambda: [name for name, _ in told(ports)] == names)
 
 
 async def test_a_queued_episode_starts_and_ends_in_one_commit():

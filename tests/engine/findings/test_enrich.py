@@ -39,7 +39,7 @@ async def owner_later(finding, episode):
 
 
 @pytest.mark.parametrize("enrich", [owner, owner_later], ids=["plain", "async"])
-async def test_what_is_raised_is_enriched_and_the_world_hears_of_it_once(ports, enrich):
+async def test_what_is_raised_is_enriched_and_the_world_hears_of_both(ports, enrich):
     life = await play(Scripted(findings=[disk]), ports=ports, enrich=enrich)
 
     first, added = await events_of(ports)
@@ -48,8 +48,9 @@ async def test_what_is_raised_is_enriched_and_the_world_hears_of_it_once(ports, 
     assert added.cause == first.cause
     assert added.finding.evidence == raw({"owner": "web", "by": "worker"})
     assert [one.outcome for one in life.end.findings] == ["raised"]
-    ((name, payload),) = [(name, said) for name, said in told(ports) if name[:7] == "finding"]
-    assert (name, payload["confidence"]) == ("finding.raised", 0.5)
+    findings = [(name, said) for name, said in told(ports) if name.startswith("finding.")]
+    assert [name for name, _ in findings] == ["finding.raised", "finding.updated"]
+    assert [said["confidence"] for _, said in findings] == [1.0, 0.5]
 
 
 async def test_what_is_raised_again_is_enriched_again(ports):

@@ -28,14 +28,23 @@ from engine.runtime.store import Turns
 from streams.errors import Unavailable
 from streams.layout import Stream
 from streams.memory import memory_ports
-from streams.memory.stream import DEDUPE_WINDOW_S
 from streams.model.events import FindingEscalated, FindingExpired, FindingRaised, FindingUpdated
 from streams.model.findings import Severity
 from streams.model.triggers import Mode, Overrides
 from streams.ports.delivery import ACK_WAIT_S
 from streams.ports.timers import Due
 from tests.engine.crew import crew_of
-from tests.engine.stage import HAPPENED, WAIT_S, app_of, doomed, opening, running, told
+from tests.engine.stage import (
+    HAPPENED,
+    WAIT_S,
+    app_of,
+    doomed,
+    opening,
+    react,
+    running,
+    told,
+    write,
+)
 from tests.simulation.time import EPOCH, SimClock, simulate
 
 MINUTE = 60
@@ -329,11 +338,16 @@ async def look(warden, ports, finding, *, at, id_="t1"):
     await warden.apply(DueFinding(due=due, subject=subject))
 
 
-async def raised(ports, app):
-    (applied,) = await applier_of(ports, app).apply(
-        [SAID["minute"]], opened=opening(app), attempt=1
-    )
+async def find(ports, app, word, *, id_="x1"):
+    """Have an episode that was opened intend something, and return what came of it."""
+    opened = opening(app, id_=id_)
+    await write(ports, opened.episode_id, opened)
+    (applied,) = await applier_of(ports, app).apply([SAID[word]], opened=opened, attempt=1)
     return applied.event.finding
+
+
+async def raised(ports, app):
+    return await find(ports, app, "minute")
 
 
 def test_a_timer_that_is_too_early_is_armed_anew():
@@ -359,23 +373,22 @@ def test_a_node_whose_clock_is_behind_believes_the_servers():
     assert kinds(simulated(work)) == [FindingRaised, FindingExpired]
 
 
-def test_a_timer_that_comes_again_tells_the_same_once_more_and_changes_nothing():
-    """Its node may have died between the event and telling of it."""
-
+@pytest.mark.parametrize("second", ["t1", "t2"])
+def test_a_timer_that_comes_again_and_another_one_change_nothing_and_the_world_is_told_once(second):
     async def work(ports):
         app = app_of(Says())
         finding = await raised(ports, app)
         warden = FindingExpiry(crew_of(app, ports, clock=SimClock()))
         await look(warden, ports, finding, at=MINUTE)
-        await applier_of(ports, app).apply([SAID["bare"]], opened=opening(app, id_="x2"), attempt=1)
-        await asyncio.sleep(DEDUPE_WINDOW_S)  # Until then it would be kept once.
-        await look(warden, ports, finding, at=MINUTE)
+        await find(ports, app, "bare", id_="x2")
+        await look(warden, ports, finding, at=MINUTE, id_=second)
+        await react(ports, clock=SimClock())
         return kinds(await life(ports)), ages(ports)
 
-    events, (once, again) = simulated(work)
+    events, public = simulated(work)
     assert events == [FindingRaised, FindingExpired, FindingRaised]
-    assert once == again
-    assert once[1]["raise_no"] == 1
+    ((name, payload),) = public
+    assert (name, payload["raise_no"]) == ("finding.expired", 1)
 
 
 class StandsStill:
@@ -394,56 +407,23 @@ class StandsStill:
         return await self._log.last(subject)
 
 
-class Dumb:
-    """A world to which nobody can say that a finding has expired: whoever tries dies of it."""
-
-    def __init__(self, world):
-        self._domain_events, self.is_tried = world, asyncio.Event()
-
-    def __getattr__(self, name):
-        return getattr(self._domain_events, name)
-
-    async def publish(self, name, payload, **options):
-        if name == "finding.expired":
-            self.is_tried.set()
-            await asyncio.Event().wait()
-        return await self._domain_events.publish(name, payload, **options)
-
-
-def test_an_expiry_is_told_by_who_stood_still_with_the_timer_if_its_finder_dies_before():
-    """It holds the first delivery, finds nothing to do, and answers for the timer for good."""
+def test_who_stood_still_with_a_timer_that_another_has_seen_to_changes_nothing():
+    """It holds the first delivery, and answers for the timer for good."""
 
     async def work(ports):
         app = app_of(Says())
         finding = await raised(ports, app)
-        slow, dumb = StandsStill(ports.log, ports.stack), Dumb(ports.domain_events)
+        slow = StandsStill(ports.log, ports.stack)
         still = FindingExpiry(crew_of(app, replace(ports, log=slow), clock=SimClock()))
-        finder = FindingExpiry(
-            crew_of(app, replace(ports, domain_events=dumb), "n2", clock=SimClock())
-        )
+        finder = FindingExpiry(crew_of(app, ports, "n2", clock=SimClock()))
         stands = asyncio.create_task(look(still, ports, finding, at=MINUTE))
         await slow.is_asked.wait()
-        finds = asyncio.create_task(look(finder, ports, finding, at=MINUTE))
-        await dumb.is_tried.wait()
-        finds.cancel()
-        await asyncio.gather(finds, return_exceptions=True)
+        await look(finder, ports, finding, at=MINUTE)
         await stands
+        await react(ports, clock=SimClock())
         return kinds(await life(ports)), [name for name, _ in ages(ports)]
 
     assert simulated(work) == ([FindingRaised, FindingExpired], ["finding.expired"])
-
-
-def test_a_timer_that_came_to_nothing_tells_nothing_of_what_others_led_to():
-    async def work(ports):
-        app = app_of(Says())
-        finding = await raised(ports, app)
-        warden = FindingExpiry(crew_of(app, ports, clock=SimClock()))
-        await look(warden, ports, finding, at=MINUTE)
-        await asyncio.sleep(DEDUPE_WINDOW_S)
-        await look(warden, ports, finding, at=MINUTE, id_="t2")
-        return [name for name, _ in ages(ports)]
-
-    assert simulated(work) == ["finding.expired"]
 
 
 def test_what_a_newer_version_has_written_is_left_to_it():
@@ -467,6 +447,7 @@ def test_the_world_is_told_nothing_of_what_a_dry_run_keeps():
         dry = msgspec.structs.replace(
             opening(app), mode=Mode.DRY_RUN, overrides=Overrides(persist_findings="test")
         )
+        await write(ports, dry.episode_id, dry)
         key = raise_finding("test:disk", class_="full", ttl_s=MINUTE)
         await applier_of(ports, app).apply([key], opened=dry, attempt=1)
         async with running(app, ports, clock=SimClock()):

@@ -134,7 +134,7 @@ def test_what_was_refused_is_not_followed_once_the_output_is_tried_again(is_deci
     """A node that stood still has it from before, when another one refused it."""
 
     async def story(scene: Scene):
-        life = await scene.ended(await scene.open())
+        await scene.ended(await scene.open())
         said_at, failed = scene.clock.now(), await scene.output("disk")
         assert failed.status is OutputStatus.FAILED
         await scene.clock.sleep(SKEW_S + 1)
@@ -145,10 +145,10 @@ def test_what_was_refused_is_not_followed_once_the_output_is_tried_again(is_deci
         of = {"actor_id": "worker", "episode_id": asked.proposed.episode_id, "output_key": "disk"}
         if not is_decision:
             cancel_ = CancelOutput(**of, id="c1", by="ann")
-            return await clerk.cancel(cancel_, life.episode, at=at), await scene.output("disk")
+            return await clerk.cancel(cancel_, at=at), await scene.output("disk")
         hash_ = asked.proposed.approval.plan_hash
         decide = Decide(**of, id="d1", by="ann", verdict=Verdict.DENY, plan_hash=hash_)
-        return await clerk.decide(decide, life.episode, at=at), await scene.output("disk")
+        return await clerk.decide(decide, at=at), await scene.output("disk")
 
     terms = {**ASKING, "expires_s": 600.0, "on_expiry": "fail"}
     (is_followed, left), _ = play(story, paging(outputs=[page(dedupe_key="disk", **terms)]))
@@ -179,13 +179,13 @@ def test_what_was_said_in_one_round_is_not_followed_in_the_next_however_soon_tha
             await reject_output(withheld, "disk", payload_hash=hash_, by="ann")
         else:
             await cancel_output(withheld, "disk", by="ann")
-        life = await scene.ended(episode_id)
+        await scene.ended(episode_id)
         await retry_output(scene.ports, "disk", by="bob")
         await scene.reached("disk", OutputStatus.AWAITING_APPROVAL)
         clerk = OutputCommands(crew_of(scene.app, scene.ports, clock=scene.clock))
         follow = clerk.decide if is_decision else clerk.cancel
         (command,) = inbox.kept
-        await follow(command, life.episode, at=scene.clock.now())
+        await follow(command, at=scene.clock.now())
         return await scene.output("disk")
 
     terms = {**ASKING, "expires_s": 600.0, "on_expiry": "fail"}

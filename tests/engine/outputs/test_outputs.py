@@ -40,7 +40,7 @@ from streams.model.events import (
 from streams.model.outputs import OutputStatus
 from tests.engine.crew import crew_of
 from tests.engine.output_stage import Frost, Pager, Proposing, Scene, app_of, broken, busy, play
-from tests.engine.stage import opening
+from tests.engine.stage import Life, opening
 from tests.gates.place import Doom
 from tests.moments import moments
 
@@ -381,8 +381,7 @@ def test_the_world_is_told_of_proposal_and_delivery():
 def test_an_episode_that_is_tried_again_is_not_said_to_have_started_again():
     life, scene = play(ends, paging(outputs=[page()], pager=Pager(busy())))
     assert len(life.of(EpisodeStarted)) == 2
-    started = {id_ for id_ in scene.told_ids if ".started." in id_}
-    assert started == {f"{life.episode.opened.episode_id}.started.1"}
+    assert told_attempts(scene, life) == [f"{life.episode.opened.episode_id}.started.1"]
 
 
 # Approval.
@@ -898,6 +897,8 @@ def test_a_node_may_die_anywhere(shape):
     _, life, expected = crash_of(0, plan, **rest)
     chances = expected.weather.chances
     assert (outcomes(life), chances > CHANCES_MIN) == (outcome, True)
+    kinds = {subject.split(".")[1] for subject in expected.told_of} - {"dead"}
+    assert kinds == {"episode", "finding", "output"}
     for fatal in moments(chances):
         pager, life, scene = crash_of(fatal, plan, **rest)
         assert len(pager.keys) == 1, fatal
@@ -908,13 +909,40 @@ def test_a_node_may_die_anywhere(shape):
             continue
         assert len(scene.findings) == 1, fatal
         assert len(scene.letters) == (outcome == ["failed"]), fatal
-        assert _about_outputs(scene) == _about_outputs(expected), fatal
+        assert told_whoever_did_it(scene) == told_whoever_did_it(expected), fatal
+        assert told_attempts(scene, life) == attempts(life), fatal
         assert scene.ports.leases._bucket == {}, fatal
 
 
-def _about_outputs(scene: Scene) -> set[str]:
-    """Return the ids under which the world was told of findings, outputs and the end."""
-    return {id_ for id_ in scene.told_ids if ".started." not in id_}
+def told_whoever_did_it(scene: Scene) -> dict[str, list[str]]:
+    """Return the ids of what the world was told of each aggregate, in order, without attempts."""
+    return {
+        subject: [id_ for id_ in ids if not _is_of_an_attempt(id_)]
+        for subject, ids in scene.told_of.items()
+    }
+
+
+def told_attempts(scene: Scene, life: Life) -> list[str]:
+    """Return the ids under which the world was told of attempts at an episode, in order."""
+    return [id_ for id_ in scene.told_of[life.records[0].subject] if _is_of_an_attempt(id_)]
+
+
+def _is_of_an_attempt(id_: str) -> bool:
+    return ".started." in id_ or ".claim_lost." in id_
+
+
+def attempts(life: Life) -> list[str]:
+    """Return the same as its journal has it: once only outputs are left, no start is told of."""
+    id_, ids = life.episode.opened.episode_id, []
+    held, is_left = 0, False
+    for each in life.events:
+        if isinstance(each, EpisodeStarted):
+            ids += [f"{id_}.claim_lost.{held}"] if held else []
+            ids += [] if is_left else [f"{id_}.started.{each.attempt}"]
+            held = each.attempt
+        elif isinstance(each, EpisodeDeferred):
+            held, is_left = 0, True
+    return ids
 
 
 def test_a_node_may_die_anywhere_in_an_output_of_a_step():
@@ -936,7 +964,8 @@ def test_a_node_may_die_anywhere_in_an_output_of_a_step():
         assert (len(pager.keys), outcomes(life)) == (1, ["delivered"]), fatal
         assert len(life.of(EpisodeFinished)) == 1, fatal
         assert len(happened(scene, OutputProposed)) == 1, fatal
-        assert _about_outputs(scene) == _about_outputs(expected), fatal
+        assert told_whoever_did_it(scene) == told_whoever_did_it(expected), fatal
+        assert told_attempts(scene, life) == attempts(life), fatal
 
 
 def test_a_node_that_dies_in_a_call_leaves_it_to_be_made_again_with_the_same_key():

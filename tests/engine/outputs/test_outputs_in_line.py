@@ -18,7 +18,7 @@ from engine.outputs.rate_limit import (
     WaitQueue,
 )
 from engine.outputs.requests import retry_output
-from streams.model.events import EpisodeDeferred, EpisodeStarted
+from streams.model.events import EpisodeDeferred, EpisodeFinished, EpisodeStarted
 from tests.engine.output_stage import Pager, Proposing, Scene, app_of, broken, busy, play
 from tests.engine.outputs.test_outputs_left import page
 from tests.simulation.time import SimClock, simulate
@@ -67,10 +67,19 @@ async def sent_away(scene: Scene, gate: Gate, count: int) -> list[str]:
 
 
 async def left(scene: Scene, episode_id: str) -> None:
-    async def is_left() -> bool:
-        return bool((await scene.life(episode_id)).of(EpisodeDeferred))
+    await _has(scene, episode_id, EpisodeDeferred)
 
-    await scene.until(is_left)
+
+async def over(scene: Scene, episode_id: str) -> None:
+    """Wait until an episode has ended, whatever others do."""
+    await _has(scene, episode_id, EpisodeFinished)
+
+
+async def _has(scene: Scene, episode_id: str, kind: type) -> None:
+    async def has() -> bool:
+        return bool((await scene.life(episode_id)).of(kind))
+
+    await scene.until(has)
     # Its claim is given up after that.
     await scene.until(lambda: _is_unclaimed(scene, episode_id))
 
@@ -195,7 +204,7 @@ def test_who_is_canceled_while_in_line_keeps_nobody_waiting():
         ids = await sent_away(scene, gate, 3)
         for id_ in ids[:2]:
             await cancel(scene.ports, "worker", id_, by="ann")
-            await scene.ended(id_)
+            await over(scene, id_)
         since_s = scene.clock.monotonic_s()
         gate.let_go()
         await have_come(scene, gate, 2)

@@ -234,10 +234,12 @@ async def test_a_node_that_takes_over_from_itself_stops_what_it_did_before():
 
 
 async def test_a_claim_is_for_the_attempt_that_the_journal_counts_to(ports):
-    app = app_of(Scripted())
+    tool = Counter(open_=False)
+    app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": tool})
+    await leave(ports, app)
     async with watching(ports.leases) as changed, running(app, ports):
-        await leave(ports, app)
         assert (await changed("claimed")).claim.attempt == 2
+        tool.gate.set()
 
 
 async def test_the_claim_of_an_episode_that_fails_says_why(ports):

@@ -420,7 +420,7 @@ class AwayFor:
 
     def __init__(self, log, *episode_ids):
         self._log, self._left = log, set(episode_ids)
-        self.read, self.last = log.read, log.last
+        self.read, self.last, self.follow = log.read, log.last, log.follow
 
     async def append(self, subject, commit, *, after):
         for id_ in tuple(self._left):

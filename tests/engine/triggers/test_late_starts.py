@@ -9,35 +9,38 @@ from dataclasses import dataclass, replace
 
 import msgspec
 import pytest
-from structlog.testing import capture_logs
 
-from engine.app.actions import approval, tool_call
 from engine.app.app import App
 from engine.app.checks import Breaker
 from engine.app.triggers import event, every
 from engine.cluster.modes import NodeMode
 from engine.episodes.breaker import BreakerState
+from engine.episodes.open import PLACE
 from engine.node.node import Node
-from engine.runtime.slots import Slots
-from engine.triggers.admit import Acknowledgement
-from engine.triggers.evaluate import BELATED, BELATED_S, TriggerEvaluator
+from engine.triggers.evaluate import ARRIVES_S_MAX
 from streams.keys import breaker_key, calmed_key, cooldown_key, pause_key
 from streams.layout import Kind, Stream
 from streams.memory import MemoryPorts, memory_ports
-from streams.memory.bucket import MemoryBucket
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeStarted, LaneMoved
 from streams.model.lanes import Ticket
 from streams.ports.delivery import ACK_WAIT_S
 from streams.ports.log import START, Commit
-from tests.engine.crew import crew_of
 from tests.engine.lane_stage import laned
-from tests.engine.stage import HAPPENED, Counter, Life, Scripted, app_of, life, running, told
+from tests.engine.stage import HAPPENED, Life, Scripted, app_of, life, running, told
 from tests.simulation.time import EPOCH, SimClock, simulate
 
 REST_S = 600
 COOLDOWN = cooldown_key("worker", "thing", "")
 OPEN = BreakerState(status="open", failures=("e1",), opened_at=EPOCH.replace(year=2999))
 QUARTER_S = 900.0
+
+TOLD = ["episode.started", "episode.completed"]
+
+SOON_S = 10.0
+"""Longer than it takes to follow a commit, and to run the episode."""
+
+REFUSED_S = 9 * ACK_WAIT_S
+"""Longer than it takes another scheduler to take a lane over, and to refuse the cause."""
 LEASE_S = 30.0
 
 COOLED = app_of(Scripted(), cooldown_s=REST_S)
@@ -141,7 +144,7 @@ async def told_of(app, shut, **how) -> tuple[Life, list[str], list[object]]:
     """Return an episode that arrives when its cause has been refused, news of it, dead letters."""
     async with abandoned(app, **how) as scene, scene.refusing(shut):
         episode_id = await scene.way.arrive()
-        await asyncio.sleep(BELATED_S)
+        await asyncio.sleep(SOON_S)
         return await life(scene.ports, episode_id), scene.news, await scene.letters()
 
 
@@ -151,32 +154,64 @@ async def told_of(app, shut, **how) -> tuple[Life, list[str], list[object]]:
     ids=["a cooldown", "a breaker", "a newer event"],
 )
 def test_the_end_of_an_episode_that_arrives_after_its_cause_was_refused_is_told(app, shut):
-    """All of it was one commit: without a claim, nothing else calls anybody back to it."""
+    """All of it was one commit. Whoever follows the journal asks nothing of its cause."""
     left, news, letters = simulate(told_of(app, shut))
     assert (left.end.status, len(left.records)) == (EndStatus.DONE, 1)
-    assert (news, letters) == (["episode.completed"], [])
+    assert (news, letters) == (TOLD, [])
 
 
 def test_so_is_that_of_a_tick_which_is_too_old_when_it_comes_again():
     async def story():
         async with abandoned(TICKED, after_s=QUARTER_S) as scene, scene.refusing(newer_tick):
             episode_id = await scene.way.arrive()
-            await asyncio.sleep(BELATED_S)
+            await asyncio.sleep(SOON_S)
             return [name for name, said in told(scene.ports) if said["episode_id"] == episode_id]
 
-    assert simulate(story()) == ["episode.completed"]
+    assert simulate(story()) == TOLD
 
 
-@pytest.mark.parametrize(
-    ("app", "how"),
-    [(COOLED, {"mode": NodeMode.TRIGGER_ONLY}), (LANED, {})],
-    ids=["no room", "turns"],
-)
-def test_one_that_was_only_opened_is_begun(app, how):
-    """Whoever opened it is gone, and has called nobody to it."""
-    left, _, letters = simulate(told_of(app, cooldown_of_another, **how))
+def test_one_that_was_only_opened_is_begun():
+    """Whoever opened it is gone."""
+    left, _, letters = simulate(told_of(COOLED, cooldown_of_another, mode=NodeMode.TRIGGER_ONLY))
     assert [len(left.of(each)) for each in (EpisodeStarted, EpisodeFinished)] == [1, 1]
     assert letters == []
+
+
+def test_so_is_one_that_was_opened_for_a_lane():
+    async def story():
+        async with abandoned(LANED) as scene, scene.refusing(cooldown_of_another):
+            await asyncio.sleep(REFUSED_S)
+            episode_id = await scene.way.arrive()
+            await asyncio.sleep(ARRIVES_S_MAX)
+            return (await life(scene.ports, episode_id)).end.status, await scene.letters()
+
+    assert simulate(story()) == (EndStatus.DONE, [])
+
+
+def test_of_one_that_never_arrives_nothing_is_left():
+    async def story():
+        async with abandoned(LANED) as scene, scene.refusing(cooldown_of_another):
+            await asyncio.sleep(REFUSED_S)
+            asked = await scene.ports.timers.keys("worker", PLACE)
+            await asyncio.sleep(2 * ARRIVES_S_MAX)
+            left = await scene.ports.timers.keys("worker", PLACE)
+            return len(asked), left, scene.news, await scene.letters()
+
+    assert simulate(story()) == (1, [], [], [])
+
+
+def test_nor_where_turns_have_ended_meanwhile():
+    async def story():
+        async with (
+            abandoned(LANED) as scene,
+            scene.refusing(cooldown_of_another),
+        ):
+            await asyncio.sleep(REFUSED_S)
+        async with running(COOLED, scene.ports, "n3", clock=SimClock()):
+            await asyncio.sleep(2 * ARRIVES_S_MAX)
+            return await scene.ports.commands.backlog("worker"), await scene.letters()
+
+    assert simulate(story()) == (0, [])
 
 
 def test_it_goes_on_also_while_its_actor_is_paused():
@@ -184,37 +219,10 @@ def test_it_goes_on_also_while_its_actor_is_paused():
         async with abandoned() as scene, scene.refusing(cooldown_of_another):
             await scene.ports.registry.put(pause_key("worker"), b"{}")
             await scene.way.arrive()
-            await asyncio.sleep(BELATED_S)
+            await asyncio.sleep(SOON_S)
             return scene.news
 
-    assert simulate(story()) == ["episode.completed"]
-
-
-def test_of_one_that_never_arrives_nothing_is_left():
-    async def story():
-        async with abandoned() as scene, scene.refusing(cooldown_of_another):
-            looked_for = await scene.ports.timers.keys("worker", BELATED)
-            await asyncio.sleep(2 * BELATED_S)
-            commands = await scene.ports.commands.backlog("worker")
-            left = await scene.ports.timers.keys("worker", BELATED)
-            return len(looked_for), left, commands, scene.news, await scene.letters()
-
-    assert simulate(story()) == (1, [], 0, [], [])
-
-
-def test_what_is_refused_when_it_comes_first_is_not_looked_for():
-    """So it costs nothing."""
-
-    async def story():
-        ports = memory_ports(clock=SimClock())
-        await cooldown_of_another(ports)
-        async with running(COOLED, ports, clock=SimClock()):
-            await asyncio.sleep(1)
-            await ports.domain_events.publish(HAPPENED, {}, id="x1")
-            await asyncio.sleep(1)
-            return await ports.timers.keys("worker", BELATED)
-
-    assert simulate(story()) == []
+    assert simulate(story()) == TOLD
 
 
 async def one_that_has_the_only_place(ports):
@@ -235,7 +243,7 @@ def test_an_episode_that_arrives_after_the_next_scheduler_dropped_its_cause_is_c
             await asyncio.sleep(LEASE_S)
             news = scene.news
             episode_id = await scene.way.arrive()
-            await asyncio.sleep(BELATED_S)
+            await asyncio.sleep(ARRIVES_S_MAX)
             return news, (await life(scene.ports, episode_id)).end.status
 
     assert simulate(story()) == (["episode.dropped"], EndStatus.CANCELED)
@@ -249,7 +257,7 @@ def test_all_that_a_dead_scheduler_had_is_looked_for_by_the_next_one_that_refuse
             scene.refusing(cooldown_of_another),
         ):
             await asyncio.sleep(LEASE_S)
-            return len(await scene.ports.timers.keys("worker", BELATED))
+            return len(await scene.ports.timers.keys("worker", PLACE))
 
     assert simulate(story()) == events
 
@@ -263,7 +271,7 @@ def test_a_cause_that_is_dropped_when_it_comes_first_is_not_looked_for():
             await ports.domain_events.publish(HAPPENED, {}, id="x1")
             await asyncio.sleep(1)
             news = [name for name, _ in told(ports)]
-            return news, await ports.timers.keys("worker", BELATED)
+            return news, await ports.timers.keys("worker", PLACE)
 
     assert simulate(story()) == (["episode.dropped"], [])
 
@@ -297,39 +305,14 @@ def done_after(before: App, changed: App, *, arrives_late: bool, within_s: float
 @pytest.mark.parametrize("change", CHANGES)
 def test_an_episode_whose_cause_the_next_deploy_refuses_is_begun(change):
     """It was opened, and its node is gone before anybody was called to it."""
-    done = done_after(*CHANGES[change], arrives_late=False, within_s=BELATED_S / 2)
+    done = done_after(*CHANGES[change], arrives_late=False, within_s=SOON_S)
     assert done == (EndStatus.DONE, [])
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_so_is_one_that_arrives_after_the_next_deploy_refused_its_cause(change):
-    done = done_after(*CHANGES[change], arrives_late=True, within_s=BELATED_S)
+    done = done_after(*CHANGES[change], arrives_late=True, within_s=ARRIVES_S_MAX)
     assert done == (EndStatus.DONE, [])
-
-
-def test_an_event_that_comes_first_and_does_not_fit_is_not_looked_for():
-    async def story():
-        ports = memory_ports(clock=SimClock())
-        async with running(app_of(Scripted(), on=OTHERS), ports, clock=SimClock()):
-            await asyncio.sleep(1)
-            await ports.domain_events.publish(HAPPENED, {}, id="x1")
-            await asyncio.sleep(1)
-            return await ports.timers.keys("worker", BELATED)
-
-    assert simulate(story()) == []
-
-
-def test_an_event_that_does_not_fit_is_looked_for_by_who_stood_still_with_it():
-    async def story():
-        ports = memory_ports(clock=SimClock())
-        late = replace(ports, domain_events=LateToLook(ports.domain_events))
-        async with running(app_of(Scripted(), on=OTHERS), late, clock=SimClock()):
-            await asyncio.sleep(1)
-            await ports.domain_events.publish(HAPPENED, {}, id="x1")
-            await asyncio.sleep(1.6 * ACK_WAIT_S)
-            return len(await ports.timers.keys("worker", BELATED))
-
-    assert simulate(story()) == 1
 
 
 def test_an_event_that_a_dedupe_function_was_not_made_for_leaves_no_letter():
@@ -344,39 +327,6 @@ def test_an_event_that_a_dedupe_function_was_not_made_for_leaves_no_letter():
             return left, await scene.letters()
 
     assert simulate(story()) == (0, [])
-
-
-class SlowToLook(MemoryBucket):
-    """A bucket whose first look at a cooldown takes until others have the cause."""
-
-    _has_frozen = False
-
-    async def get(self, key):
-        if key == COOLDOWN and not self._has_frozen:
-            self._has_frozen = True
-            await asyncio.sleep(1.5 * ACK_WAIT_S)
-        return await super().get(key)
-
-
-def test_who_refuses_what_others_may_have_let_in_meanwhile_has_it_looked_for():
-    """It answers for them: the cause comes to nobody any more, should they be gone."""
-
-    async def story():
-        clock = SimClock()
-        ports = replace(memory_ports(clock=clock), gates=SlowToLook(clock))
-        await cooldown_of_another(ports)
-        evaluator = TriggerEvaluator(crew_of(COOLED, ports, clock=clock))
-        source = await ports.domain_events.open("worker", [HAPPENED])
-        await ports.domain_events.publish(HAPPENED, {}, id="x1")
-        (delivery,) = await source.receive(room=1, wait_s=1)
-        (part,) = await evaluator.rule(delivery.content, is_repeat=False)
-        since_s = clock.monotonic_s()
-        ack = Acknowledgement(delivery, parts=1, room=Slots(1), clock=clock, since_s=since_s)
-        opened = await evaluator.evaluate(part, is_late=lambda: ack.is_overdue)
-        await source.close()
-        return opened, len(await ports.timers.keys("worker", BELATED))
-
-    assert simulate(story()) == (None, 1)
 
 
 class LateToLook:
@@ -407,28 +357,6 @@ class LateSource:
         return deliveries
 
 
-def test_who_stood_still_before_they_looked_at_a_cause_and_refuse_it_have_it_looked_for():
-    async def story():
-        ports = memory_ports(clock=SimClock())
-        late, way = LateToLook(ports.domain_events), OnItsWay(ports.log, ports.stack)
-        async with running(COOLED, replace(ports, domain_events=late), "n1", clock=SimClock()):
-            await asyncio.sleep(1)
-            await ports.domain_events.publish(HAPPENED, {}, id="x1")
-            await late.is_still.wait()
-            other = Node(COOLED, replace(ports, log=way), name="n2", clock=SimClock())
-            task = asyncio.create_task(other.run())
-            await asyncio.sleep(1.2 * ACK_WAIT_S)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            await cooldown_of_another(ports)
-            await asyncio.sleep(2 * ACK_WAIT_S)
-            episode_id = await way.arrive()
-            await asyncio.sleep(BELATED_S)
-            return (await life(ports, episode_id)).end.status
-
-    assert simulate(story()) == EndStatus.DONE
-
-
 class LateTimers(LateToLook):
     """Timers whose source stands still with the first that is due."""
 
@@ -455,69 +383,3 @@ def test_who_stood_still_with_a_tick_moves_no_timer_that_others_have_armed_meanw
         return [purpose for is_still, purpose in late.armed if is_still], ticks
 
     assert simulate(story()) == ([], ["episode.started", "episode.completed"])
-
-
-class SlowToOpen:
-    """A log that takes the first commit of an episode only when others have its cause."""
-
-    def __init__(self, log, stack):
-        self._log, self._stack, self._is_first = log, stack, True
-
-    def __getattr__(self, name):
-        return getattr(self._log, name)
-
-    async def append(self, subject, commit, *, after):
-        if self._is_first and self._stack.aggregate_of(subject)[0] is Kind.EPISODE:
-            self._is_first = False
-            await asyncio.sleep(2 * ACK_WAIT_S)
-        return await self._log.append(subject, commit, after=after)
-
-
-@pytest.mark.parametrize("step", [approval({}), tool_call("tool", "a")], ids=["blocked", "runs"])
-def test_nobody_is_called_to_an_episode_whose_node_is_well(step):
-    """It was slow, and another one refused the cause; whatever it began, it has a claim on."""
-    app = app_of(Scripted(step), tools={"tool": Counter(open_=False)}, cooldown_s=REST_S)
-
-    async def story():
-        ports = memory_ports(clock=SimClock())
-        slow = replace(ports, log=SlowToOpen(ports.log, ports.stack))
-        async with running(app, slow, "n1", clock=SimClock()):
-            await asyncio.sleep(1)
-            await ports.domain_events.publish(HAPPENED, {}, id="x1")
-            await asyncio.sleep(ACK_WAIT_S / 2)
-            await cooldown_of_another(ports)
-            async with running(app, ports, "n2", clock=SimClock()):
-                await asyncio.sleep(2 * ACK_WAIT_S)
-                looked_for = len(await ports.timers.keys("worker", BELATED))
-                with capture_logs() as logs:
-                    await asyncio.sleep(2 * BELATED_S)
-                return looked_for, [one for one in logs if "calling a node" in one["event"]]
-
-    assert simulate(story()) == (1, [])
-
-
-def test_of_a_long_backlog_only_what_another_node_has_had_is_looked_for():
-    """Who takes turns over has all that came meanwhile delivered; most of it nobody has opened."""
-
-    async def story():
-        ports = memory_ports(clock=SimClock())
-        await cooldown_of_another(ports)
-        source = await ports.domain_events.open("worker", [HAPPENED])
-        for number in range(9):
-            await ports.domain_events.publish(HAPPENED, {}, id=f"x{number}")
-        await source.receive(room=3, wait_s=0)
-        async with running(LANED, ports, "n2", clock=SimClock()):
-            await asyncio.sleep(3 * ACK_WAIT_S)
-            return len(await ports.timers.keys("worker", BELATED))
-
-    assert simulate(story()) == 3
-
-
-def test_a_node_is_called_to_one_that_only_a_newer_version_can_read():
-    async def story():
-        ports = memory_ports(clock=SimClock())
-        ports.log.publish_raw(ports.stack.episode("e1"), b"{ no", {})
-        builder = TriggerEvaluator(crew_of(COOLED, ports, clock=SimClock())).builder
-        return await builder.may_lack_call("e1"), await builder.may_lack_call("e2")
-
-    assert simulate(story()) == (True, False)

@@ -365,7 +365,7 @@ async def test_what_follows_a_block_is_done_by_whoever_is_called_next(ports):
         assert len(before.of(EpisodeStarted)) == 1, "nothing was written"
         assert (await ports.timers.pending("worker", ATTEND, id_)).due_at == later
         assert await waiting_now(ports) == [(id_, 1)]
-        assert names(ports) == ["episode.blocked"]
+        await eventually(lambda: names(ports) == ["episode.started", "episode.blocked"])
         assert held(ports) == []
         await resolve(ports, "payment:42", {"paid": True}, by="billing")
         done = await lived(ports, id_)

@@ -9,9 +9,12 @@ from engine.episodes import open as placing
 from engine.episodes.cancel import cancel
 from engine.episodes.episode import Status
 from engine.waits.requests import approve, resolve
-from streams.json import raw
-from streams.model.commands import Resolve
-from streams.model.events import EndStatus, EpisodeBlocked, EpisodeFinished
+from streams.model.events import (
+    EndStatus,
+    EpisodeBlocked,
+    EpisodeFinished,
+    EpisodeResolved,
+)
 from tests.engine.lane_stage import (
     Point,
     begun,
@@ -26,7 +29,6 @@ from tests.engine.lane_stage import (
 from tests.engine.stage import Counter, Scripted, eventually, lived, opening, running
 from tests.engine.waits.test_wait import waiting_now
 
-PAID = raw("paid")
 PLAN = {"restart": "db1"}
 WORK = tool_call("tool", "a")
 
@@ -112,13 +114,18 @@ def is_of_a_reference(subject, *_, **__):
     return ".signal." in subject
 
 
+def has(kind):
+    """Return whether an append has an event of a kind."""
+    return lambda _, commit, **__: any(isinstance(each, kind) for each in commit.events)
+
+
 @pytest.mark.parametrize(
     "point",
     [
         Point("timers", "arm", lambda timer, **_: timer.purpose == "attend"),
         Point("log", "append", is_of_a_reference),
         Point("log", "append", is_of_a_reference, is_done=True),
-        Point("domain_events", "publish", lambda name, *_, **__: name == "episode.blocked"),
+        Point("log", "append", has(EpisodeBlocked), is_done=True),
         Point("timers", "send", lambda timer, **_: timer.payload == {placing.FOR_NOW: True}),
         Point(
             "timers",
@@ -151,7 +158,7 @@ async def test_whatever_its_node_died_at_it_is_found_and_frees_the_place(ports, 
 @pytest.mark.parametrize(
     "point",
     [
-        Point("domain_events", "publish", lambda name, *_, **__: name == "episode.resumed"),
+        Point("log", "append", has(EpisodeResolved), is_done=True),
         Point("timers", "send", lambda timer, **_: timer.purpose == placing.PLACE),
         Point("timers", "send", lambda timer, **_: timer.purpose == placing.PLACE, is_done=True),
     ],
@@ -165,15 +172,11 @@ async def test_an_answer_is_gone_on_with_whatever_its_node_died_at(ports, point)
         await blocked(ports, first)
         await lane_reached(ports, lambda lane: not lane.admitted)
     async with killed_at(app, ports, point):
-        said = await resolve(ports, "payment:42", "paid", by="billing")
-    # The command comes again once its node has not answered for it for long.
-    again = Resolve(
-        actor_id="worker", episode_id=first, id=said, ref="payment:42", by="billing", result=PAID
-    )
-    await ports.commands.send(again, id="again")
+        await resolve(ports, "payment:42", "paid", by="billing")
     async with running(app, ports, "other"):
         done = await lived(ports, first)
         await lane_reached(ports, lambda lane: not lane.admitted and not lane.waiting)
+        await eventually(lambda: len(news(ports, "episode.resumed")) == 1)
     assert (done.end.status, done.seen) == (EndStatus.DONE, ["paid"])
 
 

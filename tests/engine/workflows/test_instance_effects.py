@@ -9,6 +9,7 @@ from engine.app.workflow import Workflow, retrying
 from engine.app.workflow_plan import DEPTH_MAX
 from engine.episodes.episode import UNOPENED, evolve
 from engine.workflows.effects import Effects, follow_up
+from engine.workflows.events import instance_events
 from engine.workflows.instance import UNSTARTED, SubjectLock, attempt_id, attempt_key
 from engine.workflows.start import sub_started
 from engine.workflows.steps import end_of_episode, end_of_instance
@@ -36,7 +37,8 @@ from tests.engine.workflows.flows import (
 
 
 def told(after):
-    return [event.name.removeprefix("workflow.") for event in after.flow.effects.public_events]
+    events = instance_events(after.flow.instance)
+    return [event.name.removeprefix("workflow.") for event in events]
 
 
 # Episodes.
@@ -90,7 +92,7 @@ def test_episodes_of_a_dry_run_are_dry_and_those_of_a_step_have_its_overrides():
     assert (a.mode, b.mode) == (Mode.DRY_RUN, Mode.DRY_RUN)
     assert a.overrides == Overrides(tools={"m.x": raw(1)}, synthesis=raw("all"))
     assert b.overrides == Overrides(tools={"m.x": raw(1)}, synthesis=raw("own"))
-    assert run.effects.public_events == ()
+    assert instance_events(run.instance) == ()
 
 
 def test_live_episodes_have_no_overrides():
@@ -243,13 +245,14 @@ def test_the_world_is_told_of_steps_and_of_the_end():
     assert told(after) == ["step_completed", "step_started"]
     after.when(done("b"))
     assert told(after) == ["step_completed", "completed"]
-    event = after.flow.effects.public_events[-1]
+    event = instance_events(after.flow.instance)[-1]
     assert event.payload["workflow"] == "w"
     assert event.hops == 1
 
 
 def test_the_world_is_told_of_the_beginning():
-    assert [event.name for event in Flow(flow("a")).effects.public_events] == ["workflow.started"]
+    events = instance_events(Flow(flow("a")).instance)
+    assert [event.name for event in events] == ["workflow.started"]
 
 
 def test_the_world_is_told_of_failures_and_what_becomes_of_them():
@@ -272,10 +275,10 @@ def test_the_world_is_told_once_that_an_instance_waits_for_people():
 
 def test_ids_of_what_is_told_are_never_the_same_twice():
     run = given(flow("a", ("b", needs("a", on_failure="continue"))))
-    ids = [event.id for event in run.flow.effects.public_events]
+    ids = [event.id for event in instance_events(run.flow.instance)]
     for step in (done("a"), fails("b")):
         run.when(step)
-        ids += [event.id for event in run.flow.effects.public_events]
+        ids += [event.id for event in instance_events(run.flow.instance)]
     assert len(set(ids)) == len(ids) == 6
 
 

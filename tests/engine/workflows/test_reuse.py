@@ -14,6 +14,7 @@ from engine.app.tools import overrides
 from engine.app.workflow import retrying
 from engine.validation import KEPT_BYTES_MAX
 from engine.workflows.effects import recalled
+from engine.workflows.events import instance_events
 from streams.json import raw, unraw
 from streams.model.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeStarted
 from streams.model.triggers import Mode
@@ -102,7 +103,7 @@ def test_the_world_is_told_of_it():
     after = rated().after(reused("rate", 7))
     told = [
         (each.name, each.payload.get("reused_episode_id"))
-        for each in after.flow.effects.public_events
+        for each in instance_events(after.flow.instance)
     ]
     assert told[0] == ("workflow.step_reused", "earlier")
 

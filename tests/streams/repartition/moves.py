@@ -9,7 +9,8 @@ import nats as nats_py
 
 from streams.jetstream import LinkSettings
 from streams.jetstream.connection.headers import BATCH, BATCH_END, BATCH_PLACE, EXPECTED_SEQ
-from streams.jetstream.ports.configs import PARTITIONS, bucket_stream
+from streams.jetstream.ports.configs import PARTITIONS, bucket_stream, key_subject
+from streams.keys import PUBLISHED
 from streams.layout import Stream
 from streams.repartition.earlier import EarlierStack
 
@@ -76,6 +77,9 @@ class Operator:
         for _, subject, data, said in found:
             kept = {name: value for name, value in said.items() if name not in _WHERE}
             await self._connection.jetstream().publish(subject, data, headers=kept)
+        gates = stack.gates_bucket()  # It had no reactors.
+        positions = key_subject(gates, f"{PUBLISHED}.>")
+        await self.ask(f"STREAM.PURGE.{bucket_stream(gates)}", {"filter": positions})
         metadata = {PARTITIONS: str(stack.partitions)} if stack.partitions > 1 else {}
         await self.change(bucket_stream(stack.registry_bucket()), metadata=metadata)
 

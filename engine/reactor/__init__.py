@@ -1,0 +1,1 @@
+"""What follows from a commit, published once it is durable."""

@@ -1,0 +1,292 @@
+"""What follows from a commit, given what happened to the aggregate before: effects as data. Pure.
+
+Whoever reads the same commits gets the same effects, with the same ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.app.findings import AgeEvent
+from engine.episodes import dry_run
+from engine.episodes import events as episode_events
+from engine.episodes import open as opening
+from engine.episodes.breaker import TRIPPED
+from engine.findings import events as finding_events
+from engine.findings.events import ByPerson
+from engine.findings.finding import IntentEvent
+from engine.outputs.events import output_event
+from engine.runtime.publish import PublicEvent
+from engine.waits import wait as waits
+from engine.workflows import start as starter
+from engine.workflows.events import instance_events
+from engine.workflows.instance import Instance, fold_instance
+from engine.workflows.steps import told_of
+from streams.json import NOTHING, JsonObject
+from streams.model.commands import Command, Start, WorkflowCommand
+from streams.model.events import (
+    DeadDiscarded,
+    DeadEvent,
+    DeadLettered,
+    DeadRequeued,
+    DefinitionApplied,
+    DefinitionEvent,
+    EpisodeBlocked,
+    EpisodeConverged,
+    EpisodeDeferred,
+    EpisodeFinished,
+    EpisodeLeft,
+    EpisodeOpened,
+    EpisodeResolved,
+    EpisodeStarted,
+    FindingEvent,
+    LogEvent,
+    OutputEvent,
+    OutputProposed,
+    OutputRetried,
+)
+from streams.ports.log import Recorded
+from streams.ports.timers import Timer
+
+_LETTERS: Final[Mapping[type[DeadEvent], str]] = {
+    DeadLettered: "written",
+    DeadRequeued: "requeued",
+    DeadDiscarded: "discarded",
+}
+
+
+class SendCommand(msgspec.Struct, frozen=True):
+    """Send a command to a node; the same `id` within two minutes is sent once."""
+
+    command: Command | WorkflowCommand
+    id: str
+
+
+class SendTimer(msgspec.Struct, frozen=True):
+    """Put a timer into its actor's queue of due ones; `id` as in `SendCommand`."""
+
+    timer: Timer
+    id: str
+
+
+Effect: TypeAlias = PublicEvent | SendCommand | SendTimer
+"""A public event is published, a command or a timer is sent."""
+
+
+class EpisodeStory(msgspec.Struct, frozen=True, kw_only=True):
+    """What later events of an episode, its findings and its outputs need of its journal."""
+
+    opened: EpisodeOpened
+    """Without the payload of its trigger."""
+    converged: EpisodeConverged | None = None
+    """Without findings and outputs."""
+    is_deferred: bool = False
+    """Whether only outputs are left: who starts it now delivers them."""
+    node: str = ""
+    """The node that has it; empty: none has."""
+    attempt: int = 0
+    """That node's."""
+
+
+class OutputStory(msgspec.Struct, frozen=True, kw_only=True):
+    """What later events of an output need of its journal."""
+
+    proposed: OutputProposed
+    """The newest one, without its payload."""
+    retries: int = 0
+    """Since then."""
+
+
+def of_episode(
+    story: EpisodeStory | None, record: Recorded
+) -> tuple[EpisodeStory | None, list[Effect]]:
+    """Return an episode's story after a commit, and what follows from the commit."""
+    effects: list[Effect] = []
+    for event in record.commit.events:
+        story = EpisodeStory(opened=_slim(event)) if isinstance(event, EpisodeOpened) else story
+        if story is None:
+            continue
+        if episode_events.is_public(story.opened):
+            effects += _public_events(story, event, record)
+        story = _after(story, event)
+    if story is not None:
+        effects += _calls(story.opened, record.commit.events[-1])
+    return story, effects
+
+
+def of_finding(opened: EpisodeOpened | None, record: Recorded) -> Iterator[PublicEvent]:
+    """Yield the public events of a finding's commit; `opened` is the episode's of `cause_of`."""
+    for event in record.commit.events:
+        if not isinstance(event, FindingEvent) or not dry_run.is_meant(event.finding):
+            continue
+        if isinstance(event, IntentEvent) and opened is not None:
+            yield finding_events.finding_changed(opened, event, seq=record.seq)
+        elif isinstance(event, AgeEvent | ByPerson):
+            yield finding_events.finding_changed_since(event, seq=record.seq)
+
+
+def cause_of(record: Recorded) -> str:
+    """Return the episode that has caused a finding's commit; empty: time or a person has."""
+    causes = (e.cause.episode_id for e in record.commit.events if isinstance(e, IntentEvent))
+    return next(causes, "")
+
+
+def of_output(
+    story: OutputStory | None, record: Recorded, opened: EpisodeOpened | None
+) -> tuple[OutputStory | None, list[PublicEvent]]:
+    """Return an output's story after a commit, and the commit's public events.
+
+    `opened` is of the episode that `proposer_of` names.
+    """
+    public_events: list[PublicEvent] = []
+    for event in record.commit.events:
+        if not isinstance(event, OutputEvent):
+            continue
+        if isinstance(event, OutputProposed):
+            story = OutputStory(proposed=replace(event, payload=NOTHING))
+        elif isinstance(event, OutputRetried) and story is not None:
+            story = replace(story, retries=story.retries + 1)
+        if story is None or opened is None or not episode_events.is_public(opened):
+            continue
+        found = output_event(opened, story.proposed, event, retries=story.retries, seq=record.seq)
+        public_events += [found] if found is not None else []
+    return story, public_events
+
+
+def proposer_of(story: OutputStory | None, record: Recorded) -> str:
+    """Return the episode whose output a commit is about; empty: it was never proposed."""
+    proposals = (e for e in record.commit.events if isinstance(e, OutputProposed))
+    newest = next(proposals, story.proposed if story else None)
+    return newest.episode_id if newest else ""
+
+
+def of_instance(instance: Instance, record: Recorded) -> tuple[Instance, tuple[PublicEvent, ...]]:
+    """Return a workflow instance after a commit, and the commit's public events."""
+    after = fold_instance((record,), instance)
+    return after, instance_events(after)
+
+
+def of_definition(record: Recorded) -> Iterator[PublicEvent]:
+    """Yield `definition.applied` and `definition.disabled`."""
+    for number, event in enumerate(record.commit.events):
+        if isinstance(event, DefinitionEvent):
+            what = "applied" if isinstance(event, DefinitionApplied) else "disabled"
+            yield PublicEvent(
+                name=f"definition.{what}",
+                id=f"definition.{event.kind.value}.{event.id}.{record.seq}.{number}",
+                payload={
+                    "kind": event.kind.value,
+                    "id": event.id,
+                    "revision": event.revision,
+                    "by": event.by,
+                    "reason": event.reason,
+                    "journal_seq": record.seq,
+                },
+                hops=1,
+            )
+
+
+def of_dead_letter(
+    letter: DeadLettered | None, record: Recorded, *, key: str
+) -> tuple[DeadLettered | None, list[PublicEvent]]:
+    """Return a dead letter after a commit, without what was rejected, and its public events."""
+    public_events: list[PublicEvent] = []
+    for number, event in enumerate(record.commit.events):
+        if isinstance(event, DeadLettered):
+            letter = replace(event, payload=b"", headers={})
+        if letter is not None and isinstance(event, DeadEvent):
+            id_ = f"dead_letter.{key}.{record.seq}.{number}"
+            public_events.append(_of_letter(letter, event, key=key, id_=id_, seq=record.seq))
+    return letter, public_events
+
+
+def _of_letter(
+    letter: DeadLettered, event: DeadEvent, *, key: str, id_: str, seq: int
+) -> PublicEvent:
+    # Its detail may quote what was rejected: not for everybody.
+    payload: JsonObject = {
+        "letter_key": key,
+        "reason": letter.reason,
+        "stream": letter.stream,
+        "seq": letter.seq,
+        "subject": letter.subject,
+        "actor_id": letter.actor_id,
+        "episode_id": letter.episode_id,
+        "by": "" if isinstance(event, DeadLettered) else event.by,
+        "journal_seq": seq,
+    }
+    return PublicEvent(name=f"dead_letter.{_LETTERS[type(event)]}", id=id_, payload=payload, hops=1)
+
+
+def _calls(opened: EpisodeOpened, newest: LogEvent) -> Iterator[SendCommand | SendTimer]:
+    """Yield the calls of nodes that follow from a commit with this last event."""
+    actor_id, episode_id = opened.actor_id, opened.episode_id
+    match newest:
+        case EpisodeOpened(in_lane=False):
+            yield SendCommand(
+                Start(actor_id=actor_id, episode_id=episode_id), f"start.{episode_id}"
+            )
+        case EpisodeResolved(step_no=step_no) if opened.in_lane:
+            # A command would wait for a slot. If there are no turns any more, this becomes one.
+            timer = opening.place(actor_id, episode_id)
+            yield SendTimer(timer, f"answered.{episode_id}.{step_no}")
+        case EpisodeResolved(step_no=step_no):
+            start = Start(actor_id=actor_id, episode_id=episode_id, answered_step=step_no)
+            yield SendCommand(start, f"answered.{episode_id}.{step_no}")
+        case EpisodeFinished():
+            done = told_of(opened)
+            if done is not None:
+                yield SendCommand(done, f"done.{episode_id}")
+        case _:
+            pass
+
+
+def _public_events(story: EpisodeStory, event: object, record: Recorded) -> Iterator[PublicEvent]:
+    opened, seq = story.opened, record.seq
+    match event:
+        case EpisodeOpened():
+            yield episode_events.triggered(opened, seq=seq)
+        case EpisodeStarted(attempt=attempt, node=node):
+            if story.node:
+                lost, by = story.attempt, story.node
+                yield episode_events.claim_lost(opened, attempt=lost, node=by, seq=seq)
+            if not story.is_deferred:
+                yield episode_events.started(opened, attempt=attempt, node=node, seq=seq)
+        case EpisodeBlocked():
+            block = waits.Blocked(event=event, at=record.commit.at)
+            yield waits.blocked(opened, block, seq=seq)
+        case EpisodeResolved():
+            yield waits.resumed(opened, event, seq=seq)
+        case EpisodeFinished(error_class=error_class, error_detail=detail):
+            yield episode_events.ended(opened, story.converged, event, seq=seq)
+            if error_class == TRIPPED:
+                yield episode_events.breaker_canceled(opened, detail=detail, seq=seq)
+            skipped = starter.skipped(opened, story.converged, seq=seq)
+            if skipped is not None:
+                yield skipped
+        case _:
+            pass
+
+
+def _after(story: EpisodeStory, event: object) -> EpisodeStory:
+    match event:
+        case EpisodeStarted(node=node, attempt=attempt):
+            return replace(story, node=node, attempt=attempt)
+        case EpisodeConverged():
+            return replace(story, converged=replace(event, findings=(), outputs=()))
+        case EpisodeDeferred():
+            return replace(story, is_deferred=True, node="")
+        case EpisodeLeft() | EpisodeBlocked() | EpisodeFinished():
+            return replace(story, node="")
+        case _:
+            return story
+
+
+def _slim(opened: EpisodeOpened) -> EpisodeOpened:
+    trigger = opened.trigger
+    fields = trigger.__struct_fields__
+    return replace(opened, trigger=replace(trigger, payload={})) if "payload" in fields else opened

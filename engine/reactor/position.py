@@ -1,0 +1,64 @@
+"""Up to where what follows from a stream was carried out, and by which node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from streams.keys import published_key, reactor_key
+from streams.ports.all import Ports
+from streams.ports.log import START
+
+NOTE_S: Final = 0.25
+"""How long a new position may be unwritten: so much is published again after a crash."""
+
+
+@dataclass
+class Position:
+    """Up to where everything was published; written now and then."""
+
+    ports: Ports
+    key: str
+    seq: int
+    revision: int
+    _written: int
+    _written_s: float = 0.0
+
+    @classmethod
+    async def read(cls, ports: Ports, part: str) -> Position:
+        """Return the position in the stream `part`; its start if nobody has written one."""
+        entry = await ports.gates.get(published_key(part))
+        seq = int(entry.value) if entry is not None and entry.value else START
+        revision = entry.revision if entry is not None else 0
+        return cls(ports, published_key(part), seq, revision, seq)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether there is nothing to write."""
+        return self.seq == self._written
+
+    def is_due(self, now_s: float, *, is_idle: bool) -> bool:
+        """Return whether it is to be written now."""
+        return not self.is_written and (is_idle or now_s - self._written_s >= NOTE_S)
+
+    async def write(self, now_s: float) -> None:
+        """Write it down; raises `RevisionConflict` if another node has written one."""
+        seq = self.seq
+        self.revision = await self.ports.gates.put(self.key, str(seq).encode(), after=self.revision)
+        self._written, self._written_s = seq, now_s
+
+
+class ReactorProgress(NamedTuple):
+    """How far the reactor of a stream is."""
+
+    seq: int
+    node: str
+    """Which node has the turn; empty: none."""
+
+
+async def published(ports: Ports, part: str) -> ReactorProgress:
+    """Return how far the reactor of the stream `part` is, by what it has written."""
+    position = await Position.read(ports, part)
+    holder = await ports.gates.get(reactor_key(part))
+    node = holder.value.decode() if holder is not None and holder.value else ""
+    return ReactorProgress(position.seq, node)

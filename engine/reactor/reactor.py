@@ -1,0 +1,271 @@
+"""Carries out what follows from the commits of a stack: follow, derive, publish and send, note.
+
+stand by ──key──▶ follow ──key lost, or overtaken──▶ stand by
+                    │  ▲
+       no server    ▼  │  tried again, ever more slowly
+                   wait
+
+One node at a time does it for each stream of the journal. Its key in the gates says who, and lapses
+with its node; the fence in the stream of events makes sure that no former one publishes. What was
+published before the position was noted is published again by the next one, under the same ids,
+which the stream drops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import structlog
+
+from engine import telemetry
+from engine.reactor.follow_up import SendCommand, SendTimer
+from engine.reactor.position import NOTE_S, Position
+from engine.reactor.stories import Stories
+from engine.runtime.publish import PublicEvent
+from engine.runtime.tasks import wait_first
+from engine.runtime.watch import follow
+from engine.validation import backoff_s
+from streams.clock import Clock
+from streams.errors import (
+    RevisionConflict,
+    TooLarge,
+    Unavailable,
+    UnreadableEvent,
+    VersionConflict,
+)
+from streams.keys import REACTORS, reactor_key
+from streams.layout import FOLLOWED, Stream
+from streams.ports.all import Ports
+from streams.ports.bucket import BucketEntry
+from streams.ports.domain_events import FencedWriter, Publication
+from streams.ports.log import Follower, Recorded
+from streams.subjects import Stack
+from streams.wire.messages import event_body
+
+LEASE_S: Final = 3
+"""How long the key outlives its node, in seconds: public events stop for that long."""
+
+RENEW_S: Final = 1.0
+"""Between two renewals of the key: two may fail in a row."""
+
+COMMITS_MAX: Final = 256
+"""Commits whose events are published together. Measured: more are not faster."""
+
+STANDBY_S: Final = 5.0
+"""Longest wait for the key before it is asked for again: a watch may have missed that it went."""
+
+SILENT_S: Final = 5.0
+"""Longest silent wait for commits; only how often an idle reactor wakes."""
+
+DELAY_S_MIN: Final = 0.1
+DELAY_S_MAX: Final = 5.0
+"""Wait after a failure, in seconds: doubled for each one in a row."""
+
+US_PER_S: Final = 1_000_000
+
+STUCK_S: Final = 30.0
+"""Wait before looking again at what only another version can read."""
+
+log = structlog.get_logger("vigil.reactor")
+
+
+def followed(stack: Stack) -> Sequence[tuple[Stream, int]]:
+    """Return the streams, and their partitions, whose commits something follows from."""
+    return [(stream, each) for stream in FOLLOWED for each in stack.partitions_of(stream)]
+
+
+@dataclass
+class Reactor:
+    """Publishes what follows from one stream of the journal, taking turns with other nodes."""
+
+    ports: Ports
+    clock: Clock
+    node: str
+    stream: Stream = Stream.JOURNAL
+    partition: int = 0
+    _ending: asyncio.Event = field(default_factory=asyncio.Event)
+    _failures: int = 0
+
+    def end(self) -> None:
+        """Publish what there is by now, give the turn to others, and let `follow` return."""
+        self._ending.set()
+
+    async def follow(self) -> None:
+        """Take turns until `end`, at least one."""
+        is_first = True
+        while is_first or not self._ending.is_set():
+            is_first = False
+            try:
+                await self._take_turn()
+            except UnreadableEvent as error:
+                log.warning("cannot go on", stream=self._part, error=str(error))
+                await self._pause(STUCK_S)
+            except Unavailable as error:
+                self._failures += 1
+                pause_s = backoff_s(self._failures, first_s=DELAY_S_MIN, most_s=DELAY_S_MAX)
+                if self._failures == 1:
+                    log.warning("cannot publish", stream=self._part, error=str(error))
+                await self._pause(pause_s)
+
+    @property
+    def _part(self) -> str:
+        return self.ports.stack.part(self.stream, self.partition)
+
+    async def _take_turn(self) -> None:
+        """Have the turn if nobody has it; else wait until it may be free."""
+        key = reactor_key(self._part)
+        try:
+            revision = await self.ports.gates.put(key, self._name, after=0, ttl_s=LEASE_S)
+        except RevisionConflict:
+            return await wait_first(self._wait_free(key), self._ending.wait())
+        turn = _Turn(key, revision)
+        try:
+            await wait_first(self._renew(turn), self._publish_all())
+        except (RevisionConflict, VersionConflict) as error:
+            log.warning("standing by", stream=self._part, node=self.node, why=str(error))
+        finally:
+            with suppress(Unavailable, RevisionConflict):
+                await self.ports.gates.delete(key, after=turn.revision)
+
+    @property
+    def _name(self) -> bytes:
+        return self.node.encode()
+
+    async def _wait_free(self, key: str) -> None:
+        """Wait until the key is gone, or `STANDBY_S` are over."""
+        gone = False
+
+        async def hear(entries: Sequence[BucketEntry]) -> None:
+            nonlocal gone
+            for each in entries:
+                gone = each.value is None if each.key == key else gone
+
+        with suppress(TimeoutError):
+            async with self.clock.timeout(STANDBY_S):
+                await follow(self.ports.gates.watch(under=REACTORS), hear, until=lambda: gone)
+
+    async def _renew(self, turn: _Turn) -> None:
+        while True:
+            await self.clock.sleep(RENEW_S)
+            # An unanswered renewal is made again; if the key is lost meanwhile, that says so.
+            with suppress(Unavailable):
+                put = self.ports.gates.put
+                turn.revision = await put(turn.key, self._name, after=turn.revision, ttl_s=LEASE_S)
+
+    async def _publish_all(self) -> None:
+        """Publish what follows from each commit, until `end` and nothing is left."""
+        position = await Position.read(self.ports, self._part)
+        writer = LazyWriter(self.ports, self._part, node=self.node, clock=self.clock)
+        if not self._failures:
+            log.info("publishing", stream=self._part, node=self.node, after=position.seq)
+        following = self.ports.log.follow(self.stream, after=position.seq, partition=self.partition)
+        stories, labels = Stories(self.ports, self.clock), {"stream": self._part}
+        ending = asyncio.create_task(self._ending.wait())
+        try:
+            async with following as follower:
+                while True:
+                    records = await self._receive(follower, position, ending)
+                    if records:
+                        ours = [each for each in records if self._is_ours(each)]
+                        await carry_out(ours, stories, writer, self.ports)
+                        position.seq = records[-1].seq
+                    self._failures = 0
+                    telemetry.reactor_lag.set(follower.pending, labels)
+                    if position.is_due(self.clock.monotonic_s(), is_idle=not records):
+                        await position.write(self.clock.monotonic_s())
+                    if not records and ending.done():
+                        return
+        finally:
+            ending.cancel()
+
+    def _is_ours(self, record: Recorded) -> bool:
+        """Return whether a commit belongs here: what was moved away is left in its old stream."""
+        return self.ports.stack.holds(self.stream, record.subject)
+
+    async def _receive(
+        self, follower: Follower, position: Position, ending: asyncio.Task[Any]
+    ) -> Sequence[Recorded]:
+        """Return the next commits; none after a silence, or once `ending` is done."""
+        if ending.done():
+            return await follower.receive(most=COMMITS_MAX, wait_s=0.0)
+        wait_s = SILENT_S if position.is_written else NOTE_S
+        receiving = asyncio.create_task(_received(follower, wait_s))
+        try:
+            await asyncio.wait({receiving, ending}, return_when=asyncio.FIRST_COMPLETED)
+            return receiving.result() if receiving.done() else ()
+        finally:
+            receiving.cancel()
+            await asyncio.gather(receiving, return_exceptions=True)
+
+    async def _pause(self, pause_s: float) -> None:
+        await wait_first(self.clock.sleep(pause_s), self._ending.wait())
+
+
+@dataclass
+class _Turn:
+    key: str
+    revision: int
+
+
+@dataclass
+class LazyWriter:
+    """See `FencedWriter`. The fence is published with the first events: an idle node needs none."""
+
+    ports: Ports
+    part: str
+    node: str
+    clock: Clock
+    _writer: FencedWriter | None = None
+
+    async def publish(self, events: Sequence[Publication]) -> None:
+        """See `FencedWriter.publish`."""
+        if self._writer is None:
+            at_us = round(self.clock.now().timestamp() * US_PER_S)
+            self._writer = await self.ports.domain_events.fence(
+                f"reactor.started.{self.part}",
+                {"node": self.node, "stream": self.part},
+                id=f"reactor.{self.part}.{self.node}.{at_us:x}",
+            )
+        await self._writer.publish(events)
+
+
+async def _received(follower: Follower, wait_s: float) -> Sequence[Recorded]:
+    return await follower.receive(most=COMMITS_MAX, wait_s=wait_s)
+
+
+async def carry_out(
+    records: Sequence[Recorded], stories: Stories, writer: FencedWriter, ports: Ports
+) -> None:
+    """Publish the public events that follow from `records`, in order, and send the rest."""
+    publications: list[Publication] = []
+    sends: list[Callable[[], Awaitable[None]]] = []
+    for record in records:
+        trace = record.commit.trace
+        for effect in await stories.effects_of(record):
+            if isinstance(effect, SendCommand):
+                sends.append(
+                    partial(ports.commands.send, effect.command, id=effect.id, trace=trace)
+                )
+            elif isinstance(effect, SendTimer):
+                sends.append(partial(ports.timers.send, effect.timer, id=effect.id, trace=trace))
+            elif (encoded := encode(effect, trace=trace)) is not None:
+                publications.append(encoded)
+    if publications:
+        await writer.publish(publications)
+    await asyncio.gather(*(send() for send in sends))
+    telemetry.reactor_effects.add(len(publications) + len(sends))
+
+
+def encode(event: PublicEvent, *, trace: str) -> Publication | None:
+    """Return an event as it is published; None: it is too large, which is logged."""
+    try:
+        data = event_body(event.name, event.payload)
+    except TooLarge as error:
+        log.warning("an event is too large to be published", id=event.id, error=str(error))
+        return None
+    return Publication(name=event.name, data=data, id=event.id, hops=event.hops, trace=trace)

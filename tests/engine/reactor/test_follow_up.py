@@ -1,0 +1,262 @@
+"""What follows from a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from engine.episodes import dry_run
+from engine.episodes import open as placing
+from engine.episodes.breaker import TRIPPED
+from engine.reactor import follow_up
+from engine.reactor.follow_up import Effect, SendCommand
+from engine.runtime.publish import PublicEvent
+from streams.model.commands import Start, StepDone
+from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
+from streams.ports.log import Recorded
+from tests.engine.reactor import journals as given
+
+EPISODE = given.STACK.episode("e1")
+OUTPUT = given.STACK.output("o1")
+FINDING = given.STACK.finding("disk")
+
+
+def of_episode(*parts, told: int | None = None) -> list[Effect]:
+    """Return what follows from all commits of an episode, or from the last `told` of them."""
+    story, found = None, []
+    for record in given.commits(EPISODE, *parts):
+        story, effects = follow_up.of_episode(story, record)
+        found.append(effects)
+    return [each for effects in found[-(told or len(found)) :] for each in effects]
+
+
+def of_output(records: Sequence[Recorded], opened: EpisodeOpened = given.OPENED) -> list[Effect]:
+    story, found = None, []
+    for record in records:
+        story, events = follow_up.of_output(story, record, opened)
+        found += events
+    return found
+
+
+def of_finding(*events, opened: EpisodeOpened | None = given.OPENED) -> list[PublicEvent]:
+    records = given.commits(FINDING, *events)
+    return [each for record in records for each in follow_up.of_finding(opened, record)]
+
+
+def names(effects: Sequence[Effect]) -> list[str]:
+    return [each.name for each in effects if isinstance(each, PublicEvent)]
+
+
+def ids(effects: Sequence[Effect]) -> list[str]:
+    return [each.id for each in effects]
+
+
+def sent(effects: Sequence[Effect]) -> list[SendCommand]:
+    return [each for each in effects if isinstance(each, SendCommand)]
+
+
+def test_an_episode_that_was_only_opened_is_started():
+    triggered, start = of_episode(given.OPENED)
+    assert (triggered.name, triggered.id) == ("expectation.triggered", "e1.triggered")
+    assert start == SendCommand(Start(actor_id="monitor", episode_id="e1"), "start.e1")
+
+
+def test_one_in_a_lane_is_started_by_the_lane():
+    assert sent(of_episode(replace(given.OPENED, in_lane=True))) == []
+
+
+def test_one_that_its_node_has_begun_is_not():
+    effects = of_episode((given.OPENED, given.STARTED))
+    assert names(effects) == ["expectation.triggered", "episode.started"]
+    assert sent(effects) == []
+
+
+def test_a_whole_life_in_one_commit_is_told_in_order():
+    life = (given.OPENED, given.STARTED, given.STEP, given.CONVERGED, given.FINISHED)
+    told = of_episode(life)
+    assert ids(told) == ["e1.triggered", "e1.started.1", "e1.ended"]
+    assert told[-1].payload["summary"] == "all is well"
+    assert {each.payload["journal_seq"] for each in told} == {1}
+    assert {each.hops for each in told} == {4}
+
+
+def test_the_end_tells_what_was_concluded_before():
+    (ended,) = of_episode((given.OPENED, given.STARTED), given.CONVERGED, given.FINISHED, told=1)
+    assert (ended.payload["summary"], ended.payload["confidence"]) == ("all is well", 0.9)
+    assert ended.payload["classification"] == {"primary": "ok"}
+
+
+def test_steps_are_nobodys_business():
+    assert of_episode((given.OPENED, given.STARTED), given.STEP, told=1) == []
+
+
+SECOND = replace(given.STARTED, attempt=2, node="n2")
+
+
+def test_a_takeover_tells_whose_claim_was_lost():
+    lost, started = of_episode((given.OPENED, given.STARTED), SECOND, told=1)
+    assert ids([lost, started]) == ["e1.claim_lost.1", "e1.started.2"]
+    assert (lost.payload["node"], started.payload["node"]) == ("n1", "n2")
+
+
+@pytest.mark.parametrize("leaving", [given.LEFT, given.BLOCKED, given.DEFERRED], ids=str)
+def test_whoever_left_it_has_lost_nothing(leaving):
+    effects = of_episode((given.OPENED, given.STARTED), leaving, SECOND)
+    assert not [each for each in names(effects) if each == "episode.claim_lost"]
+
+
+def test_whoever_only_delivers_what_is_left_has_not_started_it():
+    life = ((given.OPENED, given.STARTED, given.CONVERGED), given.DEFERRED, SECOND, given.FINISHED)
+    assert names(of_episode(*life))[1:] == ["episode.started", "episode.completed"]
+
+
+def test_an_episode_that_a_breaker_canceled_is_told_as_that_too():
+    canceled = EpisodeFinished(
+        status=EndStatus.CANCELED, error_class=TRIPPED, error_detail="the breaker is open"
+    )
+    ended, by_breaker = of_episode((given.OPENED, given.STARTED), canceled, told=1)
+    assert (ended.name, by_breaker.name) == ("episode.canceled", "circuit_breaker.canceled_episode")
+    assert by_breaker.payload["detail"] == "the breaker is open"
+
+
+def test_a_wait_and_its_answer_are_told_and_the_answer_calls_a_node():
+    begun = (given.OPENED, given.STARTED)
+    effects = of_episode(begun, given.BLOCKED, (given.STEP, given.RESOLVED), told=2)
+    assert ids(effects) == ["e1.blocked.2", "e1.resumed.2", "answered.e1.2"]
+    assert effects[-1].command == Start(actor_id="monitor", episode_id="e1", answered_step=2)
+
+
+def test_in_a_lane_the_answer_asks_for_a_place_at_once():
+    in_lane = replace(given.OPENED, in_lane=True)
+    effects = of_episode((in_lane, given.STARTED), given.BLOCKED, (given.RESOLVED,), told=2)
+    assert ids(effects) == ["e1.blocked.2", "e1.resumed.2", "answered.e1.2"]
+    assert effects[-1].timer == placing.place("monitor", "e1")
+
+
+def test_the_end_of_a_step_is_reported_to_its_instance():
+    effects = of_episode((given.OF_STEP, given.STARTED, given.FINISHED))
+    done = StepDone(
+        workflow="onboard", instance_id="w1", step="rate", item=2, attempt=1, episode_id="e1"
+    )
+    assert sent(effects) == [SendCommand(done, "done.e1")]
+
+
+def test_a_dry_run_is_carried_on_and_nobody_hears_of_it():
+    begun = (given.DRY, given.STARTED)
+    effects = of_episode(begun, given.BLOCKED, given.RESOLVED, given.FINISHED)
+    assert names(effects) == []
+    assert ids(effects) == ["answered.e1.2"]
+
+
+@pytest.mark.parametrize("cut", range(5))
+def test_whoever_goes_on_with_a_story_gets_the_same(cut):
+    records = given.commits(
+        EPISODE,
+        (given.OPENED, given.STARTED),
+        given.BLOCKED,
+        given.RESOLVED,
+        given.CONVERGED,
+        given.FINISHED,
+    )
+    story, first = None, []
+    for record in records[:cut]:
+        story, effects = follow_up.of_episode(story, record)
+        first += effects
+    again = None
+    for record in records[:cut]:
+        again, _ = follow_up.of_episode(again, record)
+    assert again == story
+    rest = []
+    for record in records[cut:]:
+        again, effects = follow_up.of_episode(again, record)
+        rest += effects
+    assert first + rest == of_episode(*(record.commit.events for record in records))
+
+
+def test_a_story_keeps_nothing_large():
+    story = None
+    for record in given.commits(EPISODE, given.OPENED, given.CONVERGED):
+        story, _ = follow_up.of_episode(story, record)
+    assert story.opened.trigger.payload == {}
+    assert (story.converged.findings, story.converged.outputs) == ((), ())
+
+
+def test_a_finding_is_told_with_the_hops_of_its_episode():
+    (raised,) = of_finding(given.RAISED)
+    assert (raised.name, raised.id, raised.hops) == ("finding.raised", "e1.finding.0", 4)
+
+
+def test_what_enriching_it_changed_is_an_update_of_its_own():
+    raised, updated = of_finding(given.RAISED, given.ENRICHED)
+    assert (raised.payload["summary"], updated.payload["summary"]) == ("", "web team")
+    assert (updated.name, updated.id) == ("finding.updated", "e1.finding.0.enriched")
+
+
+def test_what_time_does_to_a_finding_needs_no_episode():
+    (expired,) = of_finding(given.EXPIRED, opened=None)
+    assert (expired.name, expired.hops) == ("finding.expired", 1)
+    assert follow_up.cause_of(given.recorded(FINDING, 1, given.EXPIRED)) == ""
+
+
+def test_a_finding_of_a_dry_run_is_told_to_nobody():
+    apart = replace(given.FINDING, actor_id=dry_run.found_by(given.KEPT))
+    kept = replace(given.RAISED, finding=apart)
+    assert of_finding(kept, opened=given.KEPT) == []
+
+
+def test_an_output_is_told_from_proposal_to_delivery():
+    records = given.commits(
+        OUTPUT, given.TO_APPROVE, given.APPROVED, given.ATTEMPTED, given.DELIVERED
+    )
+    assert names(of_output(records)) == ["output.proposed", "output.approved", "output.delivered"]
+
+
+def test_it_fails_once_for_each_time_that_it_is_tried():
+    records = given.commits(
+        OUTPUT, given.PROPOSED, given.FAILED, given.RETRIED, given.FAILED, given.PROPOSED
+    )
+    told = [each.id.split(".", 2)[2] for each in of_output(records)]
+    assert told == ["1.proposed", "1.failed", "1.failed.1", "1.proposed"]
+
+
+def test_an_output_of_a_dry_run_is_told_to_nobody():
+    assert of_output(given.commits(OUTPUT, given.PROPOSED), given.DRY) == []
+
+
+def test_whose_output_a_commit_is_about():
+    proposed, delivered = given.commits(OUTPUT, given.PROPOSED, given.DELIVERED)
+    assert follow_up.proposer_of(None, proposed) == "e1"
+    story, _ = follow_up.of_output(None, proposed, given.OPENED)
+    assert follow_up.proposer_of(story, delivered) == "e1"
+    assert follow_up.proposer_of(None, delivered) == ""
+
+
+def test_a_definition_is_told_as_it_is_applied_and_disabled():
+    subject = given.STACK.definition("agent/monitor")
+    records = given.commits(subject, given.APPLIED, given.DISABLED)
+    applied, disabled = (each for record in records for each in follow_up.of_definition(record))
+    assert applied.name == "definition.applied"
+    assert applied.payload == {
+        "kind": "agent",
+        "id": "monitor",
+        "revision": 2,
+        "by": "ann",
+        "reason": "why not",
+        "journal_seq": 1,
+    }
+    assert (disabled.name, disabled.payload["journal_seq"]) == ("definition.disabled", 2)
+    assert applied.id != disabled.id
+
+
+def test_a_dead_letter_is_told_without_what_was_rejected():
+    letter, found = None, []
+    for record in given.commits(given.STACK.dead("events", "7"), given.LETTER, given.DISCARDED):
+        letter, events = follow_up.of_dead_letter(letter, record, key="k")
+        found += events
+    assert names(found) == ["dead_letter.written", "dead_letter.discarded"]
+    assert [each.payload["by"] for each in found] == ["", "ann"]
+    assert {each.payload["reason"] for each in found} == {"unreadable"}
+    assert "secret" not in str(found)
+    assert len(set(ids(found))) == 2

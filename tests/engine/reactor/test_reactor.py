@@ -1,0 +1,395 @@
+"""How what follows from commits is carried out: once, in order, by one node at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from contextlib import asynccontextmanager
+
+import pytest
+from msgspec.structs import replace
+from structlog.testing import capture_logs
+
+from engine.reactor import reactor as reactors
+from engine.reactor.position import NOTE_S
+from engine.reactor.reactor import LEASE_S, STUCK_S, Reactor, encode
+from engine.runtime.publish import PublicEvent
+from streams.errors import Unavailable
+from streams.keys import published_key, reactor_key
+from streams.layout import Stream
+from streams.memory import memory_ports
+from streams.ports.domain_events import EVENT_BYTES_MAX
+from streams.subjects import Stack
+from streams.wire import codec
+from streams.wire.messages import COMMIT_HEADER, MESSAGE_ID_HEADER
+from tests.engine.reactor import journals as given
+from tests.simulation.time import SimClock, simulate
+
+PART = "journal"
+
+
+class Scene:
+    """A stack in simulated time, its journal, and reactors."""
+
+    def __init__(self, *, partitions: int = 1) -> None:
+        self.clock = SimClock()
+        self.stack = Stack("s", partitions)
+        self.ports = memory_ports(stack=self.stack, clock=self.clock)
+
+    async def append(self, subject: str, *events) -> int:
+        last = await self.ports.log.last(subject)
+        seq = last.seq if last else 0
+        commit = given.recorded(subject, seq + 1, *events).commit
+        return await self.ports.log.append(subject, commit, after=seq)
+
+    async def live(self, number: int) -> None:
+        """Append a whole episode in one commit."""
+        opened = replace(given.OPENED, episode_id=f"e{number}")
+        await self.append(self.stack.episode(f"e{number}"), opened, given.STARTED, given.FINISHED)
+
+    def reactor(self, node: str = "n1", stream: Stream = Stream.JOURNAL, **replaced) -> Reactor:
+        return Reactor(dataclasses.replace(self.ports, **replaced), self.clock, node, stream)
+
+    @asynccontextmanager
+    async def at_work(self, reactor: Reactor):
+        """Run a reactor, and have it killed in the end."""
+        task = asyncio.create_task(reactor.follow())
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def quiet(self, within_s: float = 1.0) -> None:
+        await self.clock.sleep(within_s)
+
+    @property
+    def told(self) -> list[str]:
+        """The ids of the public events, in order, without those of reactors and openings."""
+        kept = self.ports.log._streams[self.stack.stream(Stream.EVENTS)].past(0)
+        ids = [each.headers[MESSAGE_ID_HEADER] for each in kept]
+        others = ("reactor.", "triggered")
+        return [each for each in ids if not each.startswith(others) and not each.endswith(others)]
+
+    async def position(self) -> int:
+        entry = await self.ports.gates.get(published_key(PART))
+        return int(entry.value) if entry else 0
+
+
+def play(story, **how):
+    """Play `story` on a new scene, in no time."""
+
+    async def played():
+        scene = Scene(**how)
+        return await story(scene)
+
+    return simulate(played())
+
+
+def test_what_the_journal_has_is_told_from_its_beginning():
+    async def story(scene):
+        await scene.live(1)
+        async with scene.at_work(scene.reactor()):
+            await scene.quiet()
+            await scene.live(2)
+            await scene.quiet()
+        assert scene.told == ["e1.started.1", "e1.ended", "e2.started.1", "e2.ended"]
+
+    play(story)
+
+
+def test_commands_are_sent():
+    async def story(scene):
+        await scene.append(scene.stack.episode("e1"), given.OPENED)
+        async with scene.at_work(scene.reactor()):
+            await scene.quiet()
+        source = await scene.ports.commands.open("monitor")
+        (delivery,) = await source.receive(room=10, wait_s=0.0)
+        assert delivery.content.episode_id == "e1"
+
+    play(story)
+
+
+def test_the_trace_of_a_commit_goes_on():
+    async def story(scene):
+        await scene.live(1)
+        async with scene.at_work(scene.reactor()):
+            await scene.quiet()
+        source = await scene.ports.domain_events.open("m", ["episode.completed"], after=0)
+        (delivery,) = await source.receive(room=10, wait_s=0.0)
+        assert delivery.trace == "trace-1"
+
+    play(story)
+
+
+def test_whoever_stops_has_told_all_and_hands_over_at_once():
+    async def story(scene):
+        first, second = scene.reactor("n1"), scene.reactor("n2")
+        async with scene.at_work(first) as task, scene.at_work(second):
+            await scene.quiet()
+            await scene.live(1)
+            first.end()
+            await task
+            assert scene.told == ["e1.started.1", "e1.ended"]
+            assert await scene.position() == 1
+            await scene.live(2)
+            await scene.quiet(0.1)
+            assert scene.told[2:] == ["e2.started.1", "e2.ended"]
+
+    play(story)
+
+
+def test_whoever_dies_is_replaced_once_its_key_has_lapsed():
+    async def story(scene):
+        await scene.ports.gates.put(reactor_key(PART), b"gone", ttl_s=LEASE_S)
+        async with scene.at_work(scene.reactor("n3")):
+            await scene.live(1)
+            await scene.quiet(LEASE_S - 0.5)
+            assert scene.told == []
+            await scene.quiet(1.0)
+            assert scene.told == ["e1.started.1", "e1.ended"]
+
+    play(story)
+
+
+def test_two_never_tell_at_a_time():
+    async def story(scene):
+        async with scene.at_work(scene.reactor("n1")), scene.at_work(scene.reactor("n2")):
+            await scene.quiet()
+            entry = await scene.ports.gates.get(reactor_key(PART))
+            assert entry.value == b"n1"
+            for number in range(20):
+                await scene.live(number)
+            await scene.quiet(10.0)
+            assert len(scene.told) == len(set(scene.told)) == 40
+
+    play(story)
+
+
+def test_whoever_was_overtaken_tells_nothing_more():
+    async def story(scene):
+        async with scene.at_work(scene.reactor("n1")):
+            await scene.live(0)
+            await scene.quiet()
+            # Another one believes that it is its turn: the fence is its own from now on.
+            await scene.ports.domain_events.fence(f"reactor.started.{PART}", {}, id="reactor.x")
+            with capture_logs() as logs:
+                await scene.live(1)
+                await scene.quiet(0.001)
+            assert [each["event"] for each in logs][:1] == ["standing by"]
+            await scene.quiet()
+            told = ["e0.started.1", "e0.ended", "e1.started.1", "e1.ended"]
+            assert scene.told == told, "it began anew, at its position"
+
+    play(story)
+
+
+def test_what_was_told_before_the_position_was_noted_is_told_again_under_its_id():
+    async def story(scene):
+        async with scene.at_work(scene.reactor("n1")):
+            await scene.quiet()
+            for number in (1, 2):
+                await scene.live(number)
+                await scene.quiet(NOTE_S / 5)
+            assert await scene.position() == 1
+        told = list(scene.told)
+        await scene.quiet(LEASE_S + 1)
+        async with scene.at_work(scene.reactor("n2")):
+            await scene.quiet()
+        assert scene.told == told == ["e1.started.1", "e1.ended", "e2.started.1", "e2.ended"]
+        assert await scene.position() == 2
+
+    play(story)
+
+
+def test_what_was_told_long_ago_is_not_told_again():
+    async def story(scene):
+        async with scene.at_work(scene.reactor("n1")):
+            await scene.live(1)
+            await scene.quiet()
+        await scene.quiet(600.0)
+        async with scene.at_work(scene.reactor("n2")):
+            await scene.live(2)
+            await scene.quiet()
+        assert scene.told == ["e1.started.1", "e1.ended", "e2.started.1", "e2.ended"]
+
+    play(story)
+
+
+def test_whoever_begins_in_the_middle_of_a_life_reads_its_beginning():
+    async def story(scene):
+        subject = scene.stack.episode("e1")
+        async with scene.at_work(scene.reactor("n1")):
+            await scene.append(subject, given.OPENED, given.STARTED, given.CONVERGED)
+            await scene.append(subject, given.DEFERRED)
+            await scene.append(scene.stack.output("o1"), given.PROPOSED)
+            await scene.quiet()
+        await scene.quiet(LEASE_S + 1)
+        await scene.append(subject, replace(given.STARTED, attempt=2))
+        await scene.append(scene.stack.output("o1"), given.DELIVERED)
+        await scene.append(subject, given.FINISHED)
+        async with scene.at_work(scene.reactor("n2")):
+            await scene.quiet()
+        told = [each.partition(".")[0] for each in scene.told]
+        assert told == ["e1", "output", "output", "e1"]
+        assert scene.told[-1] == "e1.ended"
+
+    play(story)
+
+
+def test_a_story_that_was_read_for_an_output_is_not_ahead_of_its_episode():
+    async def story(scene):
+        subject, output = scene.stack.episode("e1"), scene.stack.output("o1")
+        async with scene.at_work(scene.reactor("n1")):
+            await scene.append(subject, given.OPENED, given.STARTED, given.CONVERGED)
+            await scene.quiet()
+        await scene.quiet(LEASE_S + 1)
+        await scene.append(output, given.PROPOSED)
+        await scene.append(subject, replace(given.STARTED, attempt=2))
+        await scene.append(subject, given.DEFERRED)
+        async with scene.at_work(scene.reactor("n2")):
+            await scene.quiet()
+        started, _, *rest = scene.told
+        assert (started, rest) == ("e1.started.1", ["e1.claim_lost.1", "e1.started.2"])
+
+    play(story)
+
+
+def test_a_finding_is_told_though_its_episode_is_in_another_stream():
+    async def story(scene):
+        await scene.append(scene.stack.episode("e1"), given.OPENED, given.STARTED)
+        await scene.append(scene.stack.finding("disk"), given.RAISED)
+        async with scene.at_work(scene.reactor(stream=Stream.STATE)):
+            await scene.quiet()
+        assert scene.told == ["e1.finding.0"]
+
+    play(story)
+
+
+def test_what_was_moved_to_another_stream_is_left_in_its_old_one():
+    async def story(scene):
+        await scene.append(scene.stack.episode("e1"), given.OPENED, given.STARTED)
+        journal = scene.ports.log._streams[scene.stack.stream(Stream.JOURNAL)]
+        raised = given.recorded(scene.stack.finding("disk"), 1, given.RAISED)
+        data = codec.encode_commit(raised.commit)
+        journal.publish(raised.subject, data, {COMMIT_HEADER: raised.commit.id})
+        async with scene.at_work(scene.reactor()):
+            await scene.quiet()
+        assert scene.told == ["e1.started.1"]
+        assert await scene.position() == 2
+
+    play(story)
+
+
+def test_a_log_that_is_away_is_waited_for():
+    async def story(scene):
+        class Away:
+            is_away = True
+
+            def __getattr__(self, name):
+                return getattr(scene.ports.domain_events, name)
+
+            async def fence(self, *given_, **more):
+                if self.is_away:
+                    raise Unavailable("events", detail="away")
+                return await scene.ports.domain_events.fence(*given_, **more)
+
+        world = Away()
+        with capture_logs() as logs:
+            async with scene.at_work(scene.reactor(domain_events=world)):
+                await scene.live(1)
+                await scene.quiet(60.0)
+                world.is_away = False
+                await scene.quiet(6.0)
+        assert scene.told == ["e1.started.1", "e1.ended"]
+        assert [each["event"] for each in logs].count("cannot publish") == 1
+
+    play(story)
+
+
+def test_before_what_it_cannot_read_it_stands_still_and_says_so():
+    async def story(scene):
+        await scene.live(1)
+        scene.ports.log.publish_raw(scene.stack.episode("e2"), b"of a newer version", {})
+        await scene.live(3)
+        with capture_logs() as logs:
+            async with scene.at_work(scene.reactor()):
+                await scene.quiet(STUCK_S - 1)
+                assert await scene.ports.gates.get(reactor_key(PART)) is None, "another may try"
+        assert scene.told == ["e1.started.1", "e1.ended"]
+        assert [each["event"] for each in logs].count("cannot go on") == 1
+
+    play(story)
+
+
+def test_whoever_has_nothing_to_tell_leaves_the_stream_as_it_is():
+    async def story(scene):
+        async with scene.at_work(scene.reactor()):
+            await scene.quiet(60.0)
+        assert scene.ports.log._streams[scene.stack.stream(Stream.EVENTS)].last_seq == 0
+
+    play(story)
+
+
+def test_an_event_that_is_too_large_is_left_out_and_logged():
+    event = PublicEvent(name="a.b", id="x", payload={"big": "x" * EVENT_BYTES_MAX}, hops=1)
+    with capture_logs() as logs:
+        assert encode(event, trace="") is None
+    assert [each["id"] for each in logs] == ["x"]
+
+
+def test_each_stream_of_a_journal_has_a_reactor_of_its_own():
+    async def story(scene):
+        for number in range(12):
+            await scene.live(number)
+        several = [
+            Reactor(scene.ports, scene.clock, f"n{each}", Stream.JOURNAL, each)
+            for each in scene.stack.partitions_of(Stream.JOURNAL)
+        ]
+        async with scene.at_work(several[0]), scene.at_work(several[1]), scene.at_work(several[2]):
+            await scene.quiet()
+        ended = [each for each in scene.told if each.endswith(".ended")]
+        assert sorted(ended) == sorted(f"e{number}.ended" for number in range(12))
+
+    play(story, partitions=3)
+
+
+def test_events_go_many_at_a_time(monkeypatch):
+    calls: list[int] = []
+
+    async def story(scene):
+        for number in range(600):
+            await scene.live(number)
+        world = scene.ports.domain_events
+        fence = world.fence
+
+        async def counting(*given_, **more):
+            writer = await fence(*given_, **more)
+            publish = writer.publish
+
+            async def counted(events):
+                calls.append(len(events))
+                await publish(events)
+
+            return type("Writer", (), {"publish": staticmethod(counted)})()
+
+        monkeypatch.setattr(type(world), "fence", lambda _, *g, **m: counting(*g, **m))
+        async with scene.at_work(scene.reactor()):
+            await scene.quiet()
+        assert len(scene.told) == 1200
+
+    play(story)
+    assert max(calls) == 3 * reactors.COMMITS_MAX
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["alone", "beside another"])
+def test_whoever_ends_before_its_first_turn_returns(is_first):
+    async def story(scene):
+        if not is_first:
+            await scene.ports.gates.put(reactor_key(PART), b"n0", ttl_s=3600)
+        reactor = scene.reactor()
+        reactor.end()
+        await reactor.follow()
+        return scene.clock.monotonic_s()
+
+    assert play(story) < 1.0
