@@ -590,15 +590,15 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "lanes: what does not fit when it comes first is not looked for",
         "engine/triggers/evaluate.py",
-        "(is_repeat or is_late):",
-        "True:",
+        "if is_repeat or is_late:",
+        "if True:",
         LATE_STARTS,
     ),
     Mutant(
         "lanes: what does not fit is looked for by who stood still with it",
         "engine/triggers/evaluate.py",
-        "(is_repeat or is_late):",
-        "is_repeat:",
+        "if is_repeat or is_late:",
+        "if is_repeat:",
         LATE_STARTS,
     ),
     Mutant(
@@ -618,8 +618,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "where there are no turns nothing is asked for",
         "engine/triggers/timers.py",
-        "            if newest is None:\n                return []",
-        "            if False:\n                return []",
+        "if placing.untouched(newest) is None:",
+        "if False:",
         LATE_STARTS,
     ),
     Mutant(
@@ -5905,15 +5905,15 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a reactor that stops follows up what there is",
         "engine/reactor/reactor.py",
-        "if not records and ending.done():",
-        "if ending.done():",
+        "if end is not None and position.seq >= end:",
+        "if end is not None:",
         REACTING,
     ),
     Mutant(
         "what was followed up is noted",
         "engine/reactor/reactor.py",
-        "                        position.seq = records[-1].seq",
-        "                        pass",
+        "        position.seq = records[-1].seq",
+        "        pass",
         REACTING,
     ),
     Mutant(

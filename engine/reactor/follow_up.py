@@ -277,7 +277,10 @@ def _after(story: EpisodeStory, event: object) -> EpisodeStory:
         case EpisodeStarted(node=node, attempt=attempt):
             return replace(story, node=node, attempt=attempt)
         case EpisodeConverged():
-            return replace(story, converged=replace(event, findings=(), outputs=()))
+            # What is kept of the raw bytes would keep the whole message.
+            said = event.classification.copy()
+            slim = replace(event, findings=(), outputs=(), result=NOTHING, classification=said)
+            return replace(story, converged=slim)
         case EpisodeDeferred():
             return replace(story, is_deferred=True, node="")
         case EpisodeLeft() | EpisodeBlocked() | EpisodeFinished():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from streams.errors import RevisionConflict
 from streams.keys import published_key, reactor_key
 from streams.ports.all import Ports
 from streams.ports.log import START
@@ -41,9 +42,17 @@ class Position:
         """Return whether it is to be written now."""
         return not self.is_written and (is_idle or now_s - self._written_s >= NOTE_S)
 
+    async def check(self) -> None:
+        """Raise `RevisionConflict` if another node has written one since."""
+        entry = await self.ports.gates.get(self.key)
+        if (entry.revision if entry is not None else 0) != self.revision:
+            raise RevisionConflict(self.key, expected=self.revision)
+
     async def write(self, now_s: float) -> None:
-        """Write it down; raises `RevisionConflict` if another node has written one."""
+        """Write it down if it has moved; raises `RevisionConflict` as `check`."""
         seq = self.seq
+        if self.is_written:
+            return
         self.revision = await self.ports.gates.put(self.key, str(seq).encode(), after=self.revision)
         self._written, self._written_s = seq, now_s
 

@@ -18,12 +18,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 
 from engine import telemetry
-from engine.reactor.follow_up import SendCommand, SendTimer
+from engine.reactor.follow_up import Effect, SendCommand, SendTimer
 from engine.reactor.position import NOTE_S, Position
 from engine.reactor.stories import Stories
 from engine.runtime.publish import PublicEvent
@@ -33,6 +33,7 @@ from engine.validation import backoff_s
 from streams.clock import Clock
 from streams.errors import (
     RevisionConflict,
+    StreamError,
     TooLarge,
     Unavailable,
     UnreadableEvent,
@@ -129,8 +130,10 @@ class Reactor:
         except (RevisionConflict, VersionConflict) as error:
             log.warning("standing by", stream=self._part, node=self.node, why=str(error))
         finally:
-            with suppress(Unavailable, RevisionConflict):
-                await self.ports.gates.delete(key, after=turn.revision)
+            # If the server does not answer, the key lapses by itself.
+            with suppress(Unavailable, RevisionConflict, TimeoutError):
+                async with self.clock.timeout(RENEW_S):
+                    await self.ports.gates.delete(key, after=turn.revision)
 
     @property
     def _name(self) -> bytes:
@@ -160,28 +163,47 @@ class Reactor:
     async def _publish_all(self) -> None:
         """Publish what follows from each commit, until `end` and nothing is left."""
         position = await Position.read(self.ports, self._part)
-        writer = LazyWriter(self.ports, self._part, node=self.node, clock=self.clock)
+        writer = LazyWriter(
+            self.ports, self._part, node=self.node, clock=self.clock, position=position
+        )
         if not self._failures:
             log.info("publishing", stream=self._part, node=self.node, after=position.seq)
         following = self.ports.log.follow(self.stream, after=position.seq, partition=self.partition)
         stories, labels = Stories(self.ports, self.clock), {"stream": self._part}
-        ending = asyncio.create_task(self._ending.wait())
+        ending, end = asyncio.create_task(self._ending.wait()), None
         try:
             async with following as follower:
                 while True:
                     records = await self._receive(follower, position, ending)
                     if records:
-                        ours = [each for each in records if self._is_ours(each)]
-                        await carry_out(ours, stories, writer, self.ports)
-                        position.seq = records[-1].seq
+                        await self._follow_up(records, position, stories, writer)
                     self._failures = 0
                     telemetry.reactor_lag.set(follower.pending, labels)
                     if position.is_due(self.clock.monotonic_s(), is_idle=not records):
                         await position.write(self.clock.monotonic_s())
-                    if not records and ending.done():
-                        return
+                    if ending.done() and end is None:
+                        end = await self.ports.log.head(self.stream, partition=self.partition)
+                    if end is not None and position.seq >= end:
+                        return await position.write(self.clock.monotonic_s())
         finally:
             ending.cancel()
+
+    async def _follow_up(
+        self,
+        records: Sequence[Recorded],
+        position: Position,
+        stories: Stories,
+        writer: FencedWriter,
+    ) -> None:
+        """Carry out what follows from `records`, or from those before one that cannot be read."""
+        ours = [each for each in records if self._is_ours(each)]
+        derived = await derive(ours, stories)
+        await carry_out(derived.effects, writer, self.ports)
+        if derived.failure is not None:
+            position.seq = ours[derived.done].seq - 1
+            await position.write(self.clock.monotonic_s())
+            raise derived.failure
+        position.seq = records[-1].seq
 
     def _is_ours(self, record: Recorded) -> bool:
         """Return whether a commit belongs here: what was moved away is left in its old stream."""
@@ -192,7 +214,7 @@ class Reactor:
     ) -> Sequence[Recorded]:
         """Return the next commits; none after a silence, or once `ending` is done."""
         if ending.done():
-            return await follower.receive(most=COMMITS_MAX, wait_s=0.0)
+            return await follower.receive(most=COMMITS_MAX, wait_s=NOTE_S)
         wait_s = SILENT_S if position.is_written else NOTE_S
         receiving = asyncio.create_task(_received(follower, wait_s))
         try:
@@ -220,6 +242,7 @@ class LazyWriter:
     part: str
     node: str
     clock: Clock
+    position: Position
     _writer: FencedWriter | None = None
 
     async def publish(self, events: Sequence[Publication]) -> None:
@@ -231,6 +254,8 @@ class LazyWriter:
                 {"node": self.node, "stream": self.part},
                 id=f"reactor.{self.part}.{self.node}.{at_us:x}",
             )
+            # Since the position was read, another one may have had the turn.
+            await self.position.check()
         await self._writer.publish(events)
 
 
@@ -238,27 +263,56 @@ async def _received(follower: Follower, wait_s: float) -> Sequence[Recorded]:
     return await follower.receive(most=COMMITS_MAX, wait_s=wait_s)
 
 
+class Derived(NamedTuple):
+    """What follows from the first `done` of some commits, each with its trace."""
+
+    effects: Sequence[tuple[Effect, str]]
+    done: int
+    failure: StreamError | None
+    """Why nothing can be said of the next one; None: there is none."""
+
+
+async def derive(records: Sequence[Recorded], stories: Stories) -> Derived:
+    """Return what follows from `records`, up to the first of which that cannot be said."""
+    effects: list[tuple[Effect, str]] = []
+    for done, record in enumerate(records):
+        try:
+            found = await stories.effects_of(record)
+        except (Unavailable, UnreadableEvent) as error:
+            return Derived(effects, done, error)
+        effects += [(effect, record.commit.trace) for effect in found]
+    return Derived(effects, len(records), None)
+
+
 async def carry_out(
-    records: Sequence[Recorded], stories: Stories, writer: FencedWriter, ports: Ports
+    effects: Sequence[tuple[Effect, str]], writer: FencedWriter, ports: Ports
 ) -> None:
-    """Publish the public events that follow from `records`, in order, and send the rest."""
+    """Publish public events, in order, and send the rest."""
     publications: list[Publication] = []
     sends: list[Callable[[], Awaitable[None]]] = []
-    for record in records:
-        trace = record.commit.trace
-        for effect in await stories.effects_of(record):
-            if isinstance(effect, SendCommand):
-                sends.append(
-                    partial(ports.commands.send, effect.command, id=effect.id, trace=trace)
-                )
-            elif isinstance(effect, SendTimer):
-                sends.append(partial(ports.timers.send, effect.timer, id=effect.id, trace=trace))
-            elif (encoded := encode(effect, trace=trace)) is not None:
-                publications.append(encoded)
+    for effect, trace in effects:
+        if isinstance(effect, SendCommand):
+            sends.append(partial(ports.commands.send, effect.command, id=effect.id, trace=trace))
+        elif isinstance(effect, SendTimer):
+            sends.append(partial(ports.timers.send, effect.timer, id=effect.id, trace=trace))
+        elif (encoded := encode(effect, trace=trace)) is not None:
+            publications.append(encoded)
     if publications:
-        await writer.publish(publications)
+        await publish(publications, writer)
     await asyncio.gather(*(send() for send in sends))
     telemetry.reactor_effects.add(len(publications) + len(sends))
+
+
+async def publish(publications: Sequence[Publication], writer: FencedWriter) -> None:
+    """Publish in order; leave out what is over the server's own limit, and log it."""
+    try:
+        await writer.publish(publications)
+    except TooLarge:
+        for each in publications:
+            try:
+                await writer.publish([each])
+            except TooLarge as error:
+                log.warning("an event is too large to be published", id=each.id, error=str(error))
 
 
 def encode(event: PublicEvent, *, trace: str) -> Publication | None:

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
+import structlog
+
 from engine.reactor import follow_up
 from engine.reactor.follow_up import Effect, EpisodeStory, OutputStory
 from engine.runtime.store import read_up_to
-from engine.workflows.instance import Instance, fold_instance
+from engine.workflows.instance import INSTANCE_ENDED, Instance, fold_instance
 from streams.clock import Clock
-from streams.errors import Unavailable
+from streams.errors import BadName, Unavailable
 from streams.layout import Kind
 from streams.model.events import DeadLettered, EpisodeBlocked, EpisodeOpened
 from streams.ports.all import Ports
@@ -22,6 +24,8 @@ KEPT_MAX: Final = 4_096
 """Aggregates of a kind that are kept, the latest used. An episode takes 1 to 3 KiB."""
 
 S = TypeVar("S")
+
+log = structlog.get_logger("vigil.reactor")
 
 
 class Kept(Generic[S]):
@@ -62,7 +66,13 @@ class Stories:
 
     async def effects_of(self, record: Recorded) -> Sequence[Effect]:
         """Return what follows from a commit. Raises `Unavailable`; then ask again."""
-        kind, key = self.ports.stack.aggregate_of(record.subject)
+        try:
+            kind, key = self.ports.stack.aggregate_of(record.subject)
+        except BadName as error:  # Somebody else has put it there.
+            log.warning("a commit is no aggregate's", seq=record.seq, error=str(error))
+            return ()
+        if not record.commit.events:
+            return ()
         match kind:
             case Kind.EPISODE:
                 return await self._of_episode(record)
@@ -78,6 +88,8 @@ class Stories:
                 )
                 after, events = follow_up.of_instance(before, record)
                 self._instances.keep(record.subject, after)
+                if after.phase in INSTANCE_ENDED:
+                    self._instances.forget(record.subject)
                 return events
             case Kind.DEAD:
                 return await self._of_dead_letter(record, key)
@@ -117,7 +129,7 @@ class Stories:
         _, effects = follow_up.of_dead_letter(letter, record, key=key)
         return effects
 
-    async def _opened(self, episode_id: str) -> EpisodeOpened:
+    async def _opened(self, episode_id: str) -> EpisodeOpened | None:
         subject = self.ports.stack.episode(episode_id)
         story = self._episodes.get(subject)
         opened = story.opened if story is not None else self._openings.get(subject)
@@ -126,6 +138,9 @@ class Stories:
         # Its story as it is now is none to keep: it may be ahead of the commits to come.
         for record in await self.ports.log.read(subject):
             story, _ = follow_up.of_episode(story, record)
+        if story is None and await self.ports.log.last(subject) is None:
+            log.warning("left out: its episode is gone", episode_id=episode_id)
+            return None
         if story is None:  # Its opening came before what it has caused: a replica lags.
             raise Unavailable(subject, detail="its opening is not there yet")
         self._openings.keep(subject, story.opened)

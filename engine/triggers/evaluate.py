@@ -227,16 +227,15 @@ class OpeningBuilder:
         return None if newest is None else opening.untouched(newest) is None
 
     async def ask_later(self, opened: EpisodeOpened) -> None:
-        """Where there are turns, ask for a place once no commit can be on its way to the journal.
+        """Ask for a place in the lane once no commit can be on its way to the journal.
 
-        Who opened the episode for the lane may be gone, and what it sent may still arrive. If
-        nothing does, nothing follows.
+        Who opened the episode for a lane may be gone, and what it sent may still arrive. If nothing
+        does, nothing follows; if there are no turns any more, a node is called.
         """
         context = self.context
-        if context.is_laned:
-            timer = opening.place_if_there(context.actor.id, opened.episode_id)
-            at = context.clock.now() + timedelta(seconds=ARRIVES_S_MAX)
-            await context.ports.timers.arm(timer, at=at)
+        timer = opening.place_if_there(context.actor.id, opened.episode_id)
+        at = context.clock.now() + timedelta(seconds=ARRIVES_S_MAX)
+        await context.ports.timers.arm(timer, at=at)
 
     async def _newest(self, episode_id: str) -> Recorded | None:
         return await self.context.ports.log.last(self.context.ports.stack.episode(episode_id))
@@ -275,8 +274,7 @@ class TriggerEvaluator:
                     parts.append(await self._keyed(expectation, event, fired))
                 case Refuse():
                     self._refused(ruling, expectation, event)
-                    # Elsewhere the reactor calls a node to what was opened.
-                    if self.context.is_laned and (is_repeat or is_late):
+                    if is_repeat or is_late:
                         is_watched = ruling.reason != "not_watched"
                         parts.append(
                             RefusedAgain(

@@ -117,7 +117,7 @@ class TimerRouter:
         context = self.evaluator.context
         if placing.IF_THERE in due.payload:
             newest = await context.ports.log.last(context.ports.stack.episode(due.key))
-            if newest is None:
+            if placing.untouched(newest) is None:
                 return []
         start = Start(actor_id=context.actor.id, episode_id=due.key)
         await context.ports.commands.send(start, id=f"start.{due.id}")

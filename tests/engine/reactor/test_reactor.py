@@ -322,6 +322,48 @@ def test_before_what_it_cannot_read_it_stands_still_and_says_so():
     play(story)
 
 
+def test_what_somebody_else_has_put_on_the_journal_is_passed_over():
+    async def story(scene):
+        for number in (1, 2):
+            await scene.live(number)
+        async with scene.at_work(scene.reactor()):
+            await scene.quiet()
+        strange = given.recorded("s.episode.%%", 1, given.OPENED)
+        data = codec.encode_commit(strange.commit)
+        scene.ports.log.publish_raw(strange.subject, data, {COMMIT_HEADER: "x"})
+        await scene.live(3)
+        async with scene.at_work(scene.reactor("n2")):
+            await scene.quiet(LEASE_S + 2)
+        assert scene.told[4:] == ["e3.started.1", "e3.ended"]
+
+    play(story)
+
+
+def test_what_refers_to_an_episode_that_is_gone_is_left_out():
+    async def story(scene):
+        await scene.append(scene.stack.finding("disk"), given.RAISED)
+        await scene.append(scene.stack.finding("other"), given.EXPIRED)
+        async with scene.at_work(scene.reactor(stream=Stream.STATE)):
+            await scene.quiet()
+        assert [each.rpartition(".")[2] for each in scene.told] == ["expired"]
+
+    play(story)
+
+
+def test_whoever_slept_while_another_had_the_turn_tells_nothing():
+    async def story(scene):
+        async with scene.at_work(scene.reactor("n1")):
+            await scene.quiet()
+            entry = await scene.ports.gates.get(published_key(PART))
+            assert entry is None, "it has told nothing so far, and has no fence"
+            await scene.ports.gates.put(published_key(PART), b"1")
+            await scene.live(1)
+            await scene.quiet(0.001)
+            assert scene.told == []
+
+    play(story)
+
+
 def test_whoever_has_nothing_to_tell_leaves_the_stream_as_it_is():
     async def story(scene):
         async with scene.at_work(scene.reactor()):
