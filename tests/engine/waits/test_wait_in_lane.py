@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from engine.app.actions import approval, tool_call, wait
@@ -26,7 +28,16 @@ from tests.engine.lane_stage import (
     publish,
     turns_of,
 )
-from tests.engine.stage import Counter, Scripted, eventually, lived, opening, running
+from tests.engine.stage import (
+    LOOK_S,
+    WAIT_S,
+    Counter,
+    Scripted,
+    eventually,
+    lived,
+    opening,
+    running,
+)
 from tests.engine.waits.test_wait import waiting_now
 
 PLAN = {"restart": "db1"}
@@ -145,7 +156,10 @@ async def test_whatever_its_node_died_at_it_is_found_and_frees_the_place(ports, 
         await blocked(ports, second)
         await lane_reached(ports, lambda lane: not lane.admitted and not lane.waiting)
         await eventually(lambda: len(news(ports, "episode.blocked")) >= 2)
-        assert len(await waiting_now(ports)) == 2
+        # The world is told of a block before its wait is written down.
+        async with asyncio.timeout(WAIT_S):
+            while len(await waiting_now(ports)) < 2:  # noqa: ASYNC110 - a journal rings no bell
+                await asyncio.sleep(LOOK_S)
         await resolve(ports, "payment:42", by="billing")
         for id_ in (first, second):
             done = await lived(ports, id_)
