@@ -17,14 +17,18 @@ from engine.cluster.modes import NodeMode
 from engine.episodes.breaker import BreakerState
 from engine.episodes.open import PLACE
 from engine.node.node import Node
-from engine.triggers.evaluate import ARRIVES_S_MAX
+from engine.runtime.slots import Slots
+from engine.triggers.admit import Acknowledgement
+from engine.triggers.evaluate import ARRIVES_S_MAX, TriggerEvaluator
 from streams.keys import breaker_key, calmed_key, cooldown_key, pause_key
 from streams.layout import Kind, Stream
 from streams.memory import MemoryPorts, memory_ports
+from streams.memory.bucket import MemoryBucket
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeStarted, LaneMoved
 from streams.model.lanes import Ticket
 from streams.ports.delivery import ACK_WAIT_S
 from streams.ports.log import START, Commit
+from tests.engine.crew import crew_of
 from tests.engine.lane_stage import laned
 from tests.engine.stage import HAPPENED, Life, Scripted, app_of, life, running, told
 from tests.simulation.time import EPOCH, SimClock, simulate
@@ -383,3 +387,76 @@ def test_who_stood_still_with_a_tick_moves_no_timer_that_others_have_armed_meanw
         return [purpose for is_still, purpose in late.armed if is_still], ticks
 
     assert simulate(story()) == ([], ["episode.started", "episode.completed"])
+
+
+class SlowToLook(MemoryBucket):
+    """A bucket whose first look at a cooldown takes until others have the cause."""
+
+    _has_frozen = False
+
+    async def get(self, key):
+        if key == COOLDOWN and not self._has_frozen:
+            self._has_frozen = True
+            await asyncio.sleep(1.5 * ACK_WAIT_S)
+        return await super().get(key)
+
+
+def test_who_refuses_what_others_may_have_let_in_meanwhile_asks_for_a_place():
+    """It answers for them: the cause comes to nobody any more, should they be gone."""
+
+    async def story():
+        clock = SimClock()
+        ports = replace(memory_ports(clock=clock), gates=SlowToLook(clock))
+        await cooldown_of_another(ports)
+        evaluator = TriggerEvaluator(crew_of(COOLED, ports, clock=clock))
+        source = await ports.domain_events.open("worker", [HAPPENED])
+        await ports.domain_events.publish(HAPPENED, {}, id="x1")
+        (delivery,) = await source.receive(room=1, wait_s=1)
+        (part,) = await evaluator.rule(delivery.content, is_repeat=False)
+        since_s = clock.monotonic_s()
+        ack = Acknowledgement(delivery, parts=1, room=Slots(1), clock=clock, since_s=since_s)
+        opened = await evaluator.evaluate(part, is_late=lambda: ack.is_overdue)
+        await source.close()
+        return opened, len(await ports.timers.keys("worker", PLACE))
+
+    assert simulate(story()) == (None, 1)
+
+
+def test_what_is_refused_when_it_comes_first_asks_for_nothing():
+    """So it costs nothing."""
+
+    async def story():
+        ports = memory_ports(clock=SimClock())
+        await cooldown_of_another(ports)
+        async with running(COOLED, ports, clock=SimClock()):
+            await asyncio.sleep(1)
+            await ports.domain_events.publish(HAPPENED, {}, id="x1")
+            await asyncio.sleep(1)
+            return await ports.timers.keys("worker", PLACE)
+
+    assert simulate(story()) == []
+
+
+def test_an_event_that_comes_first_and_does_not_fit_asks_for_nothing():
+    async def story():
+        ports = memory_ports(clock=SimClock())
+        async with running(app_of(Scripted(), on=OTHERS), ports, clock=SimClock()):
+            await asyncio.sleep(1)
+            await ports.domain_events.publish(HAPPENED, {}, id="x1")
+            await asyncio.sleep(1)
+            return await ports.timers.keys("worker", PLACE)
+
+    assert simulate(story()) == []
+
+
+def test_an_event_that_does_not_fit_asks_for_a_place_where_a_node_stood_still_with_it():
+    async def story():
+        ports = memory_ports(clock=SimClock())
+        late = replace(ports, domain_events=LateToLook(ports.domain_events))
+        async with running(app_of(Scripted(), on=OTHERS), late, clock=SimClock()):
+            await asyncio.sleep(1)
+            await ports.domain_events.publish(HAPPENED, {}, id="x1")
+            await asyncio.sleep(1.6 * ACK_WAIT_S)
+            return len(await ports.timers.keys("worker", PLACE))
+
+    assert simulate(story()) == 1
