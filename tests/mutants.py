@@ -5806,7 +5806,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "an event under a fence names the fence",
-        "streams/jetstream/ports/fenced.py",
+        "streams/jetstream/messages/fenced.py",
         "{**more, **self._guard}",
         "more",
         "tests/contracts/test_fence.py",
@@ -5820,14 +5820,14 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "what was refused under a fence goes again with all behind it",
-        "streams/jetstream/ports/fenced.py",
+        "streams/jetstream/messages/fenced.py",
         "            left = left[place:]",
         "            left = left[place : place + 1]",
         "tests/streams/jetstream/test_fenced.py",
     ),
     Mutant(
         "with several replicas only one message under a fence is on its way",
-        "streams/jetstream/ports/fenced.py",
+        "streams/jetstream/messages/fenced.py",
         "if is_one and settings.least else 1",
         "if settings.least else 1",
         "tests/streams/jetstream/test_fenced.py",

@@ -11,11 +11,11 @@ from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.session import NobodyServes
 from streams.jetstream.messages import api, stored
 from streams.jetstream.messages.arrival import Arrival
+from streams.jetstream.messages.fenced import JetStreamFencedWriter
 from streams.jetstream.messages.grouping import Groups, store_surely
 from streams.jetstream.messages.publish import Publisher, Write
 from streams.jetstream.ports.consumer import DurableConsumer
 from streams.jetstream.ports.feed_queue import FeedQueue, ReadStream, put_read_stream, read_stream
-from streams.jetstream.ports.fenced import JetStreamFencedWriter
 from streams.jetstream.ports.null_source import NullSource
 from streams.jetstream.ports.shared_queue import SharedQueue
 from streams.jetstream.ports.source import JetStreamSource

@@ -7,8 +7,8 @@ import pytest
 from streams.clock import SystemClock
 from streams.errors import Unavailable, UnknownOutcome, VersionConflict
 from streams.jetstream.connection.settings import GroupSettings, LinkSettings
+from streams.jetstream.messages.fenced import JetStreamFencedWriter
 from streams.jetstream.messages.publish import Ack, BatchRefused, WrongSequence
-from streams.jetstream.ports.fenced import JetStreamFencedWriter
 from streams.ports.domain_events import Publication
 from streams.subjects import Stack
 
