@@ -1890,7 +1890,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "the world is told nothing of a dry run",
         "engine/reactor/follow_up.py",
-        "        if episode_events.is_public(story.opened):",
+        "        if episode_events.is_public(state.opened):",
         "        if True:",
         "tests/engine/execution/test_dry_run.py",
     ),
@@ -5842,7 +5842,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "who delivers what is left has not started the episode",
         "engine/reactor/follow_up.py",
-        "            if not story.is_deferred:",
+        "            if not state.is_deferred:",
         "            if True:",
         FOLLOWING_UP,
     ),
@@ -5856,7 +5856,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a dry run is told to nobody",
         "engine/reactor/follow_up.py",
-        "        if episode_events.is_public(story.opened):\n            effects",
+        "        if episode_events.is_public(state.opened):\n            effects",
         "        if True:\n            effects",
         FOLLOWING_UP,
     ),
@@ -5868,7 +5868,7 @@ TABLE: Final[Sequence[Mutant]] = (
         FOLLOWING_UP,
     ),
     Mutant(
-        "a story keeps no payload",
+        "the state of an episode keeps no payload",
         "engine/reactor/follow_up.py",
         "replace(trigger, payload={})",
         "trigger",
@@ -5876,16 +5876,16 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "what is read of an aggregate is not ahead of its commits",
-        "engine/reactor/stories.py",
+        "engine/reactor/states.py",
         "return [each for each in records if each.seq < record.seq]",
         "return list(records)",
         REACTING,
     ),
     Mutant(
-        "what was read for another aggregate is no story to go on with",
-        "engine/reactor/stories.py",
-        "        self._openings.keep(subject, story.opened)",
-        "        self._episodes.keep(subject, story)",
+        "what was read for another aggregate is no state to go on with",
+        "engine/reactor/states.py",
+        "        self._openings.keep(subject, state.opened)",
+        "        self._episodes.keep(subject, state)",
         REACTING,
     ),
     Mutant(

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from engine.reactor import follow_up
-from engine.reactor.follow_up import EpisodeStory, OutputStory
+from engine.reactor.follow_up import EpisodeState, OutputState
 from engine.reactor.position import published
 from engine.reactor.reactor import followed
 from engine.runtime.publish import PublicEvent
@@ -47,17 +47,17 @@ def expected(records: Iterable[Recorded], stack: Stack) -> dict[str, list[Public
     lives: dict[str, list[Recorded]] = defaultdict(list)
     for record in records:
         lives[record.subject].append(record)
-    stories: dict[str, EpisodeStory] = {}
+    states: dict[str, EpisodeState] = {}
     found: dict[str, list[PublicEvent]] = {}
     for subject, life in lives.items():
         kind, key = stack.aggregate_of(subject)
         if kind is Kind.EPISODE:
-            story, found[subject] = _of_episode(life)
-            stories[key] = story
+            state, found[subject] = _of_episode(life)
+            states[key] = state
     for subject, life in lives.items():
         kind, key = stack.aggregate_of(subject)
         if kind is not Kind.EPISODE:
-            found[subject] = list(_of_other(kind, key, life, stories))
+            found[subject] = list(_of_other(kind, key, life, states))
     return found
 
 
@@ -119,30 +119,30 @@ def wrong(wanted: Mapping[str, Sequence[PublicEvent]], told: Told) -> Iterator[s
             first_at = messages[0].seq
 
 
-def _of_episode(life: Sequence[Recorded]) -> tuple[EpisodeStory, list[PublicEvent]]:
-    story: EpisodeStory | None = None
+def _of_episode(life: Sequence[Recorded]) -> tuple[EpisodeState, list[PublicEvent]]:
+    state: EpisodeState | None = None
     told: list[PublicEvent] = []
     for record in life:
-        story, effects = follow_up.of_episode(story, record)
+        state, effects = follow_up.of_episode(state, record)
         told += [each for each in effects if isinstance(each, PublicEvent)]
-    assert story is not None, f"{life[0].subject} was never opened"
-    return story, told
+    assert state is not None, f"{life[0].subject} was never opened"
+    return state, told
 
 
 def _of_other(
-    kind: Kind, key: str, life: Sequence[Recorded], stories: Mapping[str, EpisodeStory]
+    kind: Kind, key: str, life: Sequence[Recorded], states: Mapping[str, EpisodeState]
 ) -> Iterator[PublicEvent]:
-    output: OutputStory | None = None
+    output: OutputState | None = None
     letter: DeadLettered | None = None
     instance = UNSTARTED
     for record in life:
         match kind:
             case Kind.FINDING:
                 cause = follow_up.cause_of(record)
-                yield from follow_up.of_finding(stories[cause].opened if cause else None, record)
+                yield from follow_up.of_finding(states[cause].opened if cause else None, record)
             case Kind.OUTPUT:
                 proposer = follow_up.proposer_of(output, record)
-                opened = stories[proposer].opened if proposer else None
+                opened = states[proposer].opened if proposer else None
                 output, told = follow_up.of_output(output, record, opened)
                 yield from told
             case Kind.WORKFLOW:

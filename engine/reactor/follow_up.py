@@ -77,7 +77,7 @@ Effect: TypeAlias = PublicEvent | SendCommand | SendTimer
 """A public event is published, a command or a timer is sent."""
 
 
-class EpisodeStory(msgspec.Struct, frozen=True, kw_only=True):
+class EpisodeState(msgspec.Struct, frozen=True, kw_only=True):
     """What later events of an episode, its findings and its outputs need of its journal."""
 
     opened: EpisodeOpened
@@ -92,7 +92,7 @@ class EpisodeStory(msgspec.Struct, frozen=True, kw_only=True):
     """That node's."""
 
 
-class OutputStory(msgspec.Struct, frozen=True, kw_only=True):
+class OutputState(msgspec.Struct, frozen=True, kw_only=True):
     """What later events of an output need of its journal."""
 
     proposed: OutputProposed
@@ -102,20 +102,20 @@ class OutputStory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_episode(
-    story: EpisodeStory | None, record: Recorded
-) -> tuple[EpisodeStory | None, list[Effect]]:
-    """Return an episode's story after a commit, and what follows from the commit."""
+    state: EpisodeState | None, record: Recorded
+) -> tuple[EpisodeState | None, list[Effect]]:
+    """Return an episode's state after a commit, and what follows from the commit."""
     effects: list[Effect] = []
     for event in record.commit.events:
-        story = EpisodeStory(opened=_slim(event)) if isinstance(event, EpisodeOpened) else story
-        if story is None:
+        state = EpisodeState(opened=_slim(event)) if isinstance(event, EpisodeOpened) else state
+        if state is None:
             continue
-        if episode_events.is_public(story.opened):
-            effects += _public_events(story, event, record)
-        story = _after(story, event)
-    if story is not None:
-        effects += _calls(story.opened, record.commit.events[-1])
-    return story, effects
+        if episode_events.is_public(state.opened):
+            effects += _public_events(state, event, record)
+        state = _after(state, event)
+    if state is not None:
+        effects += _calls(state.opened, record.commit.events[-1])
+    return state, effects
 
 
 def of_finding(opened: EpisodeOpened | None, record: Recorded) -> Iterator[PublicEvent]:
@@ -136,9 +136,9 @@ def cause_of(record: Recorded) -> str:
 
 
 def of_output(
-    story: OutputStory | None, record: Recorded, opened: EpisodeOpened | None
-) -> tuple[OutputStory | None, list[PublicEvent]]:
-    """Return an output's story after a commit, and the commit's public events.
+    state: OutputState | None, record: Recorded, opened: EpisodeOpened | None
+) -> tuple[OutputState | None, list[PublicEvent]]:
+    """Return an output's state after a commit, and the commit's public events.
 
     `opened` is of the episode that `proposer_of` names.
     """
@@ -147,20 +147,20 @@ def of_output(
         if not isinstance(event, OutputEvent):
             continue
         if isinstance(event, OutputProposed):
-            story = OutputStory(proposed=replace(event, payload=NOTHING))
-        elif isinstance(event, OutputRetried) and story is not None:
-            story = replace(story, retries=story.retries + 1)
-        if story is None or opened is None or not episode_events.is_public(opened):
+            state = OutputState(proposed=replace(event, payload=NOTHING))
+        elif isinstance(event, OutputRetried) and state is not None:
+            state = replace(state, retries=state.retries + 1)
+        if state is None or opened is None or not episode_events.is_public(opened):
             continue
-        found = output_event(opened, story.proposed, event, retries=story.retries, seq=record.seq)
+        found = output_event(opened, state.proposed, event, retries=state.retries, seq=record.seq)
         public_events += [found] if found is not None else []
-    return story, public_events
+    return state, public_events
 
 
-def proposer_of(story: OutputStory | None, record: Recorded) -> str:
+def proposer_of(state: OutputState | None, record: Recorded) -> str:
     """Return the episode whose output a commit is about; empty: it was never proposed."""
     proposals = (e for e in record.commit.events if isinstance(e, OutputProposed))
-    newest = next(proposals, story.proposed if story else None)
+    newest = next(proposals, state.proposed if state else None)
     return newest.episode_id if newest else ""
 
 
@@ -245,16 +245,16 @@ def _calls(opened: EpisodeOpened, newest: LogEvent) -> Iterator[SendCommand | Se
             pass
 
 
-def _public_events(story: EpisodeStory, event: object, record: Recorded) -> Iterator[PublicEvent]:
-    opened, seq = story.opened, record.seq
+def _public_events(state: EpisodeState, event: object, record: Recorded) -> Iterator[PublicEvent]:
+    opened, seq = state.opened, record.seq
     match event:
         case EpisodeOpened():
             yield episode_events.triggered(opened, seq=seq)
         case EpisodeStarted(attempt=attempt, node=node):
-            if story.node:
-                lost, by = story.attempt, story.node
+            if state.node:
+                lost, by = state.attempt, state.node
                 yield episode_events.claim_lost(opened, attempt=lost, node=by, seq=seq)
-            if not story.is_deferred:
+            if not state.is_deferred:
                 yield episode_events.started(opened, attempt=attempt, node=node, seq=seq)
         case EpisodeBlocked():
             block = waits.Blocked(event=event, at=record.commit.at)
@@ -262,31 +262,31 @@ def _public_events(story: EpisodeStory, event: object, record: Recorded) -> Iter
         case EpisodeResolved():
             yield waits.resumed(opened, event, seq=seq)
         case EpisodeFinished(error_class=error_class, error_detail=detail):
-            yield episode_events.ended(opened, story.converged, event, seq=seq)
+            yield episode_events.ended(opened, state.converged, event, seq=seq)
             if error_class == TRIPPED:
                 yield episode_events.breaker_canceled(opened, detail=detail, seq=seq)
-            skipped = starter.skipped(opened, story.converged, seq=seq)
+            skipped = starter.skipped(opened, state.converged, seq=seq)
             if skipped is not None:
                 yield skipped
         case _:
             pass
 
 
-def _after(story: EpisodeStory, event: object) -> EpisodeStory:
+def _after(state: EpisodeState, event: object) -> EpisodeState:
     match event:
         case EpisodeStarted(node=node, attempt=attempt):
-            return replace(story, node=node, attempt=attempt)
+            return replace(state, node=node, attempt=attempt)
         case EpisodeConverged():
             # What is kept of the raw bytes would keep the whole message.
             said = event.classification.copy()
             slim = replace(event, findings=(), outputs=(), result=NOTHING, classification=said)
-            return replace(story, converged=slim)
+            return replace(state, converged=slim)
         case EpisodeDeferred():
-            return replace(story, is_deferred=True, node="")
+            return replace(state, is_deferred=True, node="")
         case EpisodeLeft() | EpisodeBlocked() | EpisodeFinished():
-            return replace(story, node="")
+            return replace(state, node="")
         case _:
-            return story
+            return state
 
 
 def _slim(opened: EpisodeOpened) -> EpisodeOpened:

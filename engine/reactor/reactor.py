@@ -25,7 +25,7 @@ import structlog
 from engine import telemetry
 from engine.reactor.follow_up import Effect, SendCommand, SendTimer
 from engine.reactor.position import NOTE_S, Position
-from engine.reactor.stories import Stories
+from engine.reactor.states import AggregateStates
 from engine.runtime.publish import PublicEvent
 from engine.runtime.tasks import wait_first
 from engine.runtime.watch import follow
@@ -55,7 +55,7 @@ RENEW_S: Final = 1.0
 """Between two renewals of the key: two may fail in a row."""
 
 COMMITS_MAX: Final = 256
-"""Commits whose events are published together. Measured: more are not faster."""
+"""Commits that are followed up together."""
 
 STANDBY_S: Final = 5.0
 """Longest wait for the key before it is asked for again: a watch may have missed that it went."""
@@ -169,14 +169,14 @@ class Reactor:
         if not self._failures:
             log.info("publishing", stream=self._part, node=self.node, after=position.seq)
         following = self.ports.log.follow(self.stream, after=position.seq, partition=self.partition)
-        stories, labels = Stories(self.ports, self.clock), {"stream": self._part}
+        states, labels = AggregateStates(self.ports, self.clock), {"stream": self._part}
         ending, end = asyncio.create_task(self._ending.wait()), None
         try:
             async with following as follower:
                 while True:
                     records = await self._receive(follower, position, ending)
                     if records:
-                        await self._follow_up(records, position, stories, writer)
+                        await self._follow_up(records, position, states, writer)
                     self._failures = 0
                     telemetry.reactor_lag.set(follower.pending, labels)
                     if position.is_due(self.clock.monotonic_s(), is_idle=not records):
@@ -192,12 +192,12 @@ class Reactor:
         self,
         records: Sequence[Recorded],
         position: Position,
-        stories: Stories,
+        states: AggregateStates,
         writer: FencedWriter,
     ) -> None:
         """Carry out what follows from `records`, or from those before one that cannot be read."""
         ours = [each for each in records if self._is_ours(each)]
-        derived = await derive(ours, stories)
+        derived = await derive(ours, states)
         await carry_out(derived.effects, writer, self.ports)
         if derived.failure is not None:
             position.seq = ours[derived.done].seq - 1
@@ -272,12 +272,12 @@ class Derived(NamedTuple):
     """Why nothing can be said of the next one; None: there is none."""
 
 
-async def derive(records: Sequence[Recorded], stories: Stories) -> Derived:
+async def derive(records: Sequence[Recorded], states: AggregateStates) -> Derived:
     """Return what follows from `records`, up to the first of which that cannot be said."""
     effects: list[tuple[Effect, str]] = []
     for done, record in enumerate(records):
         try:
-            found = await stories.effects_of(record)
+            found = await states.effects_of(record)
         except (Unavailable, UnreadableEvent) as error:
             return Derived(effects, done, error)
         effects += [(effect, record.commit.trace) for effect in found]

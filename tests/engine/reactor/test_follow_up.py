@@ -25,17 +25,17 @@ FINDING = given.STACK.finding("disk")
 
 def of_episode(*parts, told: int | None = None) -> list[Effect]:
     """Return what follows from all commits of an episode, or from the last `told` of them."""
-    story, found = None, []
+    state, found = None, []
     for record in given.commits(EPISODE, *parts):
-        story, effects = follow_up.of_episode(story, record)
+        state, effects = follow_up.of_episode(state, record)
         found.append(effects)
     return [each for effects in found[-(told or len(found)) :] for each in effects]
 
 
 def of_output(records: Sequence[Recorded], opened: EpisodeOpened = given.OPENED) -> list[Effect]:
-    story, found = None, []
+    state, found = None, []
     for record in records:
-        story, events = follow_up.of_output(story, record, opened)
+        state, events = follow_up.of_output(state, record, opened)
         found += events
     return found
 
@@ -160,14 +160,14 @@ def test_whoever_goes_on_with_a_story_gets_the_same(cut):
         given.CONVERGED,
         given.FINISHED,
     )
-    story, first = None, []
+    state, first = None, []
     for record in records[:cut]:
-        story, effects = follow_up.of_episode(story, record)
+        state, effects = follow_up.of_episode(state, record)
         first += effects
     again = None
     for record in records[:cut]:
         again, _ = follow_up.of_episode(again, record)
-    assert again == story
+    assert again == state
     rest = []
     for record in records[cut:]:
         again, effects = follow_up.of_episode(again, record)
@@ -176,11 +176,11 @@ def test_whoever_goes_on_with_a_story_gets_the_same(cut):
 
 
 def test_a_story_keeps_nothing_large():
-    story = None
+    state = None
     for record in given.commits(EPISODE, given.OPENED, given.CONVERGED):
-        story, _ = follow_up.of_episode(story, record)
-    assert story.opened.trigger.payload == {}
-    assert (story.converged.findings, story.converged.outputs) == ((), ())
+        state, _ = follow_up.of_episode(state, record)
+    assert state.opened.trigger.payload == {}
+    assert (state.converged.findings, state.converged.outputs) == ((), ())
 
 
 def test_a_finding_is_told_with_the_hops_of_its_episode():
@@ -228,8 +228,8 @@ def test_an_output_of_a_dry_run_is_told_to_nobody():
 def test_whose_output_a_commit_is_about():
     proposed, delivered = given.commits(OUTPUT, given.PROPOSED, given.DELIVERED)
     assert follow_up.proposer_of(None, proposed) == "e1"
-    story, _ = follow_up.of_output(None, proposed, given.OPENED)
-    assert follow_up.proposer_of(story, delivered) == "e1"
+    state, _ = follow_up.of_output(None, proposed, given.OPENED)
+    assert follow_up.proposer_of(state, delivered) == "e1"
     assert follow_up.proposer_of(None, delivered) == ""
 
 
