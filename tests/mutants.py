@@ -2382,14 +2382,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what is true already is not canceled",
         "engine/execution/cancel.py",
-        "return _is_too_late(episode) or (episode.status in ENDED and is_told)",
-        "return episode.status in ENDED and is_told",
+        "return _is_too_late(episode) or (episode.status in ENDED and is_informed)",
+        "return episode.status in ENDED and is_informed",
         "tests/engine/execution/test_cancel.py",
     ),
     Mutant(
         "an end that could not be told is told when the command to cancel comes again",
         "engine/execution/cancel.py",
-        "(episode.status in ENDED and is_told)",
+        "(episode.status in ENDED and is_informed)",
         "episode.status in ENDED",
         "tests/engine/execution/test_cancel.py",
     ),

@@ -103,7 +103,7 @@ class CancelHandler:
         return self._is_answered
 
     def _is_over(self, episode: Episode, newest: Recorded) -> bool:
-        """Return whether there is nothing to do, not even events to publish again after a crash.
+        """Return whether there is nothing to do, not even to inform breaker and lane after a crash.
 
         A redelivered command may have ended the episode before. Being the first delivery does not
         exclude another one: while this node was frozen, another node may have got the second and
@@ -113,8 +113,8 @@ class CancelHandler:
         is_first = self.delivery.deliveries == 1
         is_unclaimed = episode.status is Status.CANCELED and not episode.attempts
         was_there = self.delivery.at <= newest.commit.at + timedelta(seconds=SKEW_S)
-        is_told = is_first and not (is_unclaimed and was_there)
-        return _is_too_late(episode) or (episode.status in ENDED and is_told)
+        is_informed = is_first and not (is_unclaimed and was_there)
+        return _is_too_late(episode) or (episode.status in ENDED and is_informed)
 
     async def _answer(self) -> None:
         self.context.running.forget(self.command.episode_id)

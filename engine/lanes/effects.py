@@ -136,7 +136,9 @@ class LaneEffects:
             return await self._inform_again(changed.after.state, cancel)
         labels = {"actor": self.context.actor.id, "mode": opened.mode.value}
         telemetry.episodes_ended.add(1, {**labels, "status": Status.CANCELED.value})
-        return await self._inform(opened, changed.events[0], seq=changed.after.version)
+        return await self.context.breakers.record_end(
+            opened, changed.events[0], seq=changed.after.version
+        )
 
     async def newest(self, episode_id: str) -> Recorded | None:
         """Return an episode's newest commit; None if there is none that this version can read."""
@@ -200,10 +202,7 @@ class LaneEffects:
         except UnreadableEvent:
             return
         if opened is not None:
-            await self._inform(opened, finished, seq=newest.seq)
-
-    async def _inform(self, opened: EpisodeOpened, finished: EpisodeFinished, *, seq: int) -> None:
-        await self.context.breakers.record_end(opened, finished, seq=seq)
+            await self.context.breakers.record_end(opened, finished, seq=newest.seq)
 
 
 def _newest_of(records: Sequence[Recorded]) -> Recorded | None:

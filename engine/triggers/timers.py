@@ -32,7 +32,7 @@ from engine.triggers.evaluate import TriggerEvaluator
 from engine.triggers.rules import Part
 from engine.triggers.schedule import Ticker
 from engine.workflows import start as starter
-from streams.errors import Unavailable
+from streams.errors import Unavailable, UnreadableEvent
 from streams.json import raw
 from streams.model.commands import Advance, Attend, Start
 from streams.model.events import EpisodeOpened
@@ -112,11 +112,14 @@ class TimerRouter:
         detail = f"no node knows what the timer {due.purpose} {due.key!r} is for"
         return self._unreadable(due, delivery, reason="not_watched", detail=detail)
 
-    async def _start(self, due: Due) -> Sequence[Part]:
+    async def _start(self, due: Due) -> Sequence[Part] | None:
         """Send `Start` for an episode that asks for its turn: there are no turns any more."""
         context = self.evaluator.context
         if placing.IF_THERE in due.payload:
-            newest = await context.ports.log.last(context.ports.stack.episode(due.key))
+            try:
+                newest = await context.ports.log.last(context.ports.stack.episode(due.key))
+            except UnreadableEvent:  # It is there, and of a newer version.
+                return None
             if placing.untouched(newest) is None:
                 return []
         start = Start(actor_id=context.actor.id, episode_id=due.key)
