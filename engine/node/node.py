@@ -26,7 +26,7 @@ from engine.execution.steps import PublishTool
 from engine.execution.takeover import LapseWatcher
 from engine.node.supervisor import ActorSupervisor, FallbackWatcher, NodeParts
 from engine.outputs.pool import AdapterPool
-from engine.reactor.reactor import Reactor, followed
+from engine.reactor.reactor import Reactor, followed, watch_keys
 from engine.runtime.catalog import Catalog
 from engine.runtime.context import NodeContext
 from engine.runtime.leases import Keeper, LeaseEvents
@@ -102,8 +102,9 @@ class Node:
         self._members = Membership(ports.gates, self._clock)
         self._lease_events = LeaseEvents()
         self._running = RunningEpisodes()
+        self._reactor_keys = LeaseEvents()
         self._reactors = [
-            Reactor(ports, self._clock, name, stream, partition)
+            Reactor(ports, self._clock, name, stream, partition, self._reactor_keys)
             for stream, partition in (followed(ports.stack) if reacts else ())
         ]
 
@@ -157,6 +158,9 @@ class Node:
         await heartbeat.leave()
         log.info("node down", node=self.name, clean=not late)
         return not late
+
+    async def _watch_reactor_keys(self) -> None:
+        await watch_keys(self._ports.gates, self._reactor_keys)
 
     async def _end_reactors(self, reacting: Sequence[asyncio.Task[None]]) -> None:
         """Have published what was committed until now, and let other nodes have the turn."""
@@ -235,6 +239,8 @@ class Node:
             cancel_watcher.follow,
         ]
         watching.append(fallbacks.follow)
+        if self._reactors:
+            watching.append(self._watch_reactor_keys)
         return [
             self._mode_watcher.follow,
             node_context.leases.beat,

@@ -26,8 +26,9 @@ from engine import telemetry
 from engine.reactor.follow_up import Effect, SendCommand, SendTimer
 from engine.reactor.position import NOTE_S, Position
 from engine.reactor.states import AggregateStates
+from engine.runtime.leases import LeaseEvents
 from engine.runtime.publish import PublicEvent
-from engine.runtime.tasks import wait_first
+from engine.runtime.tasks import wait_first, wait_set
 from engine.runtime.watch import follow
 from engine.validation import backoff_s
 from streams.clock import Clock
@@ -42,7 +43,7 @@ from streams.errors import (
 from streams.keys import REACTORS, reactor_key
 from streams.layout import FOLLOWED, Stream
 from streams.ports.all import Ports
-from streams.ports.bucket import BucketEntry
+from streams.ports.bucket import Bucket, BucketEntry
 from streams.ports.domain_events import FencedWriter, Publication
 from streams.ports.log import Follower, Recorded
 from streams.subjects import Stack
@@ -80,6 +81,17 @@ def followed(stack: Stack) -> Sequence[tuple[Stream, int]]:
     return [(stream, each) for stream in FOLLOWED for each in stack.partitions_of(stream)]
 
 
+async def watch_keys(gates: Bucket, freed: LeaseEvents) -> None:
+    """Note in `freed` which keys of reactors get free: one watch for all reactors of a node."""
+
+    async def hear(entries: Sequence[BucketEntry]) -> None:
+        for each in entries:
+            if each.value is None:
+                freed.free(each.key)
+
+    await follow(gates.watch(under=REACTORS), hear)
+
+
 @dataclass
 class Reactor:
     """Publishes what follows from one stream of the journal, taking turns with other nodes."""
@@ -89,6 +101,8 @@ class Reactor:
     node: str
     stream: Stream = Stream.JOURNAL
     partition: int = 0
+    freed: LeaseEvents = field(default_factory=LeaseEvents)
+    """Keys that got free, as `watch_keys` sees it; without it a standby only asks now and then."""
     _ending: asyncio.Event = field(default_factory=asyncio.Event)
     _failures: int = 0
 
@@ -120,10 +134,12 @@ class Reactor:
     async def _take_turn(self) -> None:
         """Have the turn if nobody has it; else wait until it may be free."""
         key = reactor_key(self._part)
+        freed = self.freed.of(key)
         try:
             revision = await self.ports.gates.put(key, self._name, after=0, ttl_s=LEASE_S)
         except RevisionConflict:
-            return await wait_first(self._wait_free(key), self._ending.wait())
+            wait = wait_set(freed, within_s=STANDBY_S, clock=self.clock)
+            return await wait_first(wait, self._ending.wait())
         turn = _Turn(key, revision)
         try:
             await wait_first(self._renew(turn), self._publish_all())
@@ -138,19 +154,6 @@ class Reactor:
     @property
     def _name(self) -> bytes:
         return self.node.encode()
-
-    async def _wait_free(self, key: str) -> None:
-        """Wait until the key is gone, or `STANDBY_S` are over."""
-        gone = False
-
-        async def hear(entries: Sequence[BucketEntry]) -> None:
-            nonlocal gone
-            for each in entries:
-                gone = each.value is None if each.key == key else gone
-
-        with suppress(TimeoutError):
-            async with self.clock.timeout(STANDBY_S):
-                await follow(self.ports.gates.watch(under=REACTORS), hear, until=lambda: gone)
 
     async def _renew(self, turn: _Turn) -> None:
         while True:

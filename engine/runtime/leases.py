@@ -232,16 +232,21 @@ class EpisodeLease:
 
 
 class LeaseEvents:
-    """Claims that were given up or lapsed, for those of this node that wait for them."""
+    """Keys that were given up or lapsed, for those of this node that wait for them."""
 
     def __init__(self) -> None:
         self._freed: dict[str, asyncio.Event] = {}
 
     def of(self, key: str) -> asyncio.Event:
-        """Return an event that is set when the claim `key` gets free after now."""
+        """Return an event that is set when `key` gets free after now."""
         return self._freed.setdefault(key, asyncio.Event())
 
     def handle(self, change: ClaimChange) -> None:
         """Take note of a change of any claim."""
-        if change.state != "claimed" and change.key in self._freed:
-            self._freed.pop(change.key).set()
+        if change.state != "claimed":
+            self.free(change.key)
+
+    def free(self, key: str) -> None:
+        """Set the event of `key`, if anyone waits for it."""
+        if key in self._freed:
+            self._freed.pop(key).set()

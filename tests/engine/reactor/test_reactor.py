@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from engine.reactor import reactor as reactors
 from engine.reactor.position import NOTE_S
-from engine.reactor.reactor import LEASE_S, STUCK_S, Reactor, encode
+from engine.reactor.reactor import LEASE_S, STUCK_S, Reactor, encode, watch_keys
 from engine.runtime.publish import PublicEvent
 from streams.errors import Unavailable
 from streams.keys import published_key, reactor_key
@@ -54,11 +54,13 @@ class Scene:
     async def at_work(self, reactor: Reactor):
         """Run a reactor, and have it killed in the end."""
         task = asyncio.create_task(reactor.follow())
+        watching = asyncio.create_task(watch_keys(self.ports.gates, reactor.freed))
         try:
             yield task
         finally:
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            watching.cancel()
+            await asyncio.gather(task, watching, return_exceptions=True)
 
     async def quiet(self, within_s: float = 1.0) -> None:
         await self.clock.sleep(within_s)
