@@ -32,7 +32,7 @@ CRASHES := $(addprefix tests/,gates/test_crashes.py engine/execution/test_every_
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-peers bench-history bench-report chaos contracts crashes limits workflows walk mutants lock
+.PHONY: help demo test check bench bench-peers bench-history bench-report chaos contracts crashes limits simulation workflows walk mutants lock
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,8 +82,11 @@ walk: $(READY) ## Say how many files of the engine an episode enters; FILES=1 li
 contracts: $(READY) ## Hold every port to its contract in every combination of what can be behind it
 	VIGIL_TEST_CONTRACTS=all $(BIN)/python -m pytest tests/contracts
 
-crashes: $(READY) ## Have a node die at every moment of a story; make test does so at every third
+crashes: $(READY) ## Have a node die at every moment of a story; make test does so at every fifth
 	VIGIL_TEST_MOMENTS=all $(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(CRASHES)
+
+simulation: $(READY) ## Simulate worlds in which everything goes wrong, SEEDS=1000 of them; make test does 150
+	SIM_SEEDS=$(or $(SEEDS),1000) $(BIN)/python -m pytest --numprocesses 2 --dist worksteal tests/simulation/test_survival.py
 
 mutants: $(READY) ## Switch off each guard and see that a test notices
 	$(BIN)/python tests/mutants.py

@@ -5896,6 +5896,13 @@ TABLE: Final[Sequence[Mutant]] = (
         REACTING,
     ),
     Mutant(
+        "a standby sees that a turn is free",
+        "engine/reactor/reactor.py",
+        "freed.free(each.key)",
+        "pass",
+        REACTING,
+    ),
+    Mutant(
         "a reactor that stops gives its turn away",
         "engine/reactor/reactor.py",
         "await self.ports.gates.delete(key, after=turn.revision)",
@@ -5944,7 +5951,7 @@ def passes(tests: str, tree: Path) -> bool:
         done = subprocess.run(
             command,
             cwd=tree,
-            env={**os.environ, "VIGIL_TEST_MOMENTS": "all"},
+            env={**os.environ, "VIGIL_TEST_MOMENTS": "all", "SIM_SEEDS": "250"},
             capture_output=True,
             timeout=TRIAL_S_MAX,
             check=False,
