@@ -12,6 +12,7 @@ from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import api
 from streams.jetstream.ports import source
 from streams.jetstream.ports.consumer import DurableConsumer
+from streams.layout import Stream
 from streams.model.foreign_streams import ForeignStream
 from tests.contracts.samples import deliveries_of, opened
 
@@ -130,6 +131,22 @@ async def test_who_asked_for_nothing_while_a_stream_was_made_anew_is_told(
             await deliveries_of(other, 2)
             with pytest.raises(NoSuchStream):
                 await deliveries_of(busy, 1)
+
+
+async def test_events_are_read_from_the_beginning_of_a_stream_of_ours_that_was_made_anew(
+    nats, world, link, stack
+):
+    """It ends before the sequence at which its queue was."""
+    async with opened(world.open("monitor", ["order.placed"])) as reading:
+        for number in range(3):
+            await world.publish("order.placed", {"number": number}, id=f"before-{number}")
+        for each in await deliveries_of(reading, 3):
+            await each.ack()
+        await api.call(link, f"STREAM.DELETE.{stack.stream(Stream.EVENTS)}")
+        async with connect(nats.url, stack=stack) as anew:
+            await anew.domain_events.publish("order.placed", {"number": 3}, id="after")
+            (delivery,) = await deliveries_of(reading, 1)
+    assert delivery.content.id == "after"
 
 
 async def test_a_queue_that_was_made_for_the_stream_before_is_not_kept(
