@@ -52,6 +52,15 @@ class LinkSettings:
     """The JetStream domain that has the streams. Empty: that of the server we connect to."""
     group: GroupSettings = field(default_factory=GroupSettings)
 
+    @property
+    def heartbeat_s(self) -> int:
+        """How often the server says that a waiting pull still lives, in seconds.
+
+        Often where a server may be lost while we are connected to another one; a single server
+        that is lost takes our connection with it.
+        """
+        return 1 if self.replicas > 1 or self.domain else 5
+
     def api(self, operation: str) -> str:
         """Return the subject of one operation of JetStream's API."""
         return f"$JS.{self.domain}.API.{operation}" if self.domain else f"$JS.API.{operation}"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Final, Generic, Self, TypeVar
 
 import msgspec
@@ -39,11 +40,8 @@ PULL_BYTES_MAX: Final = 16 * 1024 * 1024
 PULL_S: Final = 30
 """Life of a pull that finds nothing."""
 
-HEARTBEAT_S: Final = 1
-"""How often the server says that a waiting pull still lives."""
-
-SILENCE_S_MAX: Final = 2.5
-"""Without a message or a heartbeat for this long, the pull counts as lost."""
+SILENT_BEATS_MAX: Final = 2.5
+"""Without a message or a heartbeat for as long as so many beats, the pull counts as lost."""
 
 IDLE_S_MAX: Final = 60
 """How long the server keeps a consumer that nobody pulls from."""
@@ -52,15 +50,6 @@ RETRY_S: Final = 0.2
 """Between two attempts to get a consumer."""
 
 _HEARTBEAT: Final = "100"
-
-_PULL: Final = msgspec.json.encode(
-    {
-        "batch": PULL_MESSAGES,
-        "max_bytes": PULL_BYTES_MAX,
-        "expires": PULL_S * NS_PER_S,
-        "idle_heartbeat": HEARTBEAT_S * NS_PER_S,
-    }
-)
 
 
 class OrderedReader(Generic[T]):
@@ -89,6 +78,7 @@ class OrderedReader(Generic[T]):
         self._waiting: deque[Arrival] = deque()
         self._changed = asyncio.Event()
         self._feed: _Feed | None = None
+        self._silence_s_max = SILENT_BEATS_MAX * link.settings.heartbeat_s
         self.pending = 0
         """What the stream held beyond the last message returned, when it was sent."""
 
@@ -134,7 +124,7 @@ class OrderedReader(Generic[T]):
             if self._waiting or left_s <= 0:
                 return
             if is_fed:
-                await wait_set(self._changed, timeout_s=min(left_s, SILENCE_S_MAX))
+                await wait_set(self._changed, timeout_s=min(left_s, self._silence_s_max))
             else:
                 await clock.sleep(min(left_s, RETRY_S))
 
@@ -186,6 +176,8 @@ class _Feed:
         self._on_arrival = on_arrival
         self._on_change = on_change
         self._commands: ReplyInbox | None = None
+        self._silence_s_max = SILENT_BEATS_MAX * link.settings.heartbeat_s
+        self._pull_request = _pull_request(link.settings.heartbeat_s)
         self._arrived = 0
         self._asked = 0
         self._heard_s = link.clock.monotonic_s()
@@ -210,7 +202,7 @@ class _Feed:
 
     def is_doubtful(self) -> bool:
         silence_s = self._link.clock.monotonic_s() - self._heard_s
-        is_silent = self._asked > 0 and silence_s > SILENCE_S_MAX
+        is_silent = self._asked > 0 and silence_s > self._silence_s_max
         return self._is_broken or is_silent or self._session.ended.is_set()
 
     async def top_up(self, *, waiting: int) -> bool:
@@ -226,7 +218,7 @@ class _Feed:
         next_one = f"CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
         subject = self._link.settings.api(next_one)
         try:
-            self._session.post(subject, _PULL, reply=self._commands.subject)
+            self._session.post(subject, self._pull_request, reply=self._commands.subject)
         except Unavailable:
             return False
         self._asked += PULL_MESSAGES
@@ -272,3 +264,14 @@ class _Feed:
             "inactive_threshold": IDLE_S_MAX * NS_PER_S,
         }
         return {"stream_name": self._stream, "config": config}
+
+
+@cache
+def _pull_request(heartbeat_s: int) -> bytes:
+    request = {
+        "batch": PULL_MESSAGES,
+        "max_bytes": PULL_BYTES_MAX,
+        "expires": PULL_S * NS_PER_S,
+        "idle_heartbeat": heartbeat_s * NS_PER_S,
+    }
+    return msgspec.json.encode(request)

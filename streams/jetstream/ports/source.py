@@ -10,7 +10,7 @@ the same for good.
 | failure | what happens |
 | --- | --- |
 | the connection ends | the pull is sent again on the next session |
-| the server forgets the pull | no heartbeat for `SILENCE_S_MAX`: it is sent again |
+| the server forgets the pull | no heartbeat for `SILENT_BEATS_MAX` beats: it is sent again |
 | the consumer is deleted | it is made again, from the oldest delivery not yet answered |
 | its whole stream is | the same, once there is a stream of that name again: from its beginning |
 | that was a stream of others | `receive` raises: whoever reads it opens it again |
@@ -37,7 +37,7 @@ from streams.jetstream.connection.session import Session
 from streams.jetstream.messages.arrival import Arrival, arrival
 from streams.jetstream.ports.configs import NS_PER_S
 from streams.jetstream.ports.consumer import UNANSWERED_MAX, DurableConsumer
-from streams.jetstream.ports.follow import HEARTBEAT_S, SILENCE_S_MAX
+from streams.jetstream.ports.follow import SILENT_BEATS_MAX
 from streams.json import JsonObject
 from streams.ports.delivery import Delivery
 from streams.wire.messages import TRACE_HEADER
@@ -280,7 +280,8 @@ class JetStreamSource(Generic[T]):
     ) -> None:
         next_one = f"CONSUMER.MSG.NEXT.{self._consumer.stream}.{self._consumer.name}"
         subject = self._link.settings.api(next_one)
-        session.post(subject, _pull_request(most, expires_s), reply=commands.subject)
+        beat_s = self._link.settings.heartbeat_s
+        session.post(subject, _pull_request(most, expires_s, beat_s), reply=commands.subject)
         self._asked += most
         self._heard_s = self._link.clock.monotonic_s()
         self._pull_ends_s = self._heard_s + expires_s + GRACE_S
@@ -302,7 +303,9 @@ class JetStreamSource(Generic[T]):
         return self._asked > 0 and not self._waiting and not self._is_closed
 
     def _lost_s(self) -> float:
-        return min(self._pull_ends_s, self._heard_s + SILENCE_S_MAX)
+        return min(
+            self._pull_ends_s, self._heard_s + SILENT_BEATS_MAX * self._link.settings.heartbeat_s
+        )
 
     def _on_message(self, msg: Received) -> None:
         self._heard_s = self._link.clock.monotonic_s()
@@ -335,8 +338,8 @@ def nak(delay_s: float) -> bytes:
     return b'-NAK {"delay": %d}' % round(delay_s * NS_PER_S) if delay_s else b"-NAK"
 
 
-def _pull_request(most: int, expires_s: float) -> bytes:
+def _pull_request(most: int, expires_s: float, beat_s: int) -> bytes:
     request: JsonObject = {"batch": most, "expires": round(expires_s * NS_PER_S)}
-    if expires_s >= 2 * HEARTBEAT_S:  # The server wants two beats in a pull's life.
-        request["idle_heartbeat"] = HEARTBEAT_S * NS_PER_S
+    if expires_s >= 2 * beat_s:  # The server wants two beats in a pull's life.
+        request["idle_heartbeat"] = beat_s * NS_PER_S
     return _encoder.encode(request)

@@ -12,7 +12,7 @@ from streams.errors import Unavailable
 from streams.jetstream import LinkSettings, connect
 from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import api
-from streams.jetstream.ports.follow import PULL_BYTES_MAX, SILENCE_S_MAX
+from streams.jetstream.ports.follow import PULL_BYTES_MAX, SILENT_BEATS_MAX
 from streams.layout import Stream
 from tests.contracts.samples import commit, next_of
 from tests.streams.jetstream.wire import Wire, eventually
@@ -126,7 +126,7 @@ async def test_large_messages_arrive_although_a_pull_has_a_limit_in_bytes(ports,
     async with ports.log.follow() as follower:
         records = await next_of(follower, count)
     assert [r.seq for r in records] == list(range(1, count + 1))
-    assert time.monotonic() - started_s < SILENCE_S_MAX
+    assert time.monotonic() - started_s < SILENT_BEATS_MAX * LinkSettings().heartbeat_s
 
 
 async def test_a_follower_that_nobody_asked_for_a_while_goes_on(ports, link, stack, journal):
@@ -156,3 +156,18 @@ async def test_a_follower_without_a_server_returns_nothing_and_goes_on_later(own
         own_nats.restart()
         await fill(ports.log, stack.episode("e2"), count=1)
         assert [r.seq for r in await next_of(follower, 1)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "beat_s"),
+    [
+        (LinkSettings(), 5),
+        (LinkSettings(replicas=3), 1),
+        (LinkSettings(domain="hub"), 1),
+    ],
+    ids=["a single server", "replicas", "another domain"],
+)
+def test_pulls_are_heard_of_often_where_a_server_may_be_lost_behind_our_connection(
+    settings, beat_s
+):
+    assert settings.heartbeat_s == beat_s
