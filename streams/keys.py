@@ -45,7 +45,6 @@ CALMED: Final = "calmed"
 BREAKERS: Final = "breaker"
 CANCELS: Final = "cancel"
 NODES: Final = "node"
-WAITS: Final = "wait"
 LOCKS: Final = "workflow"
 STARTS: Final = "starting"
 RESULTS: Final = "result"
@@ -54,7 +53,6 @@ FEEDS: Final = "feed"
 REACTORS: Final = "reactor"
 PUBLISHED: Final = "published"
 DEFINITIONS: Final = "definition"
-BROUGHT: Final = "brought"
 """The first tokens of keys: what `Bucket.entries` can be asked for."""
 
 LAYOUT_CLAIM: Final = "layout"
@@ -163,11 +161,6 @@ def reactor_key(part: str) -> str:
 def published_key(part: str) -> str:
     """Return the key of the sequence of the stream `part` up to which that was published."""
     return f"{PUBLISHED}.{name(part, of='stream')}"
-
-
-def brought_key(word_id: str) -> str:
-    """Return the key that exists once an episode was found that waits for the signal of this id."""
-    return f"{BROUGHT}.{subject_token(word_id)}"
 
 
 def name_in(key: str) -> str:

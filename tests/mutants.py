@@ -73,7 +73,6 @@ IN_LINE: Final = "tests/engine/outputs/test_outputs_in_line.py"
 CALLED_OFF: Final = "tests/engine/outputs/test_outputs_called_off.py"
 SIGNALS: Final = "tests/engine/waits/test_signal_rules.py"
 REFERENCES: Final = "tests/engine/waits/test_references.py"
-ADOPTING: Final = "tests/engine/waits/test_adopt.py"
 LOOKING_OUT: Final = "tests/engine/waits/test_signal_retries.py"
 PAUSED: Final = "tests/engine/cluster/test_paused.py"
 LINEUP: Final = "tests/engine/node/test_supervisor.py"
@@ -4100,37 +4099,16 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a signal that nobody has had in an hour is a dead letter",
         "engine/waits/signals.py",
-        "        elif state.is_unclaimed(said):",
-        "        elif False:",
+        "        if state.is_unclaimed(said):\n            return await self._reject",
+        "        if False:\n            return await self._reject",
         LOOKING_OUT,
     ),
     Mutant(
         "a signal that an episode has had is no dead letter",
         "engine/waits/signals.py",
-        "        elif state.is_unclaimed(said):",
-        "        elif due.fired_at >= kept_until(at):",
+        "        if state.is_unclaimed(said):\n            return await self._reject",
+        "        if True:\n            return await self._reject",
         LOOKING_OUT,
-    ),
-    Mutant(
-        "a timer of an earlier version ends nothing before the hour is over",
-        "engine/waits/signals.py",
-        "if state.is_unclaimed(said) and due.fired_at < kept_until(at):",
-        "if False:",
-        ADOPTING,
-    ),
-    Mutant(
-        "what an episode had from an earlier version is for nobody else",
-        "engine/waits/signals.py",
-        "        if await adopt.was_brought(self.references.ports, said.id):",
-        "        if False:",
-        ADOPTING,
-    ),
-    Mutant(
-        "a wait of an earlier version is written down",
-        "engine/waits/adopt.py",
-        "                await wait(waited)",
-        "                pass",
-        ADOPTING,
     ),
     Mutant(
         "a sweep finds a wait that is on no journal of a reference",

@@ -25,7 +25,6 @@ from engine.runtime.permits import Permit
 from engine.runtime.slots import Slots
 from engine.runtime.store import Loaded, Store, Turns
 from engine.runtime.tasks import NodeTasks
-from engine.waits import adopt
 from engine.waits import signal as rules
 from engine.waits.signal import RESOLVED, Signal, SignalState, kept_until, signal_in
 from engine.waits.wait import block_in
@@ -194,7 +193,7 @@ class SignalHandler:
 
     async def handle_timer(self, delivery: Fired, _asked_s: float) -> None:
         """Handle a due timer, in a task of its own."""
-        self._start(delivery, partial(self._try_again, delivery))
+        self._start(delivery, partial(self._give_up, delivery))
 
     def _start(self, delivery: Incoming | Fired, work: Callable[[], Awaitable[None]]) -> None:
         self.room.take_late()
@@ -228,8 +227,8 @@ class SignalHandler:
             await self._arm(SignalTimer(kept=kept, seq=content.seq))
         return await delivery.ack()
 
-    async def _try_again(self, delivery: Fired) -> None:
-        """Give a signal once more: it is written down by now, or an earlier version armed this."""
+    async def _give_up(self, delivery: Fired) -> None:
+        """Make a signal that nobody has had a dead letter."""
         due = delivery.content
         if isinstance(due, Unreadable):
             return await self._reject(due, delivery)
@@ -239,12 +238,8 @@ class SignalHandler:
         if timer is None:
             return await self._reject(self._unreadable_timer(due, delivery), delivery)
         said, at = timer.kept.signal, timer.kept.at
-        if await adopt.was_brought(self.references.ports, said.id):
-            return await delivery.ack()
         state = await self.references.give(said, at=at)
-        if state.is_unclaimed(said) and due.fired_at < kept_until(at):
-            await self._arm(timer)
-        elif state.is_unclaimed(said):
+        if state.is_unclaimed(said):
             return await self._reject(self._unclaimed(timer), delivery)
         return await delivery.ack()
 
@@ -298,18 +293,10 @@ def services_for(context: NodeContext, runs: Permit) -> list[Service]:
     references = References(ports, clock, context.turns)
     means = references, DeadLetterWriter(ports, clock), context.tasks
     events, timers = SignalHandler(*means), SignalHandler(*means)
-
-    def adopted() -> Awaitable[None]:
-        return adopt.adopt_waits(ports, references.wait)
-
     queue = Queue(
-        open=lambda: ports.domain_events.open(QUEUE, [RESOLVED]),
-        labels={"queue": "waits"},
-        opened=adopted,
+        open=lambda: ports.domain_events.open(QUEUE, [RESOLVED]), labels={"queue": "waits"}
     )
-    due = Queue(
-        open=lambda: ports.timers.open(QUEUE), labels={"queue": "waits_due"}, opened=adopted
-    )
+    due = Queue(open=lambda: ports.timers.open(QUEUE), labels={"queue": "waits_due"})
     return [
         consumer_service(queue, events.handle_event, room=events.room, permit=runs, clock=clock),
         consumer_service(due, timers.handle_timer, room=timers.room, permit=runs, clock=clock),
