@@ -3858,8 +3858,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "word that comes after the expiry is late",
         "engine/waits/answer.py",
-        "    if expires_at is not None and at > expires_at:",
-        "    if False:",
+        "    return problem_of_time(blocked.terms, at=at)",
+        "    return None",
         ANSWERING,
     ),
     Mutant(
@@ -4774,15 +4774,15 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a decision on another payload is refused",
         "engine/waits/approval.py",
-        "if command.plan_hash != approval.plan_hash:",
+        "if plan_hash != approval.plan_hash:",
         "if False:",
         LIFE_OF_OUTPUTS,
     ),
     Mutant(
         "a decision after the expiry is late",
         "engine/waits/approval.py",
-        "if approval.expires_at is not None and at > approval.expires_at:",
-        "if False:",
+        "    return problem_of_time(approval, at=at)",
+        "    return None",
         LIFE_OF_OUTPUTS,
     ),
     Mutant(
@@ -4894,7 +4894,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what nobody approves in time fails if that is what it means",
         "engine/outputs/decide.py",
-        "if approval.on_expiry is OnExpiry.FAIL:",
+        "if pending.terms.on_expiry is OnExpiry.FAIL:",
         "if False:",
         LIFE_OF_OUTPUTS,
     ),

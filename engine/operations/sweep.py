@@ -20,7 +20,7 @@ from engine.episodes.recovery import SweepVerdict
 from engine.errors import Rejected
 from engine.runtime.store import Turns
 from engine.waits.signals import References
-from engine.waits.wait import block_in, next_wake
+from engine.waits.wait import block_in
 from engine.workflows.effects import wake_at
 from engine.workflows.instance import INSTANCE_ENDED, Instance, fold_instance
 from engine.workflows.start import CONDUCT
@@ -265,7 +265,7 @@ class EpisodeSweeper:
             references = References(ports, self.clock, self.turns)
             if not await references.is_seen_to(block.ref, id_, block.step_no):
                 return True
-        if block is not None and next_wake(block, after=self.clock.now()) is None:
+        if block is not None and block.pending.next_wake(after=self.clock.now()) is None:
             return False
         return await ports.timers.pending(actor, ATTEND, id_) is None
 

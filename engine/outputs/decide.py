@@ -8,9 +8,10 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from engine.app.workflow import APPROVAL_EXPIRED
 from engine.errors import Refused
 from engine.outputs.output import Output, is_own, outcome_of
-from engine.waits.approval import APPROVAL_EXPIRED, next_reminder_at, problem_of_decision
+from engine.waits.approval import end_in_words, problem_of_decision
 from engine.waits.wait import block_in
 from streams.clock import SKEW_S
 from streams.model.commands import CancelOutput, Decide, RetryOutput, Verdict
@@ -129,30 +130,20 @@ def wakes_at(output: Output, *, at: datetime) -> datetime | None:
     """Return when an unsettled output is due next, which may be in the past; None: never."""
     if output.status is OutputStatus.PROPOSED:
         return output.retry_at or at
-    if output.status is not OutputStatus.AWAITING_APPROVAL:
-        return None
-    assert output.proposed is not None, "what waits was proposed"
-    approval, since = output.proposed.approval, output.asked_at
-    assert approval is not None, "what waits for approval says what for"
-    assert since is not None, "people are asked since some time"
-    reminder = next_reminder_at(since, every_s=approval.remind_every_s, at=at)
-    times = [each for each in (reminder, approval.expires_at) if each is not None]
-    return min(times, default=None)
+    return output.pending.next_wake(after=at) if output.pending else None
 
 
 def expired(
     output: Output, *, at: datetime
 ) -> OutputApproved | OutputRejected | OutputFailed | None:
     """Return the event if nobody has decided on an output by `at`; None: it is not late."""
-    if output.status is not OutputStatus.AWAITING_APPROVAL or output.proposed is None:
+    pending = output.pending
+    if pending is None or not pending.is_expired(at=at):
         return None
-    approval = output.proposed.approval
-    if approval is None or approval.expires_at is None or at < approval.expires_at:
-        return None
-    reason = f"nobody decided by {approval.expires_at:%Y-%m-%d %H:%M:%S} UTC"
-    if approval.on_expiry is OnExpiry.APPROVE:
+    reason = f"nobody decided by {pending.terms.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+    if pending.terms.on_expiry is OnExpiry.APPROVE:
         return OutputApproved(by="", reason=reason)
-    if approval.on_expiry is OnExpiry.FAIL:
+    if pending.terms.on_expiry is OnExpiry.FAIL:
         return OutputFailed(attempt=0, error_class=APPROVAL_EXPIRED, error_detail=reason)
     return OutputRejected(by="", reason=reason, is_expiry=True)
 
@@ -173,25 +164,18 @@ def answered(
     if decided is not None and decided.decision_id == command.id:
         return None
     if decided is not None:
-        raise Refused(_in_words(output))
-    approval = output.proposed.approval
-    if output.status is not OutputStatus.AWAITING_APPROVAL or approval is None:
+        what = "approved" if isinstance(decided, OutputApproved) else "rejected"
+        end = end_in_words(what, by=decided.by, at=output.decided_at, reason=decided.reason)
+        raise Refused(f"it does not wait any more: it was {end}")
+    if output.pending is None:
         why = f" ({output.failed.error_class})" if output.failed else ""
         raise Refused(f"it does not wait for approval: it is {output.status}{why}")
-    if problem := problem_of_decision(approval, command, at=at):
+    approval, plan_hash, by = output.pending.terms, command.plan_hash, command.by
+    if problem := problem_of_decision(approval, plan_hash=plan_hash, by=by, at=at):
         raise Refused(problem)
     if command.verdict is Verdict.APPROVE:
         return OutputApproved(by=command.by, reason=command.reason, decision_id=command.id)
     return OutputRejected(by=command.by, reason=command.reason, decision_id=command.id)
-
-
-def _in_words(output: Output) -> str:
-    what = "approved" if isinstance(output.decided, OutputApproved) else "rejected"
-    by = (
-        f" by {output.decided.by}" if output.decided and output.decided.by else ", for want of time"
-    )
-    when = f" at {output.decided_at:%Y-%m-%d %H:%M:%S} UTC" if output.decided_at else ""
-    return f"it was {what}{by}{when}"
 
 
 def tried_again(output: Output, command: RetryOutput, *, at: datetime) -> OutputRetried | None:

@@ -45,10 +45,8 @@ from engine.outputs.rate_limit import PLACE_S
 from engine.outputs.store import OutputStore
 from engine.runtime.context import ActorContext
 from engine.runtime.publish import EventPublisher
-from engine.waits.approval import reminder_no
 from streams.model.commands import Attend, CancelOutput, Carry, Command, Decide, RetryOutput
 from streams.model.events import EpisodeOpened, OutputEvent
-from streams.model.outputs import OutputStatus
 from streams.ports.delivery import Delivery, Unreadable
 from streams.ports.log import Recorded
 from streams.tracing import traceparent
@@ -205,13 +203,8 @@ class OutputCheck:
     async def _remind(self, output_store: OutputStore) -> None:
         """Remind people of an output that waits for approval, if that is due."""
         output = output_store.output
-        if output.status is not OutputStatus.AWAITING_APPROVAL or output.proposed is None:
-            return
-        approval, since = output.proposed.approval, output.asked_at
-        if approval is None or since is None or not episode_events.is_public(self.opened):
-            return
-        number = reminder_no(since, every_s=approval.remind_every_s, at=self.at)
-        if number:
+        number = output.pending.reminder_no(at=self.at) if output.pending else 0
+        if number and episode_events.is_public(self.opened):
             reminder = output_reminder(self.opened, output, number=number, seq=output_store.version)
             await EventPublisher(self.context.ports.domain_events).publish([reminder])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from hashlib import blake2b
 from typing import Final
 
@@ -12,9 +12,9 @@ import msgspec
 from engine.app.actions import SendOutput, fingerprint
 from engine.app.outputs import _KEY_BYTES, plan_hash
 from engine.episodes.episode import Episode
+from engine.waits.approval import approval_for
 from streams.model.events import EpisodeOpened, OutputProposed
 from streams.model.outputs import OutputIntent
-from streams.model.waits import Approval
 
 MARK_CHARS: Final = 16
 """Characters of an action's fingerprint in an output's key: 64 bits, unique per turn."""
@@ -65,6 +65,11 @@ def proposal(
     intent: OutputIntent, key: str, opened: EpisodeOpened, *, proposal_no: int, at: datetime
 ) -> OutputProposed:
     """Return the event that proposes an output, for the `proposal_no`-th time."""
+    approval = (
+        approval_for(intent, plan_hash=plan_hash(intent.payload), at=at)
+        if intent.requires_approval
+        else None
+    )
     return OutputProposed(
         output_key=key,
         adapter=intent.adapter,
@@ -73,17 +78,5 @@ def proposal(
         actor_id=opened.actor_id,
         expectation_id=opened.expectation_id,
         proposal_no=proposal_no,
-        approval=_approval(intent, at=at) if intent.requires_approval else None,
-    )
-
-
-def _approval(intent: OutputIntent, *, at: datetime) -> Approval:
-    expires_at = at + timedelta(seconds=intent.expires_s) if intent.expires_s else None
-    return Approval(
-        plan_hash=plan_hash(intent.payload),
-        summary=intent.summary,
-        approvers=intent.approvers,
-        expires_at=expires_at,
-        on_expiry=intent.on_expiry,
-        remind_every_s=intent.remind_every_s,
+        approval=approval,
     )

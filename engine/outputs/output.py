@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.errors import Rejected
+from engine.waits.approval import Pending
 from streams.model.events import (
     OutputApproved,
     OutputAttempted,
@@ -33,6 +34,7 @@ from streams.model.events import (
     OutputRetried,
 )
 from streams.model.outputs import DUPLICATE, OUTCOMES, OutputOutcome, OutputStatus
+from streams.model.waits import Approval
 from streams.ports.log import Recorded
 
 EARLIER_MAX: Final = 100
@@ -105,6 +107,15 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     canceled: OutputCanceled | None = None
     earlier: tuple[tuple[str, OutputOutcome], ...] = ()
     """Episode → the end of its proposal, of earlier ones; or that it will make none."""
+
+    @property
+    def pending(self) -> Pending[Approval] | None:
+        """What people are asked, if it waits for their approval."""
+        approval = self.proposed.approval if self.proposed else None
+        is_asked = self.status is OutputStatus.AWAITING_APPROVAL
+        if not is_asked or approval is None or self.asked_at is None:
+            return None
+        return Pending(approval, self.asked_at)
 
     @property
     def attempts_counted(self) -> int:

@@ -14,10 +14,16 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from engine.app.workflow import APPROVAL_EXPIRED, DENIED
 from engine.episodes import episode as commands
 from engine.episodes.episode import CancelEpisode, Episode, Performed, decide, evolve, fold
-from engine.waits.approval import APPROVAL_EXPIRED, problem_of_decision
-from engine.waits.wait import Blocked, is_denial, is_expired
+from engine.waits.approval import (
+    denial_in_words,
+    end_in_words,
+    problem_of_decision,
+    problem_of_time,
+)
+from engine.waits.wait import Blocked, is_denial
 from streams.json import NOTHING, raw
 from streams.model.commands import Decide, Resolve, Verdict
 from streams.model.events import (
@@ -30,9 +36,6 @@ from streams.model.events import (
 )
 from streams.model.waits import Approval, OnExpiry
 from streams.ports.log import Recorded
-
-DENIED: Final = "denied"
-"""Error class of a denied request."""
 
 WAIT_EXPIRED: Final = "wait_expired"
 """Error class of a wait that expired with `fail`."""
@@ -111,7 +114,7 @@ def answer(
 def expire(records: Sequence[Recorded], *, at: datetime) -> WaitAnswer | None:
     """Return the result of the expiry at `at`; None: it does not wait, or may wait longer."""
     waits = waits_of(records)
-    if not waits or waits[-1].end is not None or not is_expired(waits[-1].blocked, at=at):
+    if not waits or waits[-1].end is not None or not waits[-1].blocked.pending.is_expired(at=at):
         return None
     blocked = waits[-1].blocked
     ending = commands.AnswerEpisode(
@@ -128,7 +131,7 @@ def denied(episode: Episode, error_class: str, detail: str) -> CancelEpisode | N
         return None
     if not is_denial(blocked, resolved):
         return None
-    said = _said(resolved)
+    said = denial_in_words(by=resolved.by, reason=resolved.reason)
     return CancelEpisode(
         error_class=DENIED, error_detail=said if detail in ("", said) else f"{said}; {detail}"
     )
@@ -153,12 +156,11 @@ def _not_asked(decision: Decision) -> str:
 
 
 def _problem(blocked: Blocked, decision: Decision, at: datetime) -> str | None:
-    approval, expires_at = blocked.event.approval, blocked.terms.expires_at
+    approval = blocked.event.approval
     if isinstance(decision, Decide) and approval is not None:
-        return problem_of_decision(approval, decision, at=at)
-    if expires_at is not None and at > expires_at:
-        return f"it expired at {expires_at:%Y-%m-%d %H:%M:%S} UTC"
-    return None
+        plan_hash, by = decision.plan_hash, decision.by
+        return problem_of_decision(approval, plan_hash=plan_hash, by=by, at=at)
+    return problem_of_time(blocked.terms, at=at)
 
 
 def _decided(blocked: Blocked, decision: Decision) -> tuple[Performed, commands.AnswerEpisode]:
@@ -198,8 +200,7 @@ def _approved(blocked: Blocked, *, by: str, reason: str) -> Performed:
 
 
 def _denied(blocked: Blocked, *, by: str, reason: str) -> Performed:
-    detail = _said(EpisodeResolved(step_no=0, resolution=Resolution.DENIED, by=by, reason=reason))
-    return _step(blocked, error_class=DENIED, error_detail=detail)
+    return _step(blocked, error_class=DENIED, error_detail=denial_in_words(by=by, reason=reason))
 
 
 def _step(
@@ -236,17 +237,8 @@ def _answer(episode: Episode, step: Performed, ending: commands.AnswerEpisode) -
 
 
 def _told(wait: StillWaiting) -> str:
-    when = f" at {wait.ended_at:%Y-%m-%d %H:%M:%S} UTC" if wait.ended_at else ""
     match wait.end:
         case EpisodeResolved(resolution=resolution, by=by, reason=reason):
-            who = f" by {by}" if by else ""
-            why = f" ({reason})" if reason else ""
-            return f"it was {resolution.value}{who}{when}{why}"
+            return end_in_words(f"it was {resolution}", by=by, at=wait.ended_at, reason=reason)
         case _:
-            return f"it was canceled{when}"
-
-
-def _said(resolved: EpisodeResolved) -> str:
-    """Return who denied it, and why; for an expiry, nobody."""
-    who = f"by {resolved.by}" if resolved.by else ""
-    return ": ".join(each for each in (who, resolved.reason) if each)
+            return end_in_words("it was canceled", at=wait.ended_at)

@@ -1,39 +1,102 @@
-"""Whether a decision on an episode, output or step is valid, and when reminders are due. Pure."""
+"""What people are asked: who may decide, until when, and when they are reminded. Pure.
+
+The owner of a request, an episode, an output or a step, records what is asked, and what a decision
+or the expiry leads to. Signals that are waited for expire, and people are reminded, the same way.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Generic, TypeVar
 
-from streams.model.commands import Decide
-from streams.model.waits import Approval
+import msgspec
 
-APPROVAL_EXPIRED: Final = "approval_expired"
-"""Error class of a request that expired with `fail`."""
+from engine.app.actions import RequestApproval
+from streams.json import NOTHING
+from streams.model.outputs import OutputIntent
+from streams.model.waits import Approval, Wait
+
+T = TypeVar("T", bound=Approval | Wait)
 
 
-def problem_of_decision(approval: Approval, command: Decide, *, at: datetime) -> str | None:
-    """Return why `command` cannot decide the pending `approval`, for people; None: it can."""
+class Pending(msgspec.Struct, Generic[T], frozen=True):
+    """What somebody is asked, and nobody has answered so far."""
+
+    terms: T
+    since: datetime
+
+    def is_expired(self, *, at: datetime) -> bool:
+        """Return whether the time limit has passed at `at`."""
+        expires_at = self.terms.expires_at
+        return expires_at is not None and expires_at <= at
+
+    def reminder_no(self, *, at: datetime) -> int:
+        """Return the number, from 1, of the newest reminder that is due; 0: none."""
+        every_s = self.terms.remind_every_s
+        if every_s <= 0 or at < self.since:
+            return 0
+        return int((at - self.since).total_seconds() / every_s)
+
+    def next_wake(self, *, after: datetime) -> datetime | None:
+        """Return when the next reminder or the expiry is due, which may be past; None: never."""
+        wakes = [self.terms.expires_at] if self.terms.expires_at else []
+        every_s = self.terms.remind_every_s
+        if every_s > 0:
+            number = self.reminder_no(at=after) + 1
+            wakes.append(self.since + timedelta(seconds=number * every_s))
+        return min(wakes, default=None)
+
+
+def approval_for(
+    asking: RequestApproval | OutputIntent,
+    *,
+    plan_hash: str,
+    plan: msgspec.Raw = NOTHING,
+    at: datetime,
+) -> Approval:
+    """Return what people are asked from `at` on."""
+    return Approval(
+        plan_hash=plan_hash,
+        plan=plan,
+        summary=asking.summary,
+        approvers=asking.approvers,
+        expires_at=expiry_of(asking.expires_s, at=at),
+        on_expiry=asking.on_expiry,
+        remind_every_s=asking.remind_every_s,
+    )
+
+
+def expiry_of(expires_s: float, *, at: datetime) -> datetime | None:
+    """Return the end of a time limit that begins at `at`; None: 0 seconds are no limit."""
+    return at + timedelta(seconds=expires_s) if expires_s else None
+
+
+def problem_of_decision(approval: Approval, *, plan_hash: str, by: str, at: datetime) -> str | None:
+    """Return why `by` cannot decide the pending `approval`, for people; None: they can."""
     # `at` is its time by the server's clock: after `expires_at` it is late, though not expired yet.
-    if command.plan_hash != approval.plan_hash:
+    if plan_hash != approval.plan_hash:
         return f"it is about another plan; the one that waits has hash {approval.plan_hash}"
-    if approval.approvers and command.by not in approval.approvers:
-        return f"{command.by!r} is none of those who may decide: {', '.join(approval.approvers)}"
-    if approval.expires_at is not None and at > approval.expires_at:
-        return f"it expired at {approval.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+    if approval.approvers and by not in approval.approvers:
+        return f"{by!r} is none of those who may decide: {', '.join(approval.approvers)}"
+    return problem_of_time(approval, at=at)
+
+
+def problem_of_time(terms: Approval | Wait, *, at: datetime) -> str | None:
+    """Return that an answer of the time `at` is late, for people; None: it is not."""
+    if terms.expires_at is not None and at > terms.expires_at:
+        return f"it expired at {terms.expires_at:%Y-%m-%d %H:%M:%S} UTC"
     return None
 
 
-def reminder_no(since: datetime, *, every_s: float, at: datetime) -> int:
-    """Return the number, from 1, of the newest reminder that is due; 0: none."""
-    if every_s <= 0 or at < since:
-        return 0
-    return int((at - since).total_seconds() / every_s)
+def end_in_words(
+    outcome: str, *, by: str = "", at: datetime | None = None, reason: str = ""
+) -> str:
+    """Return how a request ended, by whom, when and why."""
+    who = f" by {by}" if by else ""
+    when = f" at {at:%Y-%m-%d %H:%M:%S} UTC" if at else ""
+    return f"{outcome}{who}{when}{f' ({reason})' if reason else ''}"
 
 
-def next_reminder_at(since: datetime, *, every_s: float, at: datetime) -> datetime | None:
-    """Return when the first reminder after `at` is due; None: there are none."""
-    if every_s <= 0:
-        return None
-    number = reminder_no(since, every_s=every_s, at=at) + 1
-    return since + timedelta(seconds=number * every_s)
+def denial_in_words(*, by: str, reason: str) -> str:
+    """Return who denied a request, and why; for an expiry, nobody."""
+    return ": ".join(each for each in (f"by {by}" if by else "", reason) if each)

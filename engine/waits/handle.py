@@ -28,7 +28,7 @@ from engine.waits import answer as answering
 from engine.waits import wait as waits
 from engine.waits.answer import Refusal, WaitAnswer
 from engine.waits.signals import References
-from engine.waits.wait import Blocked, block_in, next_wake, reminder_due
+from engine.waits.wait import Blocked, block_in
 from streams.model.commands import Attend, Command, Decide, Resolve
 from streams.model.events import (
     EpisodeEvent,
@@ -75,7 +75,7 @@ class WaitRegistry:
         self, opened: EpisodeOpened, block: Blocked, *, at: datetime, seq: int
     ) -> None:
         """Remind people of what the episode waits for, if that is due at `at`."""
-        number = reminder_due(block, at=at)
+        number = block.pending.reminder_no(at=at)
         if number and episode_events.is_public(opened):
             reminder = waits.reminder(opened, block, number=number, seq=seq)
             await EventPublisher(self.context.ports.domain_events).publish([reminder])
@@ -92,7 +92,7 @@ class WaitRegistry:
         await self.context.ports.timers.cancel(opened.actor_id, ATTEND, opened.episode_id)
 
     async def _arm(self, opened: EpisodeOpened, block: Blocked, *, after: datetime) -> None:
-        wake = next_wake(block, after=after)
+        wake = block.pending.next_wake(after=after)
         if wake is not None:
             await call_by(self.context.ports, opened, wake)
 

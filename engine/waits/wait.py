@@ -9,7 +9,7 @@ One timer serves all that is due: it is armed again for the next time.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -20,7 +20,7 @@ from engine.app.outputs import plan_hash
 from engine.episodes.episode import BlockEpisode
 from engine.episodes.events import context_of, episode_event
 from engine.runtime.publish import PublicEvent
-from engine.waits.approval import next_reminder_at, reminder_no
+from engine.waits.approval import Pending, approval_for, expiry_of
 from streams.json import JsonObject
 from streams.model.events import (
     BlockReason,
@@ -56,6 +56,11 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
         return terms
 
     @property
+    def pending(self) -> Pending[Approval | Wait]:
+        """What is due about it, and when."""
+        return Pending(self.terms, self.at)
+
+    @property
     def ref(self) -> str:
         """The signal; empty: people decide."""
         return self.event.wait.ref if self.event.wait else ""
@@ -66,12 +71,13 @@ def block_for(action: Pause, *, at: datetime) -> BlockEpisode:
     mark = fingerprint(action)
     match action:
         case RequestApproval():
-            approval = _approval(action, at)
+            plan = validation.encode(action.plan, what="plan")
+            approval = approval_for(action, plan_hash=plan_hash(plan), plan=plan, at=at)
             return BlockEpisode(reason=BlockReason.APPROVAL, fingerprint=mark, approval=approval)
         case WaitFor():
             wait = Wait(
                 ref=action.ref,
-                expires_at=_expires_at(action.expires_s, at),
+                expires_at=expiry_of(action.expires_s, at=at),
                 on_expiry=action.on_expiry,
                 remind_every_s=action.remind_every_s,
             )
@@ -97,47 +103,11 @@ def step_answered(newest: Recorded | None) -> int:
     return events[-1].step_no if events and isinstance(events[-1], EpisodeResolved) else 0
 
 
-def is_expired(blocked: Blocked, *, at: datetime) -> bool:
-    """Return whether the time limit has passed at `at`."""
-    expires_at = blocked.terms.expires_at
-    return expires_at is not None and expires_at <= at
-
-
-def reminder_due(blocked: Blocked, *, at: datetime) -> int:
-    """Return the number of the newest reminder that is due at `at`; 0: none."""
-    return reminder_no(blocked.at, every_s=blocked.terms.remind_every_s, at=at)
-
-
-def next_wake(blocked: Blocked, *, after: datetime) -> datetime | None:
-    """Return when something is due after `after`, or the expiry if it is not done; None: never."""
-    terms = blocked.terms
-    reminder_at = next_reminder_at(blocked.at, every_s=terms.remind_every_s, at=after)
-    wakes = (each for each in (terms.expires_at, reminder_at) if each is not None)
-    return min(wakes, default=None)
-
-
 def is_denial(blocked: EpisodeBlocked, resolved: EpisodeResolved) -> bool:
     """Return whether the answer, or the expiry, counts as a denial."""
     if resolved.resolution is not Resolution.EXPIRED:
         return resolved.resolution is Resolution.DENIED
     return blocked.approval is not None and blocked.approval.on_expiry is OnExpiry.DENY
-
-
-def _approval(action: RequestApproval, at: datetime) -> Approval:
-    plan = validation.encode(action.plan, what="plan")
-    return Approval(
-        plan_hash=plan_hash(plan),
-        plan=plan,
-        summary=action.summary,
-        approvers=action.approvers,
-        expires_at=_expires_at(action.expires_s, at),
-        on_expiry=action.on_expiry,
-        remind_every_s=action.remind_every_s,
-    )
-
-
-def _expires_at(expires_s: float, at: datetime) -> datetime | None:
-    return at + timedelta(seconds=expires_s) if expires_s else None
 
 
 def blocked(opened: EpisodeOpened, block: Blocked, *, seq: int) -> PublicEvent:

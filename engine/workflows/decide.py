@@ -43,7 +43,6 @@ from streams.json import NOTHING
 from streams.model.commands import (
     Advance,
     CancelWorkflow,
-    Decide,
     DecideStep,
     ResumeWorkflow,
     Verdict,
@@ -367,11 +366,11 @@ def resumed(instance: Instance, command: ResumeWorkflow) -> tuple[WorkflowEvent,
 
 def step_decided(instance: Instance, command: DecideStep, *, at: datetime) -> StepApprovalAsked:
     """Return the event of a decision about a step; `Refused` if it is invalid or not needed."""
-    step = instance.steps.get(command.step)
+    step, plan_hash, by = instance.steps.get(command.step), command.plan_hash, command.by
     asked = step.asked if step is not None else None
     if asked is None:
         raise Refused(f"step {command.step!r} does not wait for approval")
-    if problem := _problem_of(asked, command, at=at):
+    if problem := problem_of_decision(asked.approval, plan_hash=plan_hash, by=by, at=at):
         raise Refused(problem)
     return asked
 
@@ -386,19 +385,6 @@ def _decided(
         return denied(instance, event, at=at)
     approved = StepApproved(step=name, by=by, reason=reason, decision_id=id_)
     return approved, *prepared(instance, name, asked.inputs, code=code)
-
-
-def _problem_of(asked: StepApprovalAsked, command: DecideStep, *, at: datetime) -> str | None:
-    """Return why a decision is invalid, by the rule for episodes and outputs."""
-    same = Decide(
-        actor_id="",
-        episode_id=command.instance_id,
-        id=command.id,
-        verdict=command.verdict,
-        plan_hash=command.plan_hash,
-        by=command.by,
-    )
-    return problem_of_decision(asked.approval, same, at=at)
 
 
 def _size_bytes(events: Iterable[WorkflowEvent]) -> int:

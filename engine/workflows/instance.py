@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from engine.app import dedupe
 from engine.app.workflow import APPROVAL_EXPIRED, DENIED
 from engine.episodes.dry_run import merged
+from engine.waits.approval import denial_in_words
 from streams.json import NOTHING, raw, unraw
 from streams.model.commands import Advance, CancelWorkflow, DecideStep, ResumeWorkflow
 from streams.model.events import (
@@ -264,7 +265,6 @@ class StepState(msgspec.Struct, frozen=True, kw_only=True):
     """Of each item; None: not prepared yet."""
     asked: StepApprovalAsked | None = None
     """Its pending approval."""
-    asked_at: datetime | None = None
 
     @property
     def is_settled(self) -> bool:
@@ -364,8 +364,7 @@ UNSTARTED: Final = Instance()
 
 def denial_of(event: StepDenied) -> tuple[str, str]:
     """Return error class and detail of a step that was not approved."""
-    why = f": {event.reason}" if event.reason else ""
-    detail = f"by {event.by}{why}" if event.by else event.reason
+    detail = denial_in_words(by=event.by, reason=event.reason)
     return APPROVAL_EXPIRED if event.is_expiry else DENIED, detail
 
 
@@ -470,7 +469,7 @@ def _step_after(step: StepState, event: _StepEvent, *, at: datetime, done: int) 
             return StepState(items=(ready,) * len(inputs), inputs=inputs)
         case StepApprovalAsked():
             waiting = replace(first, status=StepStatus.AWAITING_APPROVAL)
-            return StepState(items=(waiting,), asked=event, asked_at=at)
+            return StepState(items=(waiting,), asked=event)
         case StepApproved():
             return StepState(items=(replace(first, status=StepStatus.PENDING),))
         case StepDenied():

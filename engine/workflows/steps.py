@@ -19,6 +19,7 @@ from engine.app.workflow_plan import DEPTH_MAX
 from engine.episodes.episode import Episode
 from engine.errors import RAISED, BadInput, Unencodable
 from engine.validation import encode
+from engine.waits.approval import expiry_of
 from engine.workflows.instance import (
     CALLED_OFF,
     AttemptEnded,
@@ -412,12 +413,11 @@ def _approval_asked(
     task = spec.task
     runs = f"{task.actor_id}/{task.expectation_id}" if task else f"workflow {spec.workflow}"
     times = f", {len(inputs):,} times" if spec.fans_out else ""
-    expires_s = spec.approval_expires_s
     approval = Approval(
         plan_hash=hashlib.sha256(raw([runs, inputs])).hexdigest(),
         summary=f"step {spec.id}: {runs}{times}",
         approvers=spec.approvers,
-        expires_at=at + timedelta(seconds=expires_s) if expires_s else None,
+        expires_at=expiry_of(spec.approval_expires_s, at=at),
     )
     return StepApprovalAsked(step=spec.id, inputs=inputs, approval=approval)
 

@@ -15,6 +15,7 @@ import pytest
 from engine import errors
 from engine.app.dedupe import WINDOWS
 from engine.app.tools import ERROR_CLASSES
+from engine.app.workflow import APPROVAL_EXPIRED, DENIED
 from engine.episodes import events as episode_events
 from engine.episodes.episode import ALL_OUTPUTS_FAILED
 from engine.findings import events as finding_events
@@ -118,8 +119,8 @@ def test_every_error_class_is_in_the_reference_and_no_other():
 
 
 LATER: Final = (
-    answers.DENIED,
-    answers.APPROVAL_EXPIRED,
+    DENIED,
+    APPROVAL_EXPIRED,
     answers.WAIT_EXPIRED,
     ALL_OUTPUTS_FAILED,
 )

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from engine.waits.approval import APPROVAL_EXPIRED
+from engine.app.workflow import APPROVAL_EXPIRED
 from projections.postgres import reader
 from projections.project import project as changes_of
 from streams.json import raw

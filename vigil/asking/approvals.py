@@ -17,12 +17,11 @@ import msgspec
 import typer
 
 from engine.outputs.requests import approve_output, reject_output
-from engine.waits.approval import problem_of_decision
+from engine.waits.approval import end_in_words, problem_of_decision
 from engine.waits.requests import approve, deny
 from streams.clock import SystemClock
 from streams.json import unraw
 from streams.model import events
-from streams.model.commands import Decide, Verdict
 from streams.model.waits import Approval
 from streams.ports.all import Ports
 from streams.ports.log import Recorded
@@ -59,9 +58,7 @@ class ApprovalDecision:
     @property
     def in_words(self) -> str:
         """Return what was decided, by whom, when and why."""
-        by = f" by {self.by}" if self.by else ""
-        why = f" ({self.reason})" if self.reason else ""
-        return f"{self.outcome}{by} at {self.at:%Y-%m-%d %H:%M:%S} UTC{why}"
+        return end_in_words(self.outcome, by=self.by, at=self.at, reason=self.reason)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,15 +231,8 @@ def _decide(config: Config, target: ApprovalTarget, choice: Choice) -> None:
     by = who(config, choice.by)
     pending, actor_id, episode_id = with_ports(config, lambda ports: _read_pending(ports, target))
     approval = pending.approval
-    wanted = Decide(
-        actor_id=actor_id,
-        episode_id="",
-        id="",
-        verdict=Verdict.APPROVE,
-        plan_hash=approval.plan_hash,
-        by=by,
-    )
-    problem = problem_of_decision(approval, wanted, at=_CLOCK.now())
+    plan_hash, now = approval.plan_hash, _CLOCK.now()
+    problem = problem_of_decision(approval, plan_hash=plan_hash, by=by, at=now)
     if problem is not None:
         raise Trouble(f"{target}: {problem}{stranger_hint(approval.approvers, by)}")
     choice.confirm(str(target), pending.as_row(), approval.plan_hash)

@@ -287,7 +287,7 @@ def test_the_same_decision_told_twice_is_one():
         ((proposed(),), {}, "does not wait for approval"),
         ((asking(), approved), {"id": "d2"}, "it was approved by ann at 2030-01-01 00:00:01"),
         ((asking(), rejected), {"id": "d2"}, "it was rejected by ann"),
-        ((asking(), OutputRejected(by="", is_expiry=True)), {}, "for want of time"),
+        ((asking(), OutputRejected(by="", is_expiry=True)), {}, "it was rejected at 2030"),
         ((asking(),), {"plan_hash": "0" * 64}, "another plan"),
         ((asking(approvers=("bob",)),), {}, "none of those who may decide: bob"),
         ((asking(expires_at=after(-1)),), {}, "it expired at"),

@@ -12,7 +12,7 @@ from engine.episodes.episode import Status, decide, evolve, fold
 from engine.errors import InvalidAction, Unencodable
 from engine.waits import answer as answers
 from engine.waits.answer import Refusal, WaitAnswer, denied
-from engine.waits.wait import Blocked, block_for, block_in, is_answered, next_wake, reminder_due
+from engine.waits.wait import Blocked, block_for, block_in, is_answered
 from streams.json import raw, unraw
 from streams.model.commands import Decide, Resolve, Verdict
 from streams.model.events import (
@@ -270,13 +270,14 @@ def at_s(seconds):
     ],
 )
 def test_it_is_looked_after_when_something_is_due_next(action, after_s, wake_s):
-    wake = next_wake(waiting(action), after=at_s(after_s))
+    wake = waiting(action).pending.next_wake(after=at_s(after_s))
     assert wake == (None if wake_s is None else at_s(wake_s))
 
 
 @pytest.mark.parametrize(("now_s", "number"), [(10, 0), (29, 0), (30, 1), (49, 1), (95, 4)])
 def test_the_newest_reminder_that_is_due_is_the_one_that_people_get(now_s, number):
-    assert reminder_due(waiting(approval(PLAN, remind_every_s=20)), at=at_s(now_s)) == number
+    asked = waiting(approval(PLAN, remind_every_s=20))
+    assert asked.pending.reminder_no(at=at_s(now_s)) == number
 
 
 def test_only_the_newest_commit_says_whether_it_waits():

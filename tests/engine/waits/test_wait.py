@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from engine.app.actions import approval, fingerprint, observe, wait
 from engine.app.strategy import Strategy
+from engine.app.workflow import DENIED
 from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes.cancel import cancel
 from engine.episodes.episode import Status
@@ -23,7 +24,6 @@ from engine.operations.census import cancel_related
 from engine.operations.dead_letters import DeadLetterRequests
 from engine.operations.sweep import Candidate, EpisodeSweeper
 from engine.waits import signal, signals
-from engine.waits.answer import DENIED
 from engine.waits.handle import WaitRegistry
 from engine.waits.requests import approve, deny, resolve
 from engine.waits.signals import References
