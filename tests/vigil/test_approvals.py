@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from streams.json import raw
+from streams.json import raw, unraw
 from streams.model.events import (
     BlockReason,
     EndStatus,
@@ -21,6 +21,10 @@ from streams.model.events import (
     OutputRejected,
     OutputRetried,
     Resolution,
+    StepApprovalAsked,
+    StepApproved,
+    StepDenied,
+    WorkflowCancelAsked,
 )
 from streams.model.waits import Approval, OnExpiry, Wait
 from streams.ports.log import Commit, Recorded
@@ -59,6 +63,10 @@ def proposed(proposal_no: int = 1, approval: Approval | None = ASKED) -> OutputP
     )
 
 
+def step(name: str = "pay", *inputs: object) -> StepApprovalAsked:
+    return StepApprovalAsked(step=name, inputs=tuple(map(raw, inputs)), approval=ASKED)
+
+
 def lived(*events) -> list[Recorded]:
     """A commit for each event, an hour apart."""
     return [
@@ -86,6 +94,8 @@ def test_a_request_waits_until_it_is_decided():
         ),
         ((proposed(), OutputApproved(by="ann", reason="no", decision_id="d")), "approved"),
         ((proposed(), OutputRejected(by="ann", reason="no", decision_id="d")), "rejected"),
+        ((step(), StepApproved(step="pay", by="ann", reason="no", decision_id="d")), "approved"),
+        ((step(), StepDenied(step="pay", by="ann", reason="no", decision_id="d")), "denied"),
     ],
 )
 def test_a_decision_says_who_when_why_and_which_request_it_follows(events, outcome):
@@ -105,6 +115,8 @@ def test_a_decision_says_who_when_why_and_which_request_it_follows(events, outco
         ((proposed(), OutputFailed(attempt=0, error_class="approval_expired")), "expired"),
         ((blocked(), EpisodeFinished(status=EndStatus.CANCELED)), "canceled"),
         ((proposed(), OutputCanceled()), "canceled"),
+        ((step(), StepDenied(step="pay", by="", is_expiry=True)), "expired"),
+        ((step(), WorkflowCancelAsked(by="ann")), "canceled"),
     ],
 )
 def test_a_request_may_end_without_anybody(events, outcome):
@@ -145,7 +157,18 @@ def test_each_request_keeps_its_own_decision():
     assert first.decision is not None
     assert third.decision is not None
     assert (first.number, first.decision.outcome) == (1, "denied")
-    assert (third.number, third.decision.outcome) == (3, "approved")
+    assert (third.number, third.decision.outcome) == (2, "approved")
+
+
+def test_a_decision_about_one_step_is_about_no_other():
+    pay, ship = requests(lived(step("pay"), step("ship"), StepApproved(step="pay", by="ann")))
+    assert (pay.step, pay.decision is None) == ("pay", False)
+    assert (ship.step, ship.decision) == ("ship", None)
+
+
+def test_a_step_is_asked_about_with_its_inputs():
+    (request,) = requests(lived(step("pay", {"to": "ann"}, {"to": "bob"})))
+    assert unraw(request.plan) == [{"to": "ann"}, {"to": "bob"}]
 
 
 def test_what_waits_for_word_from_outside_asks_nobody():

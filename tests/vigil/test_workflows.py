@@ -107,6 +107,7 @@ def step_is(step: str, status: str):
 
 
 def test_a_workflow_is_begun_looked_at_and_approved(connected):
+    ada = ("--by", "ada")
     with serving(connected):
         id_ = started(connected, "--payload", '{"client": "ann"}', "--by", "ada")
         asking = connected.wait_for(
@@ -115,10 +116,11 @@ def test_a_workflow_is_begun_looked_at_and_approved(connected):
         connected.wait_for("workflows", "list", "--status", "blocked", until=bool)
         shown = connected.run("workflows", "show", id_).stdout
         hash_ = asking["steps"][1]["plan_hash"]
-        wrong = connected.run("workflows", "approve", id_, "pay", "--hash", "0" * 8)
-        unasked = connected.run("workflows", "approve", id_, "pay")
+        wrong = connected.run("workflows", "approve", id_, "pay", "--hash", "0" * 8, *ada)
+        unknown = connected.run("workflows", "approve", id_, "screen", *ada)
+        unasked = connected.run("workflows", "approve", id_, "pay", *ada)
         eve = connected.run("workflows", "approve", id_, "pay", "--hash", hash_, "--by", "eve")
-        approved = connected.run("workflows", "approve", id_, "pay", "--hash", hash_, "--by", "ada")
+        approved = connected.run("workflows", "approve", id_, "pay", "--hash", hash_, *ada)
         again = connected.run("workflows", "approve", id_, "pay", "--hash", hash_)
         ended = connected.wait_for("workflows", "list", "--status", "done", until=bool)
 
@@ -131,7 +133,9 @@ def test_a_workflow_is_begun_looked_at_and_approved(connected):
     assert f"give --hash {hash_[:8]}, or --yes" in one_line(unasked, code=2)
     assert "may decide: ada; give your name with --by" in one_line(eve, code=1)
     assert approved.stdout == f"{id_}: pay approved by ada\n"
-    assert "does not wait for approval" in one_line(again, code=1)
+    assert "step 'pay'" in one_line(again, code=1)
+    assert "does not wait any more: approved by ada at 20" in one_line(again, code=1)
+    assert "does not ask for approval" in one_line(unknown, code=1)
     assert [(row["instance_id"], row["subject_value"], row["done"]) for row in ended] == [
         (id_, "ann", 2)
     ]

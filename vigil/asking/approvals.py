@@ -1,4 +1,4 @@
-"""Requests for approval, of episodes and of outputs, and deciding on them.
+"""Requests for approval, of episodes, outputs and steps of workflows, and deciding on them.
 
 A decision is about the newest request. It is checked on the journal before it is sent, and again by
 the node that handles it: between the two somebody else may decide, or the time may run out.
@@ -16,11 +16,13 @@ from typing import Final, Literal
 import msgspec
 import typer
 
+from engine.app.workflow_plan import starter_id
 from engine.outputs.requests import approve_output, reject_output
 from engine.waits.approval import end_in_words, problem_of_decision
 from engine.waits.requests import approve, deny
+from engine.workflows.requests import decide_step as send_step
 from streams.clock import SystemClock
-from streams.json import unraw
+from streams.json import raw, unraw
 from streams.model import events
 from streams.model.waits import Approval
 from streams.ports.all import Ports
@@ -37,6 +39,7 @@ from vigil.printing.tables import Row, as_json
 from vigil.settings import Config
 
 APPROVED: Final = events.Resolution.APPROVED.value
+DENIED: Final = events.Resolution.DENIED.value
 EXPIRED: Final = events.Resolution.EXPIRED.value
 REJECTED: Final = "rejected"
 CANCELED: Final = "canceled"
@@ -65,11 +68,13 @@ class ApprovalDecision:
 class ApprovalRequest:
     """Something that people are asked, or were."""
 
-    number: int
-    """The step of an episode, or the proposal of an output."""
+    number: int = 0
+    """From 1, in order. What is asked once more, as nobody has decided in time, keeps it."""
+    step: str = ""
+    """Of a workflow; empty: an episode or an output asks."""
     approval: Approval
     plan: msgspec.Raw
-    """What is to be done; of an output, what is to be delivered."""
+    """What is to be done; of an output, what is to be delivered; of a step, its inputs."""
     asked_at: datetime
     decision: ApprovalDecision | None = None
     """None: it waits."""
@@ -89,40 +94,51 @@ class ApprovalRequest:
 
 
 def requests(records: Iterable[Recorded]) -> list[ApprovalRequest]:
-    """Return every request in the journal of one episode, or of one output, oldest first."""
+    """Return every request in the journal of one episode, output or instance, oldest first."""
     found: list[ApprovalRequest] = []
     for record in records:
+        at = record.commit.at
         for event in record.commit.events:
-            asked = _asked(event, record.commit.at) or _asked_again(event, found, record.commit.at)
-            decision = _decided(event, record.commit.at)
-            if asked is not None:
-                found.append(asked)
-            elif decision is not None and found and found[-1].decision is None:
-                found[-1] = replace(found[-1], decision=decision)
+            if (asked := _asked(event, at)) is not None:
+                found.append(replace(asked, number=found[-1].number + 1 if found else 1))
+            elif (again := _asked_again(event, found, at)) is not None:
+                found.append(again)
+            elif (decision := _decided(event, at)) is not None:
+                found = [_after(each, event, decision) for each in found]
     return found
+
+
+def _after(
+    asked: ApprovalRequest, event: events.LogEvent, decision: ApprovalDecision
+) -> ApprovalRequest:
+    step = event.step if isinstance(event, events.StepApproved | events.StepDenied) else asked.step
+    is_about = asked.decision is None and asked.step == step
+    return replace(asked, decision=decision) if is_about else asked
 
 
 def owner_of(records: Iterable[Recorded]) -> tuple[str, str]:
     """Return the actor and the episode of a journal, of the newest proposal; empty: of none."""
-    owners = [
-        (event.actor_id, event.episode_id)
-        for record in records
-        for event in record.commit.events
-        if isinstance(event, events.EpisodeOpened | events.OutputProposed)
-    ]
-    return owners[-1] if owners else ("", "")
+    owner = "", ""
+    for record in records:
+        for event in record.commit.events:
+            match event:
+                case events.EpisodeOpened() | events.OutputProposed():
+                    owner = event.actor_id, event.episode_id
+                case events.WorkflowStarted(spec=spec):
+                    owner = starter_id(spec.name), ""
+                case _:
+                    pass
+    return owner
 
 
 def _asked(event: events.LogEvent, at: datetime) -> ApprovalRequest | None:
     match event:
-        case events.EpisodeBlocked(step_no=number, approval=Approval() as approval):
-            return ApprovalRequest(
-                number=number, approval=approval, plan=approval.plan, asked_at=at
-            )
-        case events.OutputProposed(
-            proposal_no=number, payload=payload, approval=Approval() as approval
-        ):
-            return ApprovalRequest(number=number, approval=approval, plan=payload, asked_at=at)
+        case events.EpisodeBlocked(approval=Approval() as approval):
+            return ApprovalRequest(approval=approval, plan=approval.plan, asked_at=at)
+        case events.OutputProposed(payload=payload, approval=Approval() as approval):
+            return ApprovalRequest(approval=approval, plan=payload, asked_at=at)
+        case events.StepApprovalAsked(step=step, inputs=inputs, approval=approval):
+            return ApprovalRequest(step=step, approval=approval, plan=raw(inputs), asked_at=at)
         case _:
             return None
 
@@ -148,10 +164,15 @@ def _decided(event: events.LogEvent, at: datetime) -> ApprovalDecision | None:
             return ApprovalDecision(outcome=outcome, at=at, by=by, reason=reason, id=id_)
         case events.OutputFailed(attempt=0, error_detail=reason):  # Nobody has approved it in time.
             return ApprovalDecision(outcome=EXPIRED, at=at, reason=reason)
-        case events.OutputCanceled(reason=reason):
+        case events.StepApproved(by=by, reason=reason, decision_id=id_):
+            return ApprovalDecision(outcome=APPROVED, at=at, by=by, reason=reason, id=id_)
+        case events.StepDenied(by=by, reason=reason, decision_id=id_, is_expiry=is_expiry):
+            outcome = EXPIRED if is_expiry else DENIED
+            return ApprovalDecision(outcome=outcome, at=at, by=by, reason=reason, id=id_)
+        case events.OutputCanceled(reason=reason) | events.WorkflowCancelAsked(reason=reason):
             return ApprovalDecision(outcome=CANCELED, at=at, reason=reason)
-        case events.EpisodeFinished(error_detail=detail):
-            return ApprovalDecision(outcome=CANCELED, at=at, reason=detail)
+        case events.EpisodeFinished(error_detail=why) | events.WorkflowAborted(error_detail=why):
+            return ApprovalDecision(outcome=CANCELED, at=at, reason=why)
         case _:
             return None
 
@@ -203,17 +224,26 @@ class Choice:
 class ApprovalTarget:
     """What a decision is about."""
 
-    kind: Literal["episode", "output"]
+    kind: Literal["episode", "output", "workflow"]
     name: str
-    """An episode's id, or an output's key."""
+    """An episode's id, an output's key, or an instance's id."""
+    step: str = ""
+    """Of the instance."""
 
     def __str__(self) -> str:
         """Return it as errors call it."""
-        return f"output {self.name!r}" if self.kind == "output" else f"episode {self.name}"
+        match self.kind:
+            case "episode":
+                return f"episode {self.name}"
+            case "output":
+                return f"output {self.name!r}"
+            case "workflow":
+                return f"step {self.step!r} of instance {self.name}"
 
     def subject(self, stack: Stack) -> str:
         """Return where its journal is."""
-        return stack.output(self.name) if self.kind == "output" else stack.episode(self.name)
+        at = {"episode": stack.episode, "output": stack.output, "workflow": stack.workflow}
+        return at[self.kind](self.name)
 
 
 def decide_episode(config: Config, episode_id: str, choice: Choice) -> None:
@@ -224,6 +254,12 @@ def decide_episode(config: Config, episode_id: str, choice: Choice) -> None:
 def decide_output(config: Config, key: str, choice: Choice) -> None:
     """Decide on whether an output is delivered, and print what became of it."""
     _decide(config, ApprovalTarget(kind="output", name=key), choice)
+
+
+def decide_step(config: Config, instance_id: str, step: str, choice: Choice) -> None:
+    """Decide on whether a step of a workflow runs, and print what became of it."""
+    id_ = str(parse_id(instance_id, of="instance"))
+    _decide(config, ApprovalTarget(kind="workflow", name=id_, step=step), choice)
 
 
 def _decide(config: Config, target: ApprovalTarget, choice: Choice) -> None:
@@ -244,7 +280,7 @@ def _decide(config: Config, target: ApprovalTarget, choice: Choice) -> None:
             actor_id=actor_id,
             episode_id=episode_id,
             subject=target.subject(ports.stack),
-            result=partial(_result_of_decision, pending.number, id_),
+            result=partial(_result_of_decision, pending, id_),
         )
         return await watch(ports, [sent], wait_s=choice.wait_s)
 
@@ -257,9 +293,12 @@ async def _read_pending(ports: Ports, target: ApprovalTarget) -> tuple[ApprovalR
         hint = f"`vigil {target.kind}s list` shows those that there are"
         raise Trouble(f"no {target} in stack {ports.stack.name}; {hint}")
     found = requests(records)
-    if not found:
-        raise Trouble(f"{target} does not ask for approval")
-    newest = found[-1]
+    mine = [each for each in found if each.step == target.step]
+    if not mine:
+        names = ", ".join(each.step for each in found if each.step and not each.decision)
+        those = f"; those that do: {names}" if names else ""
+        raise Trouble(f"{target} does not ask for approval{those}")
+    newest = mine[-1]
     if newest.decision is not None:
         raise Trouble(f"{target} does not wait any more: {newest.decision.in_words}")
     return newest, *owner_of(records)
@@ -269,19 +308,28 @@ async def _send(
     ports: Ports, target: ApprovalTarget, hash_: str, choice: Choice, *, by: str
 ) -> str:
     name, reason, approves = target.name, choice.reason, choice.verdict == "approve"
-    if target.kind == "episode":
-        send = approve if approves else deny
-        return await send(ports, name, plan_hash=hash_, by=by, reason=reason)
-    send_output = approve_output if approves else reject_output
-    return await send_output(ports, name, payload_hash=hash_, by=by, reason=reason)
+    match target.kind:
+        case "episode":
+            send = approve if approves else deny
+            return await send(ports, name, plan_hash=hash_, by=by, reason=reason)
+        case "output":
+            send_output = approve_output if approves else reject_output
+            return await send_output(ports, name, payload_hash=hash_, by=by, reason=reason)
+        case "workflow":
+            return await send_step(
+                ports, name, target.step, choice.verdict, plan_hash=hash_, by=by, reason=reason
+            )
 
 
-def _result_of_decision(number: int, id_: str, records: Sequence[Recorded]) -> CommandResult | None:
-    """Return how request `number` was decided, and whether the decision `id_` did it."""
-    decided = [each.decision for each in requests(records) if each.number == number]
+def _result_of_decision(
+    asked: ApprovalRequest, id_: str, records: Sequence[Recorded]
+) -> CommandResult | None:
+    """Return how `asked` was decided, and whether the decision `id_` did it."""
+    decided = [each.decision for each in requests(records) if each.number == asked.number]
     if not decided or decided[-1] is None:
         return None
     decision = decided[-1]
     if decision.id == id_:
-        return CommandResult(f"{decision.outcome} by {decision.by}", is_wanted=True)
+        what = f"{asked.step} {decision.outcome}".lstrip()
+        return CommandResult(f"{what} by {decision.by}", is_wanted=True)
     return CommandResult(f"another decision stands: {decision.in_words}", is_wanted=False)

@@ -25,7 +25,7 @@ from engine.workflows.instance import INSTANCE_ENDED, Instance
 from projections.postgres.query_result import ROWS_MAX, Row
 from projections.postgres.reader import list_silent_instances
 from streams.clock import SystemClock
-from streams.json import JsonObject, unraw
+from streams.json import JsonObject
 from streams.model import events
 from streams.model.definitions import RegisteredDefinition, definition_id
 from streams.model.events.definitions import DefinitionKind
@@ -35,7 +35,6 @@ from streams.ports.all import Ports
 from streams.ports.log import Recorded
 from vigil import options
 from vigil.asking import stack as stacks
-from vigil.asking.approvals import Choice
 from vigil.asking.connect import connected, pooled
 from vigil.asking.requests import (
     CommandOutcome,
@@ -48,10 +47,7 @@ from vigil.asking.requests import (
     request,
     watch,
 )
-from vigil.asking.rows import parse_id
 from vigil.errors import Mistake, Trouble
-from vigil.options import stranger_hint, who
-from vigil.printing.tables import as_json
 from vigil.settings import Config
 
 BEGIN_S: Final = 2.0
@@ -173,8 +169,8 @@ def resume(
             ports, instance_id, step, how=how.value, by=by, reason=reason
         )
         word = "tried again" if how is ResumeHow.RETRY else "skipped"
-        # Its approval, if it had one, was long before.
-        return _result_of_request(id_, CommandResult(f"{step} {word}", is_wanted=True))
+        wanted = CommandResult(f"{step} {word}", is_wanted=True)
+        return partial(_result_of_resumption, id_, wanted)
 
     _request(config, instance_id, send, wait_s=wait_s)
 
@@ -187,47 +183,6 @@ def cancel(config: Config, instance_id: str, *, by: str, reason: str, wait_s: fl
         return _result_of_cancel
 
     _request(config, instance_id, send, wait_s=wait_s)
-
-
-def decide_step(config: Config, instance_id: str, step: str, choice: Choice) -> None:
-    """Decide on the approval that a step waits for, and print what became of it."""
-    choice.check_hash()
-    id_ = str(parse_id(instance_id, of="instance"))
-    instance = read_instance(config, id_)
-    state = instance.steps.get(step)
-    if state is None or state.asked is None:
-        names = [name for name, each in instance.steps.items() if each.asked is not None]
-        those = f"those that do: {', '.join(names)}" if names else "none does"
-        raise Trouble(f"step {step!r} does not wait for approval; {those}")
-    asked = state.asked
-    row = {
-        "workflow_id": instance.begun.spec.name,
-        "step_id": asked.step,
-        "plan_hash": asked.approval.plan_hash,
-        "inputs": as_json([unraw(each) for each in asked.inputs]),
-    }
-    choice.confirm(f"step {step!r}", row, asked.approval.plan_hash)
-    by = who(config, choice.by)
-
-    async def send(ports: Ports) -> ResultReader:
-        try:
-            sent = await requests.decide_step(
-                ports,
-                id_,
-                step,
-                choice.verdict,
-                plan_hash=asked.approval.plan_hash,
-                by=by,
-                reason=choice.reason,
-            )
-        except Refused as error:
-            hint = stranger_hint(asked.approval.approvers, by)
-            raise Refused(f"{error}{hint}") from error
-        word = "approved" if choice.verdict == "approve" else "denied"
-        result = CommandResult(f"{step} {word} by {by}", is_wanted=True)
-        return _result_of_request(sent, result, rivals_at=step)
-
-    _request(config, id_, send, wait_s=choice.wait_s)
 
 
 def _request(
@@ -252,38 +207,24 @@ def _request(
     report(request(config, done, about=f"instance {instance_id}"))
 
 
-def _result_of_request(id_: str, wanted: CommandResult, *, rivals_at: str = "") -> ResultReader:
-    """Return what finds out whether the request `id_` was followed."""
-
-    def stand(records: Sequence[Recorded]) -> CommandResult | None:
-        found = _events(records)
-        if id_ in map(_request_of, found):
-            return wanted
-        for event in reversed(found):
-            if isinstance(event, events.WorkflowFinished):
-                return CommandResult(f"it is {event.status} by now", is_wanted=False)
-            if (
-                isinstance(event, events.StepApproved | events.StepDenied)
-                and event.step == rivals_at
-            ):
-                return CommandResult(f"{event.by or 'time'} was faster", is_wanted=False)
-        return None
-
-    return stand
+def _result_of_resumption(
+    id_: str, wanted: CommandResult, records: Sequence[Recorded]
+) -> CommandResult | None:
+    """Return `wanted` if the request `id_` was followed."""
+    result = None
+    for event in _events(records):
+        match event:
+            case events.WorkflowResumed(resume_id=resume_id) if resume_id == id_:
+                return wanted
+            case events.WorkflowFinished(status=status):
+                result = CommandResult(f"it is {status} by now", is_wanted=False)
+            case _:
+                pass
+    return result
 
 
 def _events(records: Sequence[Recorded]) -> list[events.LogEvent]:
     return [event for record in records for event in record.commit.events]
-
-
-def _request_of(event: events.LogEvent) -> str:
-    match event:
-        case events.WorkflowResumed(resume_id=id_):
-            return id_
-        case events.StepApproved(decision_id=id_) | events.StepDenied(decision_id=id_):
-            return id_
-        case _:
-            return ""
 
 
 def _result_of_cancel(records: Sequence[Recorded]) -> CommandResult | None:

@@ -214,8 +214,7 @@ def _decision(verdict: options.Verdict) -> Callable[..., None]:
         is_waiting: options.IsWaiting = True,
         timeout_s: options.Timeout = options.DECISION_S,
     ) -> None:
-        from vigil.asking.approvals import Choice
-        from vigil.asking.instances import decide_step
+        from vigil.asking.approvals import Choice, decide_step
 
         choice = Choice(verdict, hash_, is_sure, by, reason, timeout_s if is_waiting else None)
         decide_step(options.config(ctx), instance_id, step, choice)
