@@ -60,6 +60,8 @@ _TEXT: Final = re.compile("".join(rf"(?:([0-9]{{1,12}}){unit})?" for unit in _UN
 BY_CHARS_MAX: Final = 200
 """Longest name of who asks, in characters; every episode keeps it."""
 
+HASH_CHARS: Final = 64
+
 REASON_CHARS_MAX: Final = 4_000
 """Longest reason, in characters."""
 
@@ -219,6 +221,11 @@ def check_text(field: str, value: object, *, least: int, most: int) -> None:
         value.encode()
     except UnicodeEncodeError as error:
         raise BadRequest(field=field, problem=f"{value!r} is not valid Unicode text") from error
+
+
+def check_hash(field: str, value: object) -> None:
+    """Raise `BadRequest` unless `value` has the length of a plan's hash, SHA-256 in hex."""
+    check_text(field, value, least=HASH_CHARS, most=HASH_CHARS)
 
 
 def check_cause(by: object, reason: object = "", *, most: int = REASON_CHARS_MAX) -> None:

@@ -12,15 +12,13 @@ from uuid import uuid4
 from engine.errors import Refused
 from engine.outputs.decide import answered, called_off, check_is_carried, tried_again
 from engine.outputs.output import Output, fold
-from engine.validation import check_cause, check_text
+from engine.validation import check_cause, check_hash
+from engine.waits.requests import send_decision
 from streams.clock import SystemClock
 from streams.model.commands import CancelOutput, Decide, RetryOutput, Verdict
 from streams.model.events import OutputProposed
 from streams.ports.all import Ports
 from streams.tracing import traceparent
-
-HASH_CHARS: Final = 64
-"""Length of a payload's hash, SHA-256 in hex."""
 
 _CLOCK: Final = SystemClock()
 
@@ -30,18 +28,8 @@ async def approve_output(
 ) -> str:
     """Ask that a waiting output be delivered, and return the decision's id.
 
-    The request is durable when this returns. The output is delivered as soon as a node of its actor
-    has room, unless somebody else decides first: the log names the winning decision's id.
-
-    Args:
-        payload_hash: of the payload that is approved: 64 hex digits.
-        by: who approves: 1 to 200 characters; one of the output's approvers, if it has any.
-        reason: why, for people: up to 4,000 characters.
-
-    Raises:
-        BadRequest: a value is impossible; the error names the field.
-        BadName: no output can have such a key.
-        Refused: it is not allowed; the message says why.
+    It is delivered as soon as a node of its actor has room. Otherwise as `approve`, of episodes;
+    `payload_hash` is that of the payload, and `BadName` says that no output can have such a key.
     """
     return await _decide(ports, key, Verdict.APPROVE, payload_hash, by=by, reason=reason)
 
@@ -107,7 +95,7 @@ async def cancel_output(ports: Ports, key: str, *, by: str, reason: str = "") ->
 async def _decide(
     ports: Ports, key: str, verdict: Verdict, payload_hash: str, *, by: str, reason: str
 ) -> str:
-    check_text("payload_hash", payload_hash, least=HASH_CHARS, most=HASH_CHARS)
+    check_hash("payload_hash", payload_hash)
     output, proposed = await _look(ports, key, by=by, reason=reason)
     command = Decide(
         actor_id=proposed.actor_id,
@@ -121,8 +109,7 @@ async def _decide(
         round_no=output.round_no,
     )
     answered(output, command, at=_CLOCK.now())
-    await ports.commands.send(command, id=f"decide.{command.id}", trace=traceparent())
-    return command.id
+    return await send_decision(ports, command)
 
 
 async def _look(ports: Ports, key: str, *, by: str, reason: str) -> tuple[Output, OutputProposed]:

@@ -11,19 +11,16 @@ from uuid import uuid4
 
 from engine.episodes.episode import fold
 from engine.errors import Refused
-from engine.validation import check_cause, check_id, check_text
+from engine.validation import check_cause, check_hash, check_id
 from engine.waits import answer as answers
 from engine.waits.answer import Decision, Refusal
 from engine.waits.signal import command_for, signal
 from engine.waits.signals import References
 from streams.clock import SystemClock
-from streams.model.commands import Decide, Verdict
+from streams.model.commands import Decide, DecideStep, Verdict
 from streams.ports.all import Ports
 from streams.ports.log import Recorded
 from streams.tracing import traceparent
-
-HASH_CHARS: Final = 64
-"""Length of a plan's hash, SHA-256 in hex."""
 
 _CLOCK: Final = SystemClock()
 
@@ -99,7 +96,7 @@ async def _decide(
     ports: Ports, episode_id: str, verdict: Verdict, plan_hash: str, *, by: str, reason: str
 ) -> str:
     check_id("episode_id", episode_id)
-    check_text("plan_hash", plan_hash, least=HASH_CHARS, most=HASH_CHARS)
+    check_hash("plan_hash", plan_hash)
     check_cause(by, reason)
     records = await _journal(ports, episode_id)
     asked = [each for each in answers.waits_of(records) if each.blocked.event.approval]
@@ -119,6 +116,11 @@ async def _decide(
     refusal = _refusal(records, command)
     if refusal is not None:
         raise Refused(refusal.why)
+    return await send_decision(ports, command)
+
+
+async def send_decision(ports: Ports, command: Decide | DecideStep) -> str:
+    """Send a decision that the rules allow by now; return its id."""
     await ports.commands.send(command, id=f"decide.{command.id}", trace=traceparent())
     return command.id
 

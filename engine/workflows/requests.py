@@ -18,11 +18,12 @@ from engine.episodes.fire import FireRequest, fire_dedupe_key, fired_episode_id,
 from engine.errors import BadRequest, Refused
 from engine.validation import (
     check_cause,
+    check_hash,
     check_id,
     check_name,
     check_switch,
-    check_text,
 )
+from engine.waits.requests import send_decision
 from engine.workflows.decide import resumed, step_decided
 from engine.workflows.instance import INSTANCE_ENDED, Instance, fold_instance
 from engine.workflows.instance import instance_id as instance_id_of
@@ -34,9 +35,6 @@ from streams.model.triggers import Mode, Overrides
 from streams.model.workflows import ResumeHow
 from streams.ports.all import Ports
 from streams.tracing import traceparent
-
-HASH_CHARS: Final = 64
-"""Length of a plan's hash, SHA-256 in hex."""
 
 _CLOCK: Final = SystemClock()
 
@@ -178,15 +176,11 @@ async def decide_step(
     by: str,
     reason: str = "",
 ) -> str:
-    """Approve or deny a step that waits for it; return the decision's id.
+    """Approve or deny a step that waits for it, as `approve` and `deny` do for an episode.
 
-    Args:
-        verdict: `approve` or `deny`.
-        plan_hash: of the inputs that are decided on: 64 hex digits.
-        by: who decides: 1 to 200 characters; one of the step's approvers, if it has any.
-        reason: why, for people: up to 4,000 characters.
+    `plan_hash` is that of the step and all its inputs.
     """
-    check_text("plan_hash", plan_hash, least=HASH_CHARS, most=HASH_CHARS)
+    check_hash("plan_hash", plan_hash)
     if verdict not in set(Verdict):
         raise BadRequest(field="verdict", problem=f"{verdict!r}; use approve or deny")
     instance = await _look(ports, instance_id, by=by, reason=reason)
@@ -201,8 +195,7 @@ async def decide_step(
         reason=reason,
     )
     step_decided(instance, command, at=_CLOCK.now())
-    await ports.commands.send(command, id=f"decide.{command.id}", trace=traceparent())
-    return command.id
+    return await send_decision(ports, command)
 
 
 async def cancel_workflow(ports: Ports, instance_id: str, *, by: str, reason: str = "") -> None:
