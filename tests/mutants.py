@@ -3844,15 +3844,15 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "an answer stands only at the version that it was decided on: a late one is refused",
         "engine/waits/answer.py",
-        "    if wait.end is not None:\n        return Refusal(",
-        "    if wait.end is not None and mine:\n        return Refusal(",
+        "    if wait.end is not None:\n        raise Refused(",
+        "    if False:\n        raise Refused(",
         ANSWERING,
     ),
     Mutant(
         "the same decision told twice is one",
         "engine/waits/answer.py",
-        "    mine = next((each for each in waits if _is_by(each, decision)), None)",
-        "    mine = None",
+        "    if any(_is_by(each, decision) for each in waits):",
+        "    if False:",
         ANSWERING,
     ),
     Mutant(

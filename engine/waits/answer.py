@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from engine.app.workflow import APPROVAL_EXPIRED, DENIED
 from engine.episodes import episode as commands
 from engine.episodes.episode import CancelEpisode, Episode, Performed, decide, evolve, fold
+from engine.errors import Refused
 from engine.waits.approval import (
     denial_in_words,
     end_in_words,
@@ -53,29 +54,13 @@ class WaitAnswer(msgspec.Struct, frozen=True, kw_only=True):
     resolved: EpisodeResolved
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Why an answer has no effect."""
-
-    why: str
-    """For people."""
-    is_repeat: bool = False
-    """Whether the same decision, by its id, was recorded before."""
-
-
 class StillWaiting(msgspec.Struct, frozen=True, kw_only=True):
     """One wait of an episode."""
 
     blocked: Blocked
-    seq: int
-    """Of the commit that began it."""
     end: EpisodeResolved | EpisodeFinished | None = None
     """None: it still waits."""
     ended_at: datetime | None = None
-
-    @property
-    def lasted_s(self) -> float:
-        """How long it waited, by the clocks of the nodes."""
-        return (self.ended_at - self.blocked.at).total_seconds() if self.ended_at else 0.0
 
 
 def waits_of(records: Iterable[Recorded]) -> list[StillWaiting]:
@@ -86,7 +71,7 @@ def waits_of(records: Iterable[Recorded]) -> list[StillWaiting]:
         for event in record.commit.events:
             match event:
                 case EpisodeBlocked():
-                    waits.append(StillWaiting(blocked=Blocked(event=event, at=at), seq=record.seq))
+                    waits.append(StillWaiting(blocked=Blocked(event=event, at=at)))
                 case EpisodeResolved() | EpisodeFinished() if waits and waits[-1].end is None:
                     waits[-1] = replace(waits[-1], end=event, ended_at=at)
                 case _:
@@ -94,20 +79,18 @@ def waits_of(records: Iterable[Recorded]) -> list[StillWaiting]:
     return waits
 
 
-def answer(
-    records: Sequence[Recorded], decision: Decision, *, at: datetime
-) -> WaitAnswer | Refusal:
-    """Return the result of `decision` for the episode of `records`."""
+def answer(records: Sequence[Recorded], decision: Decision, *, at: datetime) -> WaitAnswer | None:
+    """Return the result of `decision`, or raise `Refused`; None: it was recorded before."""
     waits = [each for each in waits_of(records) if _is_about(each.blocked, decision)]
     if not waits:
-        return Refusal(why=_not_asked(decision))
-    mine = next((each for each in waits if _is_by(each, decision)), None)
-    wait = mine or waits[-1]
+        raise Refused(_not_asked(decision))
+    if any(_is_by(each, decision) for each in waits):
+        return None
+    wait = waits[-1]
     if wait.end is not None:
-        return Refusal(why=f"it does not wait any more: {_told(wait)}", is_repeat=mine is not None)
-    problem = _problem(wait.blocked, decision, at)
-    if problem is not None:
-        return Refusal(why=problem)
+        raise Refused(f"it does not wait any more: {_told(wait)}")
+    if problem := _problem(wait.blocked, decision, at):
+        raise Refused(problem)
     return _answer(fold(records), *_decided(wait.blocked, decision))
 
 

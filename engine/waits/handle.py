@@ -21,12 +21,13 @@ from engine.episodes import events as episode_events
 from engine.episodes import open as opening
 from engine.episodes.episode import Episode, Status, fold
 from engine.episodes.open import ATTEND, call_by
+from engine.errors import Refused
 from engine.runtime.context import ActorContext
 from engine.runtime.publish import EventPublisher
 from engine.runtime.store import Loaded, Store
 from engine.waits import answer as answering
 from engine.waits import wait as waits
-from engine.waits.answer import Refusal, WaitAnswer
+from engine.waits.answer import WaitAnswer
 from engine.waits.signals import References
 from engine.waits.wait import Blocked, block_in
 from streams.model.commands import Attend, Command, Decide, Resolve
@@ -158,17 +159,17 @@ class WaitHandler:
     ) -> None:
         """Record a decision, or the expiry if it came late."""
 
-        async def attempt(journal: Journal) -> tuple[Sequence[Recorded], Refusal | None]:
-            ruling = answering.answer(journal.records, decision, at=delivery.at)
-            if isinstance(ruling, Refusal):
-                return journal.records, ruling
-            appended = await self._append(ruling, journal)
-            log.info("answered", resolution=ruling.resolved.resolution.value, by=decision.by)
-            return appended, None
+        async def attempt(journal: Journal) -> None:
+            answer = answering.answer(journal.records, decision, at=delivery.at)
+            if answer is not None:
+                await self._append(answer, journal)
+                log.info("answered", resolution=answer.resolved.resolution.value, by=decision.by)
 
-        records, refusal = await self._retry(attempt, records, seed=decision.id)
-        if refusal is not None:
-            _note_refused(decision, refusal)
+        try:
+            await self._retry(attempt, records, seed=decision.id)
+        except Refused as refused:
+            kind = type(decision).__name__.lower()
+            log.info("refused", command=kind, by=decision.by, id=decision.id, why=str(refused))
             await self._expire(records, delivery)
 
     async def _look_after(self, records: Sequence[Recorded], delivery: Incoming) -> None:
@@ -202,9 +203,3 @@ class WaitHandler:
         id_ = f"answer.{journal.subject}.{resolved.step_no}.{resolved.decision_id}"
         now = self.context.clock.now()
         return (await self._store.append(journal, answer.events, id=id_, at=now)).records
-
-
-def _note_refused(decision: Decide | Resolve, refusal: Refusal) -> None:
-    if not refusal.is_repeat:
-        kind = type(decision).__name__.lower()
-        log.info("refused", command=kind, by=decision.by, id=decision.id, why=refusal.why)

@@ -13,11 +13,10 @@ from engine.episodes.episode import fold
 from engine.errors import Refused
 from engine.validation import check_cause, check_hash, check_id
 from engine.waits import answer as answers
-from engine.waits.answer import Decision, Refusal
 from engine.waits.signal import command_for, signal
 from engine.waits.signals import References
 from streams.clock import SystemClock
-from streams.model.commands import Decide, DecideStep, Verdict
+from streams.model.commands import Decide, DecideStep, Resolve, Verdict
 from streams.ports.all import Ports
 from streams.ports.log import Recorded
 from streams.tracing import traceparent
@@ -79,8 +78,7 @@ async def resolve(
     commands = [
         command_for(said, each) for each in waiting if episode_id in (None, each.episode_id)
     ]
-    refusals = [_refusal(await _journal(ports, each.episode_id), each) for each in commands]
-    if None not in refusals:
+    if not any([await _is_waited_for(ports, each) for each in commands]):
         whom = "no episode waits" if episode_id is None else "the episode does not wait"
         raise Refused(f"{whom} for {ref!r}")
     if episode_id is None:
@@ -113,9 +111,7 @@ async def _decide(
         reason=reason,
         step_no=asked[-1].blocked.step_no,
     )
-    refusal = _refusal(records, command)
-    if refusal is not None:
-        raise Refused(refusal.why)
+    answers.answer(records, command, at=_CLOCK.now())
     return await send_decision(ports, command)
 
 
@@ -129,6 +125,9 @@ async def _journal(ports: Ports, episode_id: str) -> list[Recorded]:
     return list(await ports.log.read(ports.stack.episode(episode_id)))
 
 
-def _refusal(records: list[Recorded], decision: Decision) -> Refusal | None:
-    ruling = answers.answer(records, decision, at=_CLOCK.now())
-    return ruling if isinstance(ruling, Refusal) else None
+async def _is_waited_for(ports: Ports, command: Resolve) -> bool:
+    records = await _journal(ports, command.episode_id)
+    try:
+        return answers.answer(records, command, at=_CLOCK.now()) is not None
+    except Refused:
+        return False
