@@ -4695,6 +4695,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/vigil/test_approving.py",
     ),
     Mutant(
+        "a decision on one step is on no other",
+        "vigil/asking/approvals.py",
+        "    is_about = asked.decision is None and asked.step == step",
+        "    is_about = asked.decision is None",
+        "tests/vigil/test_approvals.py",
+    ),
+    Mutant(
+        "a step that asks nobody is not decided on",
+        "vigil/asking/approvals.py",
+        "    mine = [each for each in found if each.step == target.step]",
+        "    mine = found",
+        "tests/vigil/test_workflows.py",
+    ),
+    Mutant(
         "whoever decides learns whose decision stands",
         "vigil/asking/approvals.py",
         "if decision.id == id_:",
@@ -4985,15 +4999,15 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a decision that was refused is not followed when people are asked again",
         "engine/outputs/handle.py",
-        "                check_is_said_since(output, command, at=at)\n                return",
-        "                return",
+        "            check_is_said_since(output, command, at=at)\n            return",
+        "            return",
         "tests/engine/outputs/test_handle.py",
     ),
     Mutant(
         "a cancel that was refused is not followed once the output is tried again",
         "engine/outputs/handle.py",
-        "                check_is_said_since(output, command, at=at)\n                canceled",
-        "                canceled",
+        "            check_is_said_since(output, command, at=at)\n            canceled",
+        "            canceled",
         "tests/engine/outputs/test_handle.py",
     ),
     Mutant(

@@ -108,12 +108,6 @@ async def write_failed(dead_letters: DeadLetterWriter, output: Output) -> None:
     await note_gone_on_from(ports, clock, output, by_now.history)
 
 
-async def note_retried(ports: Ports, clock: Clock, failed: Output, *, by: str) -> None:
-    """Settle the dead letter of an output that is retried, unless that is done."""
-    assert failed.proposed is not None, "what failed was proposed"
-    await _note(ports, clock, failed, DeadRequeued(by=by, episode_id=failed.proposed.episode_id))
-
-
 async def note_gone_on(
     ports: Ports, clock: Clock, happened: Iterable[tuple[OutputEvent, datetime]]
 ) -> None:

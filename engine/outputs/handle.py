@@ -22,7 +22,7 @@ from engine.episodes import events as episode_events
 from engine.episodes.episode import ENDED, Episode, Status
 from engine.episodes.open import call_by
 from engine.errors import Refused
-from engine.outputs.dead_letters import note_retried, write_failed
+from engine.outputs.dead_letters import note_gone_on, write_failed
 from engine.outputs.decide import (
     FailDelivery,
     Later,
@@ -69,62 +69,54 @@ class OutputCommands:
 
     async def decide(self, command: Decide, *, at: datetime) -> bool:
         """Record a decision; return whether there is one: this one, or that time is up."""
-        refusals: list[Refused] = []
 
         def ruled(output: Output) -> OutputEvent | None:
-            refusals.clear()
-            try:
-                check_is_said_since(output, command, at=at)
-                return answered(output, command, at=at)
-            except Refused as refused:
-                refusals.append(refused)
-                is_meant = is_own(output, episode_id=command.episode_id)
-                return expired(output, at=at) if is_meant else None
+            check_is_said_since(output, command, at=at)
+            return answered(output, command, at=at)
 
-        is_written = await self._output_store(command.output_key).amend(ruled)
-        _log_refusals(command, refusals)
-        return is_written or not refusals
+        def late(output: Output) -> OutputEvent | None:
+            is_meant = is_own(output, episode_id=command.episode_id)
+            return expired(output, at=at) if is_meant else None
+
+        output_store = self._output_store(command.output_key)
+        try:
+            await output_store.amend(ruled)
+        except Refused as refused:
+            _log_refused(command, refused)
+            return await output_store.amend(late)
+        return True
 
     async def retry(self, command: RetryOutput, newest: Recorded) -> bool:
         """Record that an output is retried, and return whether it is."""
-        refusals: list[Refused] = []
-        before: list[Output] = []
 
         def ruled(output: Output) -> OutputEvent | None:
-            refusals.clear()
-            before[:] = [output]
-            try:
-                check_is_carried(newest)
-                return tried_again(output, command, at=self.context.clock.now())
-            except Refused as refused:
-                refusals.append(refused)
-                return None
+            check_is_carried(newest)
+            return tried_again(output, command, at=self.context.clock.now())
 
-        if await self._output_store(command.output_key).amend(ruled):
-            await note_retried(self.context.ports, self.context.clock, before[0], by=command.by)
-        _log_refusals(command, refusals)
-        return not refusals
+        output_store = self._output_store(command.output_key)
+        try:
+            await output_store.amend(ruled)
+        except Refused as refused:
+            _log_refused(command, refused)
+            return False
+        await note_gone_on(self.context.ports, self.context.clock, output_store.history)
+        return True
 
     async def cancel(self, command: CancelOutput, *, at: datetime) -> bool | None:
         """Record a cancellation; return whether there is one; None: an attempt is running."""
-        refusals: list[Refused] = []
-        output_store = self._output_store(command.output_key)
 
         def ruled(output: Output) -> OutputEvent | None:
-            refusals.clear()
-            try:
-                check_is_said_since(output, command, at=at)
-                canceled = called_off(output, command)
-            except Refused as refused:
-                refusals.append(refused)
-                return None
+            check_is_said_since(output, command, at=at)
+            canceled = called_off(output, command)
             return None if output.is_attempted else canceled
 
-        await output_store.amend(ruled)
-        if not refusals and output_store.output.is_attempted:
-            return None
-        _log_refusals(command, refusals)
-        return not refusals
+        output_store = self._output_store(command.output_key)
+        try:
+            await output_store.amend(ruled)
+        except Refused as refused:
+            _log_refused(command, refused)
+            return False
+        return None if output_store.output.is_attempted else True
 
     def _output_store(self, key: str) -> OutputStore:
         return OutputStore(
@@ -132,12 +124,9 @@ class OutputCommands:
         )
 
 
-def _log_refusals(
-    command: CancelOutput | Decide | RetryOutput, refusals: Sequence[Refused]
-) -> None:
+def _log_refused(command: CancelOutput | Decide | RetryOutput, refused: Refused) -> None:
     kind, key = type(command).__name__.lower(), command.output_key
-    for refused in refusals:
-        log.info("refused", command=kind, output_key=key, by=command.by, why=str(refused))
+    log.info("refused", command=kind, output_key=key, by=command.by, why=str(refused))
 
 
 @dataclass(frozen=True)
