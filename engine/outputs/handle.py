@@ -9,7 +9,7 @@ approvers and expires approvals without taking the episode over.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
@@ -78,13 +78,9 @@ class OutputCommands:
             is_meant = is_own(output, episode_id=command.episode_id)
             return expired(output, at=at) if is_meant else None
 
-        output_store = self._output_store(command.output_key)
-        try:
-            await output_store.amend(ruled)
-        except Refused as refused:
-            _log_refused(command, refused)
-            return await output_store.amend(late)
-        return True
+        if await self._amended(command, ruled) is not None:
+            return True
+        return await self._output_store(command.output_key).amend(late)
 
     async def retry(self, command: RetryOutput, newest: Recorded) -> bool:
         """Record that an output is retried, and return whether it is."""
@@ -93,11 +89,8 @@ class OutputCommands:
             check_is_carried(newest)
             return tried_again(output, command, at=self.context.clock.now())
 
-        output_store = self._output_store(command.output_key)
-        try:
-            await output_store.amend(ruled)
-        except Refused as refused:
-            _log_refused(command, refused)
+        output_store = await self._amended(command, ruled)
+        if output_store is None:
             return False
         await note_gone_on(self.context.ports, self.context.clock, output_store.history)
         return True
@@ -110,23 +103,30 @@ class OutputCommands:
             canceled = called_off(output, command)
             return None if output.is_attempted else canceled
 
+        output_store = await self._amended(command, ruled)
+        if output_store is None:
+            return False
+        return None if output_store.output.is_attempted else True
+
+    async def _amended(
+        self,
+        command: CancelOutput | Decide | RetryOutput,
+        ruled: Callable[[Output], OutputEvent | None],
+    ) -> OutputStore | None:
+        """Append what `ruled` returns, if anything, and return the output; None: it refuses."""
         output_store = self._output_store(command.output_key)
         try:
             await output_store.amend(ruled)
         except Refused as refused:
-            _log_refused(command, refused)
-            return False
-        return None if output_store.output.is_attempted else True
+            kind, key = type(command).__name__.lower(), command.output_key
+            log.info("refused", command=kind, output_key=key, by=command.by, why=str(refused))
+            return None
+        return output_store
 
     def _output_store(self, key: str) -> OutputStore:
         return OutputStore(
             self.context.ports, self.context.clock, key, writer_id=next(self.context.writer_ids)
         )
-
-
-def _log_refused(command: CancelOutput | Decide | RetryOutput, refused: Refused) -> None:
-    kind, key = type(command).__name__.lower(), command.output_key
-    log.info("refused", command=kind, output_key=key, by=command.by, why=str(refused))
 
 
 @dataclass(frozen=True)
