@@ -385,24 +385,24 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "the turn budget",
-        "engine/app/checks.py",
+        "engine/episodes/episode.py",
         "if 0 < budget.turns <= turns:",
         "if False:",
-        "tests/engine/app/test_budget.py",
+        "tests/engine/episodes/test_budget.py",
     ),
     Mutant(
         "the token budget",
-        "engine/app/checks.py",
+        "engine/episodes/episode.py",
         "if 0 < budget.tokens <= tokens:",
         "if False:",
-        "tests/engine/app/test_budget.py",
+        "tests/engine/episodes/test_budget.py",
     ),
     Mutant(
         "the wall budget",
-        "engine/app/checks.py",
+        "engine/episodes/episode.py",
         "if 0 < budget.wall_s <= wall_s:",
         "if False:",
-        "tests/engine/app/test_budget.py",
+        "tests/engine/episodes/test_budget.py",
     ),
     Mutant(
         "the wall budget cuts off a step",
@@ -511,7 +511,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "loop detection",
-        "engine/episodes/loops.py",
+        "engine/episodes/episode.py",
         "return not thinking and all(",
         "return False and all(",
         SIMULATION,
@@ -2007,7 +2007,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "what has begun in time does not expire",
-        "engine/episodes/recovery.py",
+        "engine/episodes/episode.py",
         "if episode.status is not Status.QUEUED or episode.attempts:",
         "if False:",
         "tests/engine/episodes/test_episode_expiry.py",

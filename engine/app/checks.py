@@ -111,17 +111,6 @@ def problem_of_schema(schema: object) -> str | None:
     return schema.problem()
 
 
-def overspent(budget: Budget, *, turns: int, tokens: int, wall_s: float) -> str | None:
-    """Return which limit is used up and by how much, or None if there is room for a turn."""
-    if 0 < budget.turns <= turns:
-        return f"turns: {turns} used of {budget.turns}"
-    if 0 < budget.tokens <= tokens:
-        return f"tokens: {tokens} used of {budget.tokens}"
-    if 0 < budget.wall_s <= wall_s:
-        return f"wall_s: {wall_s:.3f} used of {budget.wall_s:g}"
-    return None
-
-
 def checked_tools(tools: Mapping[str, ToolLike], *, actor: str) -> Mapping[str, Tool]:
     """Return `tools` with every value as a `Tool`, or raise `DeclarationError`."""
     if not isinstance(tools, Mapping):

@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeAlias, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
-from engine.episodes.loops import WINDOW_STEPS, Trace
 from engine.errors import Rejected
 from streams.json import NOTHING
 from streams.model.events import (
@@ -36,6 +36,7 @@ from streams.model.events import (
 )
 from streams.model.findings import FindingOutcome
 from streams.model.outputs import FAILURES, SETTLED, SUCCESSES, OutputOutcome, OutputResult
+from streams.model.triggers import Budget
 from streams.model.waits import Approval, Wait
 from streams.ports.log import Recorded
 
@@ -44,6 +45,18 @@ ALL_OUTPUTS_FAILED: Final = "all_outputs_failed"
 
 CLASSES_TOLD_MAX: Final = 5
 """Most error classes that the detail of its end lists."""
+
+EXPIRED: Final = "expired"
+"""Error class of an episode that was canceled because it did not start within `start_within_s`."""
+
+CYCLE_STEPS_MAX: Final = 4
+"""Longest cycle looked for, in steps."""
+
+ROUNDS: Final = 3
+"""Equal rounds that make a loop."""
+
+WINDOW_STEPS: Final = CYCLE_STEPS_MAX * ROUNDS
+"""How many of the newest steps are compared."""
 
 
 class Performed(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,6 +226,16 @@ TRANSITIONS: Final[Mapping[Status, Mapping[type, Status | None]]] = {
 `EpisodeFinished` leads to the status it carries, which is one of `ENDED`; a status instead of None
 means that one alone.
 """
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """One step, for loop detection."""
+
+    fingerprint: str
+    tokens_total: int
+    """Tokens the episode had used after the step."""
+    outcome: bytes = b""
+    """Digest of its result: an equal action with another result is no loop."""
 
 
 class Episode(msgspec.Struct, frozen=True, kw_only=True):
@@ -462,3 +485,55 @@ def _settled_by(step: StepRecorded) -> tuple[OutputOutcome, ...]:
         output_key=said.output_key, outcome=said.status, error_class=said.error_class
     )
     return (outcome,)
+
+
+def expiry(episode: Episode, *, at: datetime) -> CancelEpisode | None:
+    """Return the end of `episode` if it should have started before `at` and has not; else None.
+
+    One that has started continues, however late: it may have changed something outside.
+    """
+    opened = episode.opened
+    if opened is None or opened.start_by is None or at <= opened.start_by:
+        return None
+    if episode.status is not Status.QUEUED or episode.attempts:
+        return None
+    return CancelEpisode(
+        error_class=EXPIRED, error_detail=f"not begun by {opened.start_by.isoformat()}"
+    )
+
+
+def overspent(budget: Budget, *, turns: int, tokens: int, wall_s: float) -> str | None:
+    """Return which limit is used up and by how much, or None if there is room for a turn."""
+    if 0 < budget.turns <= turns:
+        return f"turns: {turns} used of {budget.turns}"
+    if 0 < budget.tokens <= tokens:
+        return f"tokens: {tokens} used of {budget.tokens}"
+    if 0 < budget.wall_s <= wall_s:
+        return f"wall_s: {wall_s:.3f} used of {budget.wall_s:g}"
+    return None
+
+
+def find_loop(traces: Sequence[Trace]) -> tuple[str, ...]:
+    """Return the fingerprints of the cycle that `traces`, oldest first, end in; empty for none.
+
+    The last steps are a loop when they are one short cycle of equal actions with equal results,
+    repeated `ROUNDS` times, and no tokens were spent: a model that thinks between equal actions may
+    change its mind, a rule will not. Only the newest steps count, so a loop is found however much
+    useful work came before it.
+    """
+    for cycle_steps in range(1, CYCLE_STEPS_MAX + 1):
+        tail = traces[-cycle_steps * ROUNDS :]
+        if len(tail) == cycle_steps * ROUNDS and _goes_round(tail, cycle_steps):
+            return tuple(trace.fingerprint for trace in tail[:cycle_steps])
+    return ()
+
+
+def _goes_round(tail: Sequence[Trace], cycle_steps: int) -> bool:
+    thinking = tail[0].tokens_total != tail[-1].tokens_total
+    return not thinking and all(
+        _mark(trace) == _mark(tail[index % cycle_steps]) for index, trace in enumerate(tail)
+    )
+
+
+def _mark(trace: Trace) -> tuple[str, bytes]:
+    return trace.fingerprint, trace.outcome

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -12,7 +11,7 @@ from msgspec.structs import replace
 
 from engine.app.actions import Action, Step, ToolCall
 from engine.app.actor import Actor, Policy
-from engine.episodes.episode import ENDED, CancelEpisode, Episode, Status
+from engine.episodes.episode import ENDED, Episode, Status
 from engine.errors import NondeterministicReplay
 from engine.runtime.catalog import Hindrance
 from streams.model.events import (
@@ -24,10 +23,6 @@ from streams.model.events import (
     StepRecorded,
 )
 from streams.ports.log import Recorded
-
-EXPIRED: Final = "expired"
-"""Error class of an episode that was canceled because it did not start within `start_within_s`."""
-
 
 ATTEMPTS_EXHAUSTED: Final = "attempts_exhausted"
 
@@ -41,21 +36,6 @@ NO_SUCH_EPISODE: Final = "no_such_episode"
 NO_SUCH_EXPECTATION: Final = "no_such_expectation"
 
 NO_SUCH_EDITION: Final = "no_such_edition"
-
-
-def expiry(episode: Episode, *, at: datetime) -> CancelEpisode | None:
-    """Return the end of `episode` if it should have started before `at` and has not; else None.
-
-    One that has started continues, however late: it may have changed something outside.
-    """
-    opened = episode.opened
-    if opened is None or opened.start_by is None or at <= opened.start_by:
-        return None
-    if episode.status is not Status.QUEUED or episode.attempts:
-        return None
-    return CancelEpisode(
-        error_class=EXPIRED, error_detail=f"not begun by {opened.start_by.isoformat()}"
-    )
 
 
 class Takeover(msgspec.Struct, frozen=True, kw_only=True):

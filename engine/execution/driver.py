@@ -28,12 +28,19 @@ from engine.app.actions import (
     WaitFor,
     fingerprint,
 )
-from engine.app.checks import overspent
 from engine.app.tools import CallContext, Tool
 from engine.episodes import dry_run, recovery
 from engine.episodes.cancel import EpisodeRun
-from engine.episodes.episode import Announce, CancelEpisode, FailEpisode, Finish, Leave, Performed
-from engine.episodes.loops import find_loop
+from engine.episodes.episode import (
+    Announce,
+    CancelEpisode,
+    FailEpisode,
+    Finish,
+    Leave,
+    Performed,
+    find_loop,
+    overspent,
+)
 from engine.episodes.writer import JournalWriter
 from engine.errors import EpisodeFailed
 from engine.execution.steps import OutputSteps, StepExecutor

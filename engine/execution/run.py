@@ -30,8 +30,9 @@ from engine.episodes.episode import (
     Episode,
     FailEpisode,
     Status,
+    expiry,
 )
-from engine.episodes.recovery import Takeover, expiry
+from engine.episodes.recovery import Takeover
 from engine.episodes.writer import JournalWriter
 from engine.execution.conclude import AfterEnd, Conclusion
 from engine.execution.driver import Driver, Leaving, admitting

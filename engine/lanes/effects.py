@@ -19,8 +19,7 @@ from engine import telemetry
 from engine.episodes import events as episode_events
 from engine.episodes import open as opening
 from engine.episodes.breaker_store import EpisodeContext
-from engine.episodes.episode import CancelEpisode, Status, decide, fold
-from engine.episodes.recovery import expiry
+from engine.episodes.episode import CancelEpisode, Status, decide, expiry, fold
 from engine.lanes import lane as lane_rules
 from engine.lanes.lane import Lane
 from engine.runtime.publish import EventPublisher, PublicEvent

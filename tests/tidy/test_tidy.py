@@ -34,7 +34,6 @@ PURE = (  # What waits for nobody. A name that ends in a slash is a whole folder
     "engine/episodes/dry_run.py",
     "engine/episodes/episode.py",
     "engine/episodes/events.py",
-    "engine/episodes/loops.py",
     "engine/episodes/recovery.py",
     "engine/findings/events.py",
     "engine/findings/finding.py",

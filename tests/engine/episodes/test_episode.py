@@ -13,6 +13,7 @@ from engine.episodes.episode import (
     ENDED,
     TRANSITIONS,
     UNOPENED,
+    WINDOW_STEPS,
     Announce,
     AnswerEpisode,
     Begin,
@@ -27,7 +28,6 @@ from engine.episodes.episode import (
     decide,
     evolve,
 )
-from engine.episodes.loops import WINDOW_STEPS
 from engine.errors import Rejected
 from streams.json import raw
 from streams.model.events import (

@@ -6,8 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from engine.episodes.episode import UNOPENED, CancelEpisode, fold
-from engine.episodes.recovery import expiry
+from engine.episodes.episode import UNOPENED, CancelEpisode, expiry, fold
 from streams.model.events import (
     EndStatus,
     EpisodeFinished,

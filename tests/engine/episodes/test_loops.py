@@ -7,7 +7,7 @@ from hypothesis import given as forall
 from hypothesis import strategies as st
 
 from engine.app.actions import fingerprint, observe
-from engine.episodes.loops import CYCLE_STEPS_MAX, ROUNDS, WINDOW_STEPS, Trace, find_loop
+from engine.episodes.episode import CYCLE_STEPS_MAX, ROUNDS, WINDOW_STEPS, Trace, find_loop
 
 
 def steps(marks, *, tokens_each=0):

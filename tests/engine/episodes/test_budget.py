@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.app.checks import overspent
+from engine.episodes.episode import overspent
 from streams.model.triggers import Budget
 
 SMALL = Budget(turns=3, tokens=100, wall_s=2.5)
