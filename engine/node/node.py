@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from itertools import count
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import count, repeat
+from typing import Final
 
 import msgspec
 import structlog
@@ -120,7 +120,7 @@ class Node:
         """
         telemetry.detect_tracing()
         # Who takes work, and what was taken: the first stop before the others.
-        servers, tasks = NodeTasks(self._contain), NodeTasks(self._contain)
+        servers, tasks = NodeTasks(), NodeTasks()
         node_context, heartbeat = self._node_context(tasks), self._heartbeat()
         parts = NodeParts(
             context=node_context,
@@ -219,7 +219,7 @@ class Node:
     def _writer_ids(self) -> Iterator[str]:
         """Return ids that no other node uses, nor one of this name at another time."""
         since_us = round(self._clock.now().timestamp() * US_PER_S)
-        return (f"{self.name}.{since_us:x}.{number}" for number in count(1))
+        return map("{}.{}".format, repeat(f"{self.name}.{since_us:x}"), count(1))
 
     def _helpers(
         self, node_context: NodeContext, supervisor: ActorSupervisor
@@ -279,15 +279,6 @@ class Node:
                 await self._stopping.wait()
         except TimeoutError:
             return
-
-    async def _contain(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work`; log what it raises unexpectedly, and let it harm nothing else."""
-        try:
-            await work
-        except Exception:
-            log.exception(
-                "work failed by surprise; what was not accepted comes again, a lease lapses"
-            )
 
 
 async def _finish(servers: NodeTasks, tasks: NodeTasks) -> None:

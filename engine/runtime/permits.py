@@ -19,16 +19,13 @@ class Permit:
         self.withdrawn = asyncio.Event()
         """Set at the end of the newest grant, for good."""
         self.withdrawn.set()
+        self.is_given = False
+        """Whether it may be done now."""
         self.is_over = False
         """Whether it will never be given again."""
         self._is_on = self._is_held = False
         self._settled = asyncio.Event()
         self._branches: set[Permit] = set()
-
-    @property
-    def is_given(self) -> bool:
-        """Whether it may be done now."""
-        return not self.withdrawn.is_set()
 
     def turn(self, *, on: bool) -> bool:
         """Give or withdraw the permit, and return whether that changed anything."""
@@ -42,7 +39,7 @@ class Permit:
 
     def end(self) -> None:
         """Withdraw the permit for ever, and all its branches."""
-        self.is_over = True
+        self.is_over, self.is_given = True, False
         self.withdrawn.set()
         self._settled.set()
         for each in self._branches:
@@ -63,6 +60,7 @@ class Permit:
         is_given = self._is_on and not self._is_held
         if is_given is self.is_given or self.is_over:
             return False
+        self.is_given = is_given
         if is_given:
             self.withdrawn = asyncio.Event()
             self._settled.set()

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeAlias
+from collections.abc import Coroutine
+from typing import Any
+
+import structlog
 
 from streams.clock import Clock
 
-Contain: TypeAlias = Callable[[Coroutine[Any, Any, None]], Coroutine[Any, Any, None]]
-"""Wraps work so that what it raises unexpectedly harms nothing else."""
+log = structlog.get_logger("vigil.node")
 
 
 class NodeTasks:
     """The tasks of a node. Its consumers bound their number."""
 
-    def __init__(self, contain: Contain) -> None:
-        self._contain = contain
+    def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` beside everything else."""
-        task = asyncio.create_task(self._contain(work))
+        """Run `work` beside everything else; what it raises unexpectedly harms nothing."""
+        task = asyncio.create_task(_contained(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda _: work.close())  # It may have been cut off before it began.
@@ -38,6 +38,13 @@ class NodeTasks:
             if not task.cancelling():  # Who is on the way out must not be disturbed.
                 task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _contained(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Exception:
+        log.exception("work failed by surprise; what was not accepted comes again, a lease lapses")
 
 
 async def wait_first(*waits: Coroutine[Any, Any, object]) -> None:

@@ -35,7 +35,7 @@ def node_context_of(
         node=node,
         leases=Keeper(ports.leases, holder=node, clock=clock),
         lease_events=LeaseEvents(),
-        tasks=NodeTasks(lambda work: work),
+        tasks=NodeTasks(),
         turns=Turns(),
         writer_ids=(f"{node}.{number}" for number in count(1)),
     )
