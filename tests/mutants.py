@@ -1739,17 +1739,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "breakers: a crash between an end and its noting is made good",
         "engine/execution/run.py",
-        (
-            "        await self._after_end.inform(self.episode, seq=self._journal.version)\n     "
-            "   progress ="
-        ),
+        ("        await self._inform()\n        progress ="),
         "        progress =",
         "tests/engine/episodes/test_breakers.py",
     ),
     Mutant(
         "breakers: an end is noted before the claim goes",
         "engine/execution/run.py",
-        "await self._after_end.inform(self.episode, seq=self._journal.version)\n            else:",
+        "await self._inform()\n            else:",
         "pass\n            else:",
         "tests/engine/episodes/test_breakers.py",
     ),
@@ -1762,9 +1759,9 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "breakers: the world is told which commit ended the episode",
-        "engine/execution/conclude.py",
-        "breakers.record_end(self.opened, episode.finished, seq=seq)",
-        "breakers.record_end(self.opened, episode.finished, seq=0)",
+        "engine/execution/run.py",
+        "breakers.record_end(opened, finished, seq=self._journal.version)",
+        "breakers.record_end(opened, finished, seq=0)",
         "tests/engine/episodes/test_breakers.py",
     ),
     Mutant(
@@ -2478,9 +2475,9 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "the dispatcher hears of every end",
-        "engine/execution/conclude.py",
-        "        if self.context.is_laned:\n            left = opening.left(",
-        "        if False:\n            left = opening.left(",
+        "engine/execution/run.py",
+        "        if context.is_laned:\n            timer = left(",
+        "        if False:\n            timer = left(",
         "tests/engine/lanes/test_scheduler.py",
     ),
     Mutant(
@@ -2838,16 +2835,16 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "simulated: the end of an episode is told to its breaker before the claim goes",
-        "engine/execution/conclude.py",
-        "        await self.context.breakers.record_end(self.opened, episode.finished, seq=seq)",
+        "engine/execution/run.py",
+        "        await context.breakers.record_end(opened, finished, seq=self._journal.version)",
         "        pass",
         SIMULATION,
     ),
     Mutant(
         "simulated: the end of an episode gives its place in the lane back",
-        "engine/execution/conclude.py",
-        "        if self.context.is_laned:\n            left = opening.left(",
-        "        if False:\n            left = opening.left(",
+        "engine/execution/run.py",
+        "        if context.is_laned:\n            timer = left(",
+        "        if False:\n            timer = left(",
         "tests/simulation/test_survival.py",
     ),
     Mutant(
@@ -3738,9 +3735,9 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a dry run is told from what is meant where episodes are counted",
-        "engine/execution/conclude.py",
-        "self.opened.mode.value",
-        '"live"',
+        "engine/execution/run.py",
+        '"mode": self.opened.mode.value}\n        telemetry.episodes_ended',
+        '"mode": "live"}\n        telemetry.episodes_ended',
         "tests/engine/workflows/test_meters.py",
     ),
     Mutant(
@@ -3878,7 +3875,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "what waited and was canceled has no timer",
-        "engine/execution/conclude.py",
+        "engine/execution/run.py",
         "        if episode.blocked is not None:",
         "        if False:",
         BLOCKING,
@@ -5347,9 +5344,9 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "definitions: whether turns are taken is a matter of the newest revision",
-        "engine/execution/conclude.py",
-        "        if self.context.is_laned:\n            left = opening.left(",
-        "        if self.context.actor.is_laned:\n            left = opening.left(",
+        "engine/execution/run.py",
+        "        if context.is_laned:\n            timer = left(",
+        "        if context.actor.is_laned:\n            timer = left(",
         "tests/engine/definitions/test_resolver.py",
     ),
     Mutant(

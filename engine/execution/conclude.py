@@ -1,7 +1,7 @@
 """Concludes an episode: applies its findings, then delivers its outputs. All of it may be repeated.
 
 If something must wait (a retry, an approval), no node keeps the episode, and a timer calls one
-back. `AfterEnd` informs breaker and lane of an end.
+back.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from typing import Final
 
 import structlog
 
-from engine import telemetry
 from engine.app.outputs import missing
 from engine.episodes import dry_run
 from engine.episodes import open as opening
-from engine.episodes.breaker_store import EpisodeContext
 from engine.episodes.cancel import EpisodeRun
 from engine.episodes.episode import CancelEpisode, Episode, Status
 from engine.episodes.open import ATTEND, call_by
@@ -26,8 +24,6 @@ from engine.findings.apply import FindingApplier
 from engine.outputs.deliver import ConclusionState, DeliveryState, OutputDelivery, added_up
 from engine.outputs.keys import wanted
 from engine.outputs.pool import OutputContext
-from engine.waits.handle import WaitRegistry
-from engine.workflows.start import count_skipped
 from streams.model.events import EpisodeOpened
 from streams.model.findings import FindingOutcome
 from streams.model.outputs import FAILURES, OUTCOMES, OutputIntent, OutputOutcome, OutputStatus
@@ -195,37 +191,3 @@ def _known(episode: Episode) -> dict[str, OutputOutcome]:
     later = episode.deferred.outputs if episode.deferred else ()
     settled = (*episode.outputs_settled, *later)
     return {one.output_key: one for one in settled if one.outcome not in FAILURES}
-
-
-@dataclass(frozen=True)
-class AfterEnd:
-    """What follows the end of one episode, on one node."""
-
-    context: EpisodeContext
-    opened: EpisodeOpened
-    conclusion: Conclusion
-
-    async def inform(self, episode: Episode, *, seq: int) -> None:
-        """Inform breaker and lane of the end, while the episode is still claimed."""
-        assert episode.finished is not None, "an end that is noted"
-        await self._see_to_timers(episode)
-        await self.context.breakers.record_end(self.opened, episode.finished, seq=seq)
-        if self.context.is_laned:
-            left = opening.left(self.opened.actor_id, self.opened.episode_id)
-            await self.context.ports.timers.send(left, id=f"left.{self.opened.episode_id}")
-
-    async def _see_to_timers(self, episode: Episode) -> None:
-        if episode.blocked is not None:
-            await WaitRegistry(self.context).forget(self.opened)
-        elif episode.deferred is not None:
-            await self.conclusion.sleep()
-        if episode.status is Status.FAILED and episode.outputs_left:
-            await self.conclusion.wake(self.context.clock.now())
-
-    def count(self, episode: Episode) -> None:
-        """Count an end that this node has written."""
-        status, mode = episode.status.value, self.opened.mode.value
-        labels = {"actor": self.opened.actor_id, "mode": mode, "status": status}
-        telemetry.episodes_ended.add(1, labels)
-        if self.context.starts_workflow is not None:
-            count_skipped(self.opened, episode.converged)

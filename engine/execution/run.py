@@ -32,9 +32,10 @@ from engine.episodes.episode import (
     Status,
     expiry,
 )
+from engine.episodes.open import left
 from engine.episodes.recovery import Takeover
 from engine.episodes.writer import JournalWriter
-from engine.execution.conclude import AfterEnd, Conclusion
+from engine.execution.conclude import Conclusion
 from engine.execution.driver import Driver, Leaving, admitting
 from engine.execution.steps import OutputSteps
 from engine.execution.takeover import decide_takeover
@@ -44,6 +45,7 @@ from engine.outputs.pool import OutputContext
 from engine.runtime.leases import NO_CLAIM, Busy, EpisodeLease
 from engine.runtime.store import Contended
 from engine.waits.handle import WaitRegistry
+from engine.workflows.start import count_skipped
 from streams.errors import LeaseLost, TooLarge, Unavailable, Unwritable, VersionConflict
 from streams.keys import episode_claim
 from streams.model.commands import Recover
@@ -102,7 +104,6 @@ class Attempt:
         )
         self._conclusion = Conclusion(context, opened, self._run, applier, output_delivery)
         self._output_steps = OutputSteps(self._conclusion, opened)
-        self._after_end = AfterEnd(context, opened, self._conclusion)
 
     @property
     def episode(self) -> Episode:
@@ -140,7 +141,7 @@ class Attempt:
                 await self._context.breakers.check(self._run)
                 progress = await self._go_on(careful=careful)
             if self.episode.status in ENDED:
-                await self._after_end.inform(self.episode, seq=self._journal.version)
+                await self._inform()
             else:
                 await self._leave_waiting(progress)
             await self._accept_once()
@@ -149,12 +150,12 @@ class Attempt:
             await self._journal.close()
         if self.episode.status not in ENDED:
             return
-        self._after_end.count(self.episode)
+        self._count_end()
         telemetry.episode_duration.record(self._context.clock.monotonic_s() - started_s, labels)
 
     async def inform_again(self) -> None:
         """Do what follows the end once more: the node that wrote the end may not have."""
-        await self._after_end.inform(self.episode, seq=self._journal.version)
+        await self._inform()
         progress = await self._conclusion.check(self.episode)
         await self._conclusion.wake(progress.wakes_at, progress.pending)
         await self._accept_once()
@@ -164,6 +165,32 @@ class Attempt:
         await self._accept_once()
         progress = await self._conclusion.deliver_rest(self.episode)
         await self._conclusion.wake(progress.wakes_at, progress.pending)
+
+    async def _inform(self) -> None:
+        """Inform breaker and lane of the end, while the episode is still claimed."""
+        context, opened, finished = self._context, self.opened, self.episode.finished
+        assert finished is not None, "an end that is noted"
+        await self._see_to_timers()
+        await context.breakers.record_end(opened, finished, seq=self._journal.version)
+        if context.is_laned:
+            timer = left(opened.actor_id, opened.episode_id)
+            await context.ports.timers.send(timer, id=f"left.{opened.episode_id}")
+
+    async def _see_to_timers(self) -> None:
+        episode = self.episode
+        if episode.blocked is not None:
+            await WaitRegistry(self._context).forget(self.opened)
+        elif episode.deferred is not None:
+            await self._conclusion.sleep()
+        if episode.status is Status.FAILED and episode.outputs_left:
+            await self._conclusion.wake(self._context.clock.now())
+
+    def _count_end(self) -> None:
+        """Count an end that this node has written."""
+        labels = {"actor": self.opened.actor_id, "mode": self.opened.mode.value}
+        telemetry.episodes_ended.add(1, {**labels, "status": self.episode.status.value})
+        if self._context.starts_workflow is not None:
+            count_skipped(self.opened, self.episode.converged)
 
     async def _go_on(self, *, careful: bool) -> ConclusionState:
         if self.episode.status is Status.BLOCKED and self._called_off() is None:
