@@ -1009,14 +1009,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "an episode that goes on is claimed",
         "engine/execution/run.py",
-        "if not any(isinstance(event, EpisodeFinished) for event in first):",
-        "if self.episode.status not in ENDED:",
+        "is_all = any(isinstance(event, EpisodeFinished) for event in first)",
+        "is_all = self.episode.status in ENDED",
         "tests/engine/execution/test_run.py",
     ),
     Mutant(
         "without a claim, what woke an episode waits until all is told",
         "engine/execution/run.py",
-        "if self._hold.revision != NO_CLAIM:",
+        "if self._hold.held is not None:",
         "if True:",
         "tests/engine/execution/test_run.py",
     ),
@@ -1796,8 +1796,9 @@ TABLE: Final[Sequence[Mutant]] = (
         "breakers: an episode is known to run before the breaker is looked at",
         "engine/execution/run.py",
         (
-            "            with self._context.running.during(self._run):\n                # Only "
-            "now: a breaker that opens after this finds the run there.\n                await "
+            "            with self._context.running.during(self._run):\n                if "
+            "self._has_breaker:\n                    # Only now: a breaker that opens after this "
+            "finds the run there.\n                    await "
             "self._context.breakers.check(self._run)\n"
         ),
         (
@@ -1900,14 +1901,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a dry run sees what its like have kept before what is meant",
         "engine/findings/store.py",
-        "        if not self.prefix:\n",
+        "        if not prefix:\n",
         "        if True:\n",
         "tests/engine/execution/test_dry_run.py",
     ),
     Mutant(
         "what a dry run has kept is shown to it as if it was meant",
         "engine/findings/store.py",
-        "dry_run.as_meant(finding, self.prefix)",
+        "dry_run.as_meant(finding, prefix)",
         "finding",
         "tests/engine/execution/test_dry_run.py",
     ),
@@ -2836,8 +2837,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "simulated: the end of an episode is told to its breaker before the claim goes",
         "engine/execution/run.py",
-        "        await context.breakers.record_end(opened, finished, seq=self._journal.version)",
-        "        pass",
+        "await context.breakers.record_end(opened, finished, seq=self._journal.version)",
+        "pass",
         SIMULATION,
     ),
     Mutant(

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
@@ -86,14 +87,14 @@ async def ask_to_cancel(ports: Ports, command: Cancel, *, id: str) -> None:
     await ports.commands.send(command, id=id, trace=traceparent())
 
 
+@dataclass(eq=False)
 class EpisodeRun:
     """One episode that a node runs."""
 
-    def __init__(self, opened: EpisodeOpened) -> None:
-        self.opened = opened
-        self.canceled: CancelEpisode | None = None
-        """Why it is to be canceled, by the first request; None: it is not."""
-        self._interrupt: Callable[[], None] | None = None
+    opened: EpisodeOpened
+    canceled: CancelEpisode | None = None
+    """Why it is to be canceled, by the first request; None: it is not."""
+    _interrupt: Callable[[], None] | None = None
 
     def cancel(self, end: CancelEpisode) -> None:
         """End the episode this way, unless it is too late."""

@@ -121,8 +121,7 @@ class Driver:
     def __post_init__(self) -> None:
         context, opened, ports = self.context, self.opened, self.context.ports
         expectation = context.actor.expectations[opened.expectation_id]
-        prefix = dry_run.prefix_of(opened)
-        findings = FindingReader(ports.log, ports.stack, context.clock, prefix)
+        findings = FindingReader(ports.log, ports.stack, context.clock, opened)
         self.strategy_runner = StrategyRunner(expectation, opened, ports.stack.name, findings)
         self.executor = StepExecutor(
             context.app, context.actor, expectation, opened, context.clock, self.check_claim
@@ -187,7 +186,7 @@ class Driver:
                 case Converge() | Done() if self.journal.episode.announced is not None:
                     raise ended_early(self.journal.episode.announced, action)
                 case Converge():
-                    return await self._converge(current)
+                    return await self._converge(current, turn=turn, tokens_used=tokens_used)
                 case Done():
                     return self._finish()
                 case RequestApproval() | WaitFor() if self.opened.mode is Mode.LIVE:
@@ -205,13 +204,9 @@ class Driver:
             raise Leaving
 
     def _check_limits(self, wall: WallTime) -> None:
-        episode = self.journal.episode
-        spent = overspent(
-            self.opened.budget,
-            turns=episode.turns_used,
-            tokens=episode.tokens_used,
-            wall_s=wall.used_s(),
-        )
+        episode, wall_s = self.journal.episode, wall.used_s()
+        turns, tokens = episode.turns_used, episode.tokens_used
+        spent = overspent(self.opened.budget, turns=turns, tokens=tokens, wall_s=wall_s)
         if spent:
             raise EpisodeFailed("budget_exceeded", spent)
         cycle = find_loop(episode.traces) if self.strategy_runner.expectation.loop_detection else ()
@@ -296,8 +291,7 @@ class Driver:
                 " the tool does not say that it honours idempotency keys",
             )
 
-    async def _converge(self, current: Any) -> None:
-        turn, tokens_used = self.journal.episode.turn, self.journal.episode.tokens_used
+    async def _converge(self, current: Any, *, turn: int, tokens_used: int) -> None:
         converged = await self.strategy_runner.converge(current, turn=turn, tokens_used=tokens_used)
         if converged.findings or converged.outputs:
             self.journal.record(converged)

@@ -86,6 +86,8 @@ class Attempt:
         self._run = EpisodeRun(opened)
         self._takeover = Takeover()
         self._had_ended = episode.status in ENDED
+        expectation = context.actor.expectations.get(opened.expectation_id)
+        self._has_breaker = expectation is not None and expectation.breaker is not None
         self._journal = JournalWriter(
             context.ports.log,
             context.clock,
@@ -137,8 +139,9 @@ class Attempt:
         telemetry.episodes_running.add(1, labels)
         try:
             with self._context.running.during(self._run):
-                # Only now: a breaker that opens after this finds the run there.
-                await self._context.breakers.check(self._run)
+                if self._has_breaker:
+                    # Only now: a breaker that opens after this finds the run there.
+                    await self._context.breakers.check(self._run)
                 progress = await self._go_on(careful=careful)
             if self.episode.status in ENDED:
                 await self._inform()
@@ -171,7 +174,8 @@ class Attempt:
         context, opened, finished = self._context, self.opened, self.episode.finished
         assert finished is not None, "an end that is noted"
         await self._see_to_timers()
-        await context.breakers.record_end(opened, finished, seq=self._journal.version)
+        if self._has_breaker:
+            await context.breakers.record_end(opened, finished, seq=self._journal.version)
         if context.is_laned:
             timer = left(opened.actor_id, opened.episode_id)
             await context.ports.timers.send(timer, id=f"left.{opened.episode_id}")
@@ -245,14 +249,17 @@ class Attempt:
 
     async def _secure(self, first: Sequence[EpisodeEvent]) -> int:
         """Return the revision of the claim, made now unless the `first` commit is everything."""
-        if not any(isinstance(event, EpisodeFinished) for event in first):
+        is_all = any(isinstance(event, EpisodeFinished) for event in first)
+        if is_all and self._hold.held is None:
+            return NO_CLAIM
+        if not is_all:
             await self._hold.claim()
         self._check_claim()
         return self._hold.revision
 
     async def _note_fenced(self) -> None:
         """Report that the fence is durable."""
-        if self._hold.revision != NO_CLAIM:
+        if self._hold.held is not None:
             await self._accept_once()
 
     async def _accept_once(self) -> None:

@@ -41,6 +41,8 @@ class StrategyRunner:
 
     async def restore(self, records: Sequence[Recorded]) -> Any:
         """Return the state that the journal leads to; recorded steps are not done again."""
+        if not records:
+            return await self.begin(None)
         found = recovery.tail(records)
         current, tokens_used = await self.begin(found.checkpoint), found.tokens_before
         for step in found.steps:
@@ -113,7 +115,10 @@ class StrategyRunner:
         known = self._context(turn=turn, tokens_used=tokens_used)
         ctx = replace(known, findings=self.findings)
         result = await call(self.expectation.strategy.converge, current, ctx)
-        return await call(dry_run.set_apart, await call(conclude, result), self.opened)
+        converged = await call(conclude, result)
+        if not converged.findings:
+            return converged
+        return await call(dry_run.set_apart, converged, self.opened)
 
     async def keep(self, current: Any, *, phase: str) -> Save:
         """Return the command that stores the state, unless a replay could not restore it."""

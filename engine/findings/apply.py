@@ -220,8 +220,8 @@ class FindingApplier:
         if callback is None or not is_raised or carried.is_enriched:
             return applied
         assert applied.event is not None
-        stack, prefix = self.ports.stack, dry_run.prefix_of(job.opened)
-        findings = FindingReader(self.ports.log, stack, self.clock, prefix)
+        stack = self.ports.stack
+        findings = FindingReader(self.ports.log, stack, self.clock, job.opened)
         view = view_of(job.opened, stack.name, findings)
         store = FindingStore(self.ports.log, self.ports.stack, self.clock, self.turns)
         enricher = Enricher(store, self.clock, callback, view)

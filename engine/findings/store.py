@@ -88,8 +88,8 @@ class FindingReader:
     log: EventLog
     stack: Stack
     clock: Clock
-    prefix: str = ""
-    """Of the keys of the findings that the asking dry run stores; empty: it stores none."""
+    opened: EpisodeOpened | None = None
+    """The episode that asks: a dry run that stores findings finds its own first."""
 
     async def get(self, key: str) -> Finding | None:
         """Return the latest raise of a finding. See `Findings.get`."""
@@ -105,14 +105,15 @@ class FindingReader:
 
     async def _kept(self, key: str) -> Finding | None:
         """Return what dry runs with our prefix have stored under `key`, as if it was live."""
-        if not self.prefix:
+        prefix = dry_run.prefix_of(self.opened) if self.opened else ""
+        if not prefix:
             return None
         try:
-            subject = self.stack.finding(dry_run.key_apart(key, self.prefix))
+            subject = self.stack.finding(dry_run.key_apart(key, prefix))
         except BadName:  # No finding can be kept under this one, however long `key` may be.
             return None
         finding = await self._newest(subject)
-        return None if finding is None else dry_run.as_meant(finding, self.prefix)
+        return None if finding is None else dry_run.as_meant(finding, prefix)
 
     async def _newest(self, subject: str) -> Finding | None:
         last = await self.log.last(subject)

@@ -176,56 +176,57 @@ class EpisodeLease:
         """Claim nothing yet; the arguments are those of `Keeper.acquire`."""
         self._keeper, self._key, self._attempt = keeper, key, attempt
         self._on_lost = on_lost
-        self._held: Held | None = None
+        self.held: Held | None = None
+        """None: nothing was claimed."""
 
     @property
     def revision(self) -> int:
         """The claim's fencing token; `NO_CLAIM` without one."""
-        return self._held.lease.revision if self._held else NO_CLAIM
+        return self.held.lease.revision if self.held else NO_CLAIM
 
     @property
     def is_stolen(self) -> bool:
         """Whether the claim was taken over from a node whose claim had lapsed."""
-        return self._held is not None and self._held.lease.stolen
+        return self.held is not None and self.held.lease.stolen
 
     @property
     def is_lost(self) -> bool:
         """Whether the claim was lost."""
-        return self._held is not None and self._held.lost
+        return self.held is not None and self.held.lost
 
     async def claim(self) -> None:
         """Make the claim, unless it was made before. Raises `Busy` if another node has it."""
-        if self._held is None:
-            self._held = await self._keeper.acquire(
+        if self.held is None:
+            self.held = await self._keeper.acquire(
                 self._key, attempt=self._attempt, on_lost=self._on_lost
             )
-        if self._held is None:
+        if self.held is None:
             raise Busy(self._key)
 
     def check(self, *, monotonic_s: float) -> None:
         """Raise `LeaseLost` if there is a claim that cannot be trusted any more."""
-        if self._held is not None:
-            self._held.lease.check(monotonic_s=monotonic_s)
+        if self.held is not None:
+            self.held.lease.check(monotonic_s=monotonic_s)
 
     def note_lost(self, error: Exception) -> None:
         """Record that another node has the episode by now."""
-        if self._held is not None:
+        if self.held is not None:
             why = str(error) if isinstance(error, LeaseLost) else f"another node has it: {error}"
-            self._keeper.note_lost(self._held, why=why)
+            self._keeper.note_lost(self.held, why=why)
 
     async def give_up(self, *, error: str = "") -> None:
         """Give the claim up, if there is one: the work is done, or it failed with `error`."""
-        if self._held is None:
+        if self.held is None:
             return
         if error:
-            await self._keeper.fail(self._held, error=error)
+            await self._keeper.fail(self.held, error=error)
         else:
-            await self._keeper.complete(self._held)
+            await self._keeper.complete(self.held)
 
     def let_lapse(self) -> None:
         """Stop renewing a claim that was not given up, so that recovery follows."""
-        if self._held is not None:
-            self._keeper.forget(self._held)
+        if self.held is not None:
+            self._keeper.forget(self.held)
 
     def __str__(self) -> str:
         return f"{self._key}.{self.revision}"

@@ -138,6 +138,7 @@ class UnwatchedEvents:
 
     def __post_init__(self) -> None:
         context = self.context
+        self._watched = context.actor.event_names()
         self._watch_list = WatchList(context.ports.domain_events, context.clock, context.actor.id)
 
     async def hand_back(self, delivery: Incoming) -> bool:
@@ -152,14 +153,13 @@ class UnwatchedEvents:
 
     def _is_strange(self, event: DomainEvent) -> bool:
         """Return whether an event is for a node with another version of the actor, and log that."""
-        actor = self.context.actor
-        if event.stream or event.name in actor.event_names():
+        if event.stream or event.name in self._watched:
             return False
         if event.name not in self._strange:
             self._strange.add(event.name)
             log.warning(
                 "event handed back: the actor here does not watch it; another node's may",
-                actor=actor.id,
+                actor=self.context.actor.id,
                 event_name=event.name,
                 event_id=event.id,
                 further="counted as not_watched when it is refused, not logged",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from engine.app.actions import converge, tool_call
 from engine.app.findings import clear_finding, raise_finding
@@ -15,6 +16,7 @@ from engine.runtime.store import Turns
 from streams.errors import BadName
 from streams.memory import memory_ports
 from streams.model.findings import FindingStatus
+from streams.model.triggers import Mode, Overrides
 from streams.tokens import TOKEN_BYTES_MAX
 from tests.engine.stage import CLOCK, Scripted, app_of, opening, play
 from tests.simulation.time import SimClock, simulate
@@ -46,10 +48,9 @@ async def test_a_key_that_no_finding_can_have_is_refused(ports):
 
 
 async def test_of_a_key_that_a_dry_run_cannot_keep_anything_under_it_sees_what_is_meant(ports):
-    finder, long = (
-        FindingReader(ports.log, ports.stack, CLOCK, prefix="dry_run"),
-        "k" * TOKEN_BYTES_MAX,
-    )
+    overrides = Overrides(persist_findings="dry_run")
+    dry = replace(opening(app_of(Scripted())), mode=Mode.DRY_RUN, overrides=overrides)
+    finder, long = FindingReader(ports.log, ports.stack, CLOCK, dry), "k" * TOKEN_BYTES_MAX
     await carry_out(ports, raise_finding(long, class_="full"))
     assert (await finder.get(long)).finding_key == long
     with pytest.raises(BadName):
