@@ -4188,7 +4188,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "nobody waits behind an output that is settled",
         "engine/outputs/deliver.py",
-        "            pooled.throttle.forget(key)",
+        "            pooled.throttle.forget(output_store.key)",
         "            pass",
         AT_A_RATE,
     ),
@@ -4443,8 +4443,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a failure gets a dead letter though others have proposed the output anew",
         "engine/outputs/deliver.py",
-        "if proposal is not None and proposal.output.status is OutputStatus.FAILED:",
-        "if proposal is not None and output_store.output.status is OutputStatus.FAILED:",
+        "            output = proposal.output\n",
+        "",
         "tests/engine/execution/test_every_crash.py",
     ),
     Mutant(
@@ -4828,8 +4828,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what fails for good is a dead letter",
         "engine/outputs/deliver.py",
-        "if proposal is not None and proposal.output.status is OutputStatus.FAILED:",
-        "if False:",
+        "        if output.status is OutputStatus.FAILED:\n            await write_failed",
+        "        if False:\n            await write_failed",
         OUTPUTS,
     ),
     Mutant(

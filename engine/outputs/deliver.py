@@ -443,32 +443,36 @@ class OutputDelivery:
 
     async def _write_dead_letter(self, output_store: OutputStore) -> None:
         """Write a dead letter for what has failed for good; safe to repeat."""
-        # Another episode may have proposed it again since this proposal failed.
-        proposal = output_store.proposal_of(self.opened.episode_id)
-        if proposal is not None and proposal.output.status is OutputStatus.FAILED:
-            await write_failed(
-                DeadLetterWriter(self.context.ports, self.context.clock), proposal.output
-            )
+        output = output_store.output
+        if not self._is_ours(output):
+            # Another episode may have proposed it again since this proposal failed.
+            proposal = output_store.proposal_of(self.opened.episode_id)
+            if proposal is None:
+                return
+            output = proposal.output
+        if output.status is OutputStatus.FAILED:
+            await write_failed(DeadLetterWriter(self.context.ports, self.context.clock), output)
 
     def _progress(self, output_store: OutputStore, last: Settled | Later) -> DeliveryState:
-        output, proposal = output_store.output, output_store.proposal_of(self.opened.episode_id)
         outcome = last.outcome if isinstance(last, Settled) else None
-        if outcome is not None and proposal is not None:
-            self._free_place(proposal.proposed.adapter, output_store.key)
-        if outcome is not None and output_store.version > (output_store.since or START):
-            adapter = proposal.proposed.adapter if proposal else ""
-            telemetry.outputs.add(1, {"adapter": adapter, "outcome": outcome.outcome})
+        if outcome is not None:
+            self._note_settled(output_store, outcome)
         return DeliveryState(
             key=output_store.key,
             outcome=outcome,
-            status=outcome.outcome if outcome else str(output.status),
+            status=outcome.outcome if outcome else str(output_store.output.status),
             wakes_at=last.at if isinstance(last, Later) else None,
         )
 
-    def _free_place(self, adapter: str, key: str) -> None:
-        pooled = self.context.adapters.of(adapter)
+    def _note_settled(self, output_store: OutputStore, outcome: OutputOutcome) -> None:
+        """Free the output's place in line, and count its outcome if this node has written it."""
+        proposal = output_store.proposal_of(self.opened.episode_id)
+        adapter = proposal.proposed.adapter if proposal else ""
+        pooled = self.context.adapters.of(adapter) if proposal else None
         if pooled is not None:
-            pooled.throttle.forget(key)
+            pooled.throttle.forget(output_store.key)
+        if output_store.version > (output_store.since or START):
+            telemetry.outputs.add(1, {"adapter": adapter, "outcome": outcome.outcome})
 
 
 def _dropped(key: str) -> Settled:

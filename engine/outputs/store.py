@@ -74,7 +74,7 @@ class OutputStore:
             after = evolve(after, decide(after, event), at=now)
         self._commits += 1
         id_ = f"{self._writer_id}-{self._commits}"
-        self._loaded = await self._store.append(before, events, id=id_, at=now)
+        self._loaded = await self._store.append(before, events, id=id_, at=now, state=after)
         self.since = before.version if self.since is None else self.since
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], *, is_known: bool = False) -> T:

@@ -125,11 +125,18 @@ class Store(Generic[S, E]):
         return await self._load(subject, ())
 
     async def append(
-        self, before: Loaded[S], events: Sequence[E], *, id: str, at: datetime
+        self,
+        before: Loaded[S],
+        events: Sequence[E],
+        *,
+        id: str,
+        at: datetime,
+        state: S | None = None,
     ) -> Loaded[S]:
         """Append `events` at the version of `before`; `Overtaken` if others were faster.
 
         `id` of the commit is unique for ever, but the same each time that it is tried again.
+        `state` is what `events` lead to, if that is known; else it is folded again.
         """
         subject, commit = before.subject, commit_of(events, id=id, at=at)
         try:
@@ -137,7 +144,7 @@ class Store(Generic[S, E]):
         except VersionConflict as error:
             raise Overtaken from error
         records = (*before.records, Recorded(subject=subject, seq=seq, commit=commit))
-        return Loaded(subject, self.fold(records), records)
+        return Loaded(subject, self.fold(records) if state is None else state, records)
 
     async def change(
         self,

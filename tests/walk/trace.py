@@ -29,6 +29,7 @@ import dis
 import inspect
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -64,6 +65,8 @@ class Walk:
 
     files: dict[str, dict[str, None]] = field(default_factory=dict)
     """Functions by file."""
+    calls: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How often each function of a file was entered."""
     changes: int = 0
     lost: int = 0
     """Commits that were appended by nobody on the way."""
@@ -78,13 +81,14 @@ class Walk:
         files = {name: {**functions} for name, functions in self.files.items()}
         for name, functions in other.files.items():
             files.setdefault(name, {}).update(functions)
-        return Walk(files, self.changes + other.changes)
+        return Walk(files, self.calls + other.calls, self.changes + other.changes)
 
     def enter(self, file: str, code: CodeType) -> None:
         """Note a call, and that the task is in `file` now."""
         functions = self.files.setdefault(file, {})
         if not code.co_name.startswith("<"):
             functions[code.co_qualname] = None
+            self.calls[file, code.co_qualname] += 1
         self.changes += _last.get() not in {BEGINNING, file}
         _last.set(file)
 
