@@ -2491,8 +2491,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "the next dispatcher does what the newest commit asks for",
         "engine/lanes/scheduler.py",
-        "if store.newest is not None:",
-        "if False:",
+        "if store.newest is not None:\n            await self._effects.complete",
+        "if False:\n            await self._effects.complete",
         "tests/engine/lanes/test_scheduler.py",
     ),
     Mutant(
@@ -2567,7 +2567,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a lane without events is drained",
-        "engine/lanes/close.py",
+        "engine/lanes/scheduler.py",
         "if lane.waiting or lane.admitted:",
         "if False:",
         "tests/engine/lanes/test_term.py",
@@ -4652,28 +4652,28 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "nothing static of an input is looked up",
-        "engine/definitions/steps.py",
+        "engine/definitions/workflow.py",
         "return said[STATIC]",
         "return _filled(said[STATIC], seen)",
         "tests/engine/definitions/test_workflow_inputs.py",
     ),
     Mutant(
         "an input cannot hold a payload so often that it fills the memory",
-        "engine/definitions/steps.py",
+        "engine/definitions/workflow.py",
         "if len(paths) > PATHS_MAX:",
         "if False:",
         "tests/engine/definitions/test_workflow.py",
     ),
     Mutant(
         "an input is not so deep that nobody can fill it",
-        "engine/definitions/steps.py",
+        "engine/definitions/workflow.py",
         "if depth > DEPTH_MAX:",
         "if False:",
         "tests/engine/definitions/test_workflow.py",
     ),
     Mutant(
         "a mistyped path is no list of nothing",
-        "engine/definitions/steps.py",
+        "engine/definitions/workflow.py",
         "if not isinstance(items, list):",
         "items = items or []\n        if not isinstance(items, list):",
         "tests/engine/definitions/test_workflow_inputs.py",
@@ -5457,7 +5457,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "definitions: what is due about instances of what begins nothing happens",
-        "engine/triggers/services.py",
+        "engine/node/supervisor.py",
         "return [due(takes_causes=False).service(permits.runs)]",
         "return []",
         CLOSED,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from vigil.public import public
 
 if TYPE_CHECKING:
-    from engine.testing import FakeLeases
     from streams.clock import SystemClock
     from streams.memory import memory_ports
+    from streams.memory.fake_leases import FakeLeases
     from streams.model.events import EpisodeFinished, FindingRaised, StepRecorded
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "engine.testing": "FakeLeases",
+    "streams.memory.fake_leases": "FakeLeases",
     "streams.clock": "SystemClock",
     "streams.memory": "memory_ports",
     "streams.model.events": "EpisodeFinished FindingRaised StepRecorded",

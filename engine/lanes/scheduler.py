@@ -26,7 +26,6 @@ from engine.episodes import open as opening
 from engine.episodes.breaker_store import EpisodeContext
 from engine.episodes.events import OVERFLOW
 from engine.lanes import lane as lane_rules
-from engine.lanes.close import LaneCloser
 from engine.lanes.effects import LaneEffects, no_place
 from engine.lanes.intake import (
     EPISODES_MAX,
@@ -468,6 +467,64 @@ class LaneScheduler:
 
     async def _unless_withdrawn(self, wait: Coroutine[Any, Any, object]) -> None:
         await wait_first(wait, self._withdrawn.wait())
+
+
+@dataclass
+class LaneCloser:
+    """Closes the lane of an actor that no longer has limits: all that wait start at once.
+
+    The gates share the queue that the scheduler has read, so they just go on. A scheduler of an
+    older version keeps the lease meanwhile, and this waits for it. It reads no events, so nodes run
+    it for a paused actor, too: its waiting episodes would be stuck otherwise.
+    """
+
+    context: EpisodeContext
+
+    async def run(self) -> None:
+        """Close the lane unless it is closed, then wait until the permit is withdrawn."""
+        withdrawn, leases = self.context.permits.runs.withdrawn, self.context.leases
+        key = lane_claim(self.context.actor.id)
+        while not withdrawn.is_set() and not await self._is_closed():
+            freed = self.context.lease_events.of(key)
+            held = await leases.acquire(key, on_lost=_nothing)
+            if held is None:
+                wait = wait_set(freed, within_s=STANDBY_S, clock=self.context.clock)
+                await wait_first(wait, withdrawn.wait())
+                continue
+            try:
+                await self._close()
+            finally:
+                await leases.complete(held)
+        await withdrawn.wait()
+
+    async def _is_closed(self) -> bool:
+        store = await read_lane(self.context)
+        lane = store.lane
+        if lane.waiting or lane.admitted:
+            return False
+        # The node that closed it may have died before all were called.
+        await self._complete(store)
+        return True
+
+    async def _close(self) -> None:
+        """Give all that wait their turn."""
+        store = await read_lane(self.context)
+        await self._complete(store)
+        try:
+            await store.append(lane_rules.closing(store.lane))
+        except VersionConflict:
+            return
+        waited = len(store.lane.waiting)
+        await self._complete(await read_lane(self.context))
+        log.info("lane closed: its actor has no limits any more", actor=store.actor, waited=waited)
+
+    async def _complete(self, store: LaneStore) -> None:
+        if store.newest is not None:
+            await LaneEffects(self.context).complete(store.newest, store.lane)
+
+
+def _nothing() -> None:
+    """Do nothing: if the lease is lost, the version of the lane refuses the commit."""
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import structlog
@@ -31,7 +32,10 @@ from engine.runtime.consumer import Service
 from engine.runtime.context import NodeContext
 from engine.runtime.slots import Slots
 from engine.runtime.tasks import wait_first
-from engine.triggers import services as triggers
+from engine.triggers.admit import Admission
+from engine.triggers.evaluate import TriggerEvaluator
+from engine.triggers.events import ForeignStreamGate, Gate, open_events
+from engine.triggers.timers import TimerConsumer, TimerRouter
 from engine.workflows import worker as workflows
 
 Open: TypeAlias = Callable[[Service], None]
@@ -44,10 +48,29 @@ log = structlog.get_logger("vigil.supervisor")
 def services_for(context: OutputContext, members: Membership) -> list[Service]:
     """Return all services of one actor on one node: what wakes it, and what runs it."""
     return [
-        *triggers.services_for(context),
+        *_waking(context),
         *lanes.services_for(context, members),
         *execution.services_for(context),
         *workflows.services_for(context),
+    ]
+
+
+def _waking(context: OutputContext) -> list[Service]:
+    """Return what wakes one actor; nothing if it has a lane, whose scheduler does that."""
+    if context.is_laned:
+        return []
+    permits, admission = context.permits, Admission(context, TriggerEvaluator(context))
+    due = partial(TimerConsumer, admission, TimerRouter(admission.evaluator))
+    if context.is_fallback:
+        return [due(takes_causes=False).service(permits.runs)]
+    return [
+        Gate(admission).service("events", partial(open_events, context)),
+        *(
+            ForeignStreamGate(admission, foreign).service()
+            for foreign in context.actor.foreign_streams()
+        ),
+        due(takes_causes=True).service(permits.wakes),
+        due(takes_causes=False).service(permits.tends),
     ]
 
 

@@ -7,8 +7,8 @@ import asyncio
 import msgspec
 import pytest
 
-from engine.testing import FakeLeases
 from streams.errors import LeaseLost
+from streams.memory.fake_leases import FakeLeases
 from streams.ports.leases import ERROR_CHARS_MAX, ClaimChange, Lease
 from tests.contracts.conftest import LEASE_TTL_S, SERVED
 from tests.contracts.samples import SILENCE_S, WAIT_S, next_of

@@ -22,7 +22,6 @@ PURE = (  # What waits for nobody. A name that ends in a slash is a whole folder
     "engine/validation.py",
     "engine/errors.py",
     "engine/telemetry.py",
-    "engine/testing.py",
     "engine/app/",
     "engine/templates/",
     "engine/adapters/secret.py",
@@ -129,7 +128,12 @@ IN_CODE = (
         "a catch-all",
         r"\bexcept\s*:|\bexcept\b[^:\n]*\b(Base)?Exception\b|\bsuppress\([^)]*\b(Base)?Exception\b",
         # Where others' code runs.
-        ("engine/node/node.py", "engine/runtime/usercode.py", "engine/workflows/steps.py"),
+        (
+            "engine/node/node.py",
+            "engine/runtime/tasks.py",
+            "engine/runtime/usercode.py",
+            "engine/workflows/steps.py",
+        ),
     ),
 )
 

@@ -11,7 +11,7 @@ from engine.app.dedupe import by_value
 from engine.app.triggers import event, every, manual
 from engine.app.workflow import STEPS_MAX, StepOptions, Workflow, retrying
 from engine.definitions import canonical, difference, kind_of, read, to_workflow, workflow_of
-from engine.definitions.steps import (
+from engine.definitions.workflow import (
     DEPTH_MAX,
     FIELDS_MAX,
     PATHS_MAX,
@@ -20,8 +20,8 @@ from engine.definitions.steps import (
     Items,
     RetryDefinition,
     StepDefinition,
+    WorkflowDefinition,
 )
-from engine.definitions.workflow import WorkflowDefinition
 from engine.errors import BadDefinition
 from streams.json import unraw
 from streams.model.events import DefinitionKind

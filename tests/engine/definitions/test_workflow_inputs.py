@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from engine.definitions import to_workflow, workflow_of
-from engine.definitions.steps import FilledInput, is_path
+from engine.definitions.workflow import FilledInput, is_path
 from engine.validation import encode
 from streams.model.triggers import ManualTrigger
 from tests.engine.workflows.flows import done, fails, given

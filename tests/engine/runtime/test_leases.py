@@ -14,10 +14,10 @@ from structlog.testing import capture_logs
 
 from engine.app.actions import observe, tool_call
 from engine.runtime.leases import Keeper
-from engine.testing import FakeLeases
 from streams.clock import SystemClock
 from streams.errors import Unavailable
 from streams.keys import episode_claim
+from streams.memory.fake_leases import FakeLeases
 from streams.model.events import EndStatus, EpisodeStarted
 from tests.engine.stage import (
     CLOCK,

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from engine.testing import FakeLeases
 from streams.clock import SystemClock
 from streams.errors import LeaseLost
+from streams.memory.fake_leases import FakeLeases
 
 KEY = "episode.monitor.e1"
 YEAR_S = 365 * 24 * 3600.0
