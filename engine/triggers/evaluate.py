@@ -24,7 +24,6 @@ from engine.app.actor import Expectation
 from engine.app.triggers import tick_key, trigger_of
 from engine.dead_letters.write import rejected
 from engine.episodes import open as opening
-from engine.episodes.breaker import CLOSED
 from engine.episodes.breaker_store import EpisodeContext
 from engine.errors import EpisodeFailed
 from engine.findings.expire import DueFinding, FindingExpiry
@@ -52,10 +51,6 @@ from streams.ports.bucket import Bucket
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import DomainEvent
 from streams.ports.log import START, Recorded
-
-NO_REVISION = 0
-"""Of a breaker without a stored state."""
-
 
 ARRIVES_S_MAX: Final = 180.0
 """How long a commit may be on its way, in seconds. A node tries for a minute to have it stored
@@ -102,20 +97,17 @@ class Cooldowns:
         coalesced: int = 0,
     ) -> CooldownSnapshot:
         """Return the state for what would open `opened`."""
-        state, revision = CLOSED, NO_REVISION
-        if expectation.breaker is not None:
-            seen = await self.context.breakers.read(expectation)
-            state, revision = seen.state, seen.revision
+        seen = await self.context.breakers.read(expectation)
         trigger_state = TriggerState(
             episode_id=opened.episode_id,
             now=self.context.clock.now(),
             cooled_by=await self._cooled_by(expectation, opened),
-            breaker=state,
+            breaker=seen.state,
             is_calm=is_calm,
             is_superseded=is_superseded,
             coalesced=coalesced,
         )
-        return CooldownSnapshot(trigger_state=trigger_state, breaker_revision=revision)
+        return CooldownSnapshot(trigger_state=trigger_state, breaker_revision=seen.revision)
 
     async def probe(self, expectation: Expectation, fire: Fire, snapshot: CooldownSnapshot) -> bool:
         """Store the breaker's state of `fire`; False if it has changed since it was read."""
