@@ -1018,7 +1018,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/execution/run.py",
         "if self._hold.held is not None:",
         "if True:",
-        "tests/engine/execution/test_run.py",
+        "tests/engine/triggers/test_duplicates.py",
     ),
     Mutant(
         "a node that takes over from itself stops what it did",

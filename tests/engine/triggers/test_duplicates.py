@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 import msgspec
 
 from engine.app.checks import Breaker
@@ -9,12 +12,14 @@ from engine.app.dedupe import by_value
 from engine.app.triggers import event, every, spec_of
 from engine.episodes.breaker import BreakerState
 from engine.episodes.fire import fire
+from engine.node.node import Node
 from engine.triggers.evaluate import TriggerEvaluator
 from engine.triggers.schedule import PURPOSE, Tick
 from streams.keys import breaker_key, cooldown_key
 from streams.memory import memory_ports
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened, EpisodeStarted
 from streams.model.triggers import EventTrigger, Mode
+from streams.ports.delivery import ACK_WAIT_S
 from streams.ports.timers import Timer
 from tests.engine.crew import crew_of
 from tests.engine.stage import (
@@ -32,6 +37,7 @@ from tests.engine.stage import (
     told,
     write,
 )
+from tests.simulation.time import SimClock, simulate
 from tests.spec import EPOCH
 
 COOLDOWN = cooldown_key("worker", "thing", "")
@@ -168,3 +174,46 @@ def opening_of_order(app):
     return evaluator.builder.of(
         app.actors["worker"].expectations["thing"], trigger, "value:order=1"
     )
+
+
+class CutOff:
+    """Gates that take nothing about a breaker any more."""
+
+    def __init__(self, gates):
+        self._gates, self.is_asked = gates, asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._gates, name)
+
+    async def put(self, key, *args, **how):
+        if key != BREAKER:
+            return await self._gates.put(key, *args, **how)
+        self.is_asked.set()
+        return await asyncio.Event().wait()
+
+
+class Failing(Scripted):
+    def next_step(self, state, ctx):
+        raise ValueError("it cannot be done")
+
+
+def test_an_event_comes_again_until_the_breaker_knows_of_an_end_in_the_first_commit():
+    """The node that wrote it dies before it can say so, and without a claim that would lapse."""
+    app = app_of(Failing(), dedupe=by_value("order"), breaker=Breaker(threshold=1))
+
+    async def story():
+        ports = memory_ports(clock=SimClock())
+        cut_off = CutOff(ports.gates)
+        first = Node(app, replace(ports, gates=cut_off), name="n1", clock=SimClock())
+        dying = asyncio.create_task(first.run())
+        await asyncio.sleep(1)
+        await ports.domain_events.publish(HAPPENED, {"order": 1}, id="x1")
+        async with asyncio.timeout(60):
+            await cut_off.is_asked.wait()
+        dying.cancel()
+        await asyncio.gather(dying, return_exceptions=True)
+        async with running(app, ports, "n2", clock=SimClock()):
+            await asyncio.sleep(3 * ACK_WAIT_S)
+        return await remembered(ports, BREAKER)
+
+    assert simulate(story()) is not None

@@ -361,6 +361,24 @@ class LateSource:
         return deliveries
 
 
+def test_who_stood_still_with_an_event_opens_nothing_that_others_have_refused_meanwhile():
+    async def story():
+        ports = memory_ports(clock=SimClock())
+        late = LateToLook(ports.domain_events)
+        async with running(COOLED, replace(ports, domain_events=late), "n1", clock=SimClock()):
+            await asyncio.sleep(1)
+            await cooldown_of_another(ports)
+            await ports.domain_events.publish(HAPPENED, {}, id="x1")
+            await late.is_still.wait()
+            async with running(COOLED, ports, "n2", clock=SimClock()):
+                await asyncio.sleep(1.2 * ACK_WAIT_S)
+                await ports.gates.delete(COOLDOWN)
+                await asyncio.sleep(2 * ACK_WAIT_S)
+        return told(ports), await ports.domain_events.backlog("worker")
+
+    assert simulate(story()) == ([], 0)
+
+
 class LateTimers(LateToLook):
     """Timers whose source stands still with the first that is due."""
 
