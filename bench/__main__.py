@@ -41,6 +41,7 @@ class Suite(NamedTuple):
 SUITES: Final = {
     "engine": (
         Suite("episodes"),
+        Suite("budget"),
         Suite("scaling"),
         Suite("replay", quick=("--runs", "1")),
         Suite("takeover", ("--samples", "12"), quick=("--samples", "1")),

@@ -30,9 +30,12 @@ from vigil import (
 
 STEPS: Final = 5
 FINDINGS: Final = 10
-CONCURRENT: Final = 512
+CONCURRENT: Final = 8_192
 """Episodes of one actor that a node may run at once: more than are in flight, as one that has ended
 holds its slot until its claim is given up."""
+
+CONCURRENT_IN_LANE: Final = 512
+"""And in the whole cluster, of an actor that has such a limit."""
 
 
 class Key(msgspec.Struct):
@@ -63,6 +66,14 @@ class Steps(ConvergeOnly):
     def next_step(self, state: Key, ctx: Context) -> Action:
         """Call the tool until there were enough."""
         return tool_call("echo", "say", {"turn": ctx.turn}) if ctx.turn <= STEPS else converge()
+
+
+class Step(ConvergeOnly):
+    """One of them."""
+
+    def next_step(self, state: Key, ctx: Context) -> Action:
+        """Call the tool once."""
+        return tool_call("echo", "say", {"turn": ctx.turn}) if ctx.turn == 1 else converge()
 
 
 class StepsSideEffect(Steps):
@@ -125,13 +136,18 @@ def _actor(
     *,
     durability: Literal["pipelined", "strict"] = "pipelined",
     cluster: int | None = None,
+    only: JsonObject | None = None,
     **tools: ToolLike,
 ) -> Actor:
     actor = Actor(
         name, max_concurrent_episodes=CONCURRENT, max_concurrent_cluster=cluster, tools=tools
     )
     actor.expect(
-        "measure", strategy, on=event(f"bench.{name}"), budget=Budget(), durability=durability
+        "measure",
+        strategy,
+        on=event(f"bench.{name}", filter=only),
+        budget=Budget(),
+        durability=durability,
     )
     return actor
 
@@ -139,12 +155,16 @@ def _actor(
 app = App(
     actors=[
         _actor("converge_only", ConvergeOnly),
+        _actor("refused", ConvergeOnly, only={"key": ""}),
+        _actor("step_strict", Step, durability="strict", echo=echo),
         _actor("steps_strict", Steps, durability="strict", echo=echo),
         _actor("steps_pipelined", Steps, echo=echo),
         _actor("steps_side_effect", StepsSideEffect, echo=echo, mail=Mail()),
         _actor("findings", Findings),
         _actor("trigger", Noticed, clock=clock),
-        _actor("converge_in_lane", ConvergeOnly, cluster=CONCURRENT),
-        _actor("steps_in_lane", Steps, cluster=CONCURRENT, echo=echo),
+        _actor("converge_in_lane", ConvergeOnly, cluster=CONCURRENT_IN_LANE),
+        _actor("steps_in_lane", Steps, cluster=CONCURRENT_IN_LANE, echo=echo),
     ]
 )
+
+no_actors = App()

@@ -3,19 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 from bench.measure import Line
 
+MEASURED: Final = ("at", "commit")
+"""What a line of a file says of where it comes from: when, and of which source."""
 
-def read(file: Path) -> Sequence[Line]:
-    """Return the lines of a results file, without those that later ones replace."""
+
+def read(*files: Path) -> Sequence[Line]:
+    """Return the lines of results files, the oldest first, without those that later ones replace.
+
+    A suite that was measured again replaces all that it said before. Each line says when that was,
+    and of which commit, as the line about the machine above it does.
+    """
     newest: dict[tuple[object, ...], Line] = {}
-    for text in file.read_text().splitlines():
+    origin: Line = {}
+    for text in (text for file in files for text in file.read_text().splitlines()):
         line: Line = json.loads(text)
+        if line["suite"] == "machine":
+            origin = {name: line.get(name) for name in MEASURED}
+        line |= origin
+        newest = {known: old for known, old in newest.items() if not _is_replaced(old, line)}
         newest[key(line)] = line
     return list(newest.values())
+
+
+def _is_replaced(old: Line, by: Line) -> bool:
+    return old["suite"] == by["suite"] and (key(old) == key(by) or old.get("at") != by.get("at"))
+
+
+def of_origin(lines: Iterable[Line]) -> Sequence[str]:
+    """Return when `lines` were measured, each with its commit, where they say so."""
+    known = {(str(line["at"])[:10], line["commit"]) for line in lines if "at" in line}
+    return [f"{day} at `{commit}`" for day, commit in sorted(known)]
 
 
 def key(line: Line) -> tuple[object, ...]:
@@ -40,9 +63,17 @@ def runs(line: Line) -> int:
     return round(number(line, "runs") or number(line, "samples")) or 1
 
 
-def best(lines: Sequence[Line], system: str, *, case: str = "") -> Line | None:
-    """Return the line of `system` with the most per second."""
-    found = [line for line in lines if line["system"] == system and case in ("", line["case"])]
+def best(
+    lines: Sequence[Line], system: str, *, case: str = "", in_flight: int | None = None
+) -> Line | None:
+    """Return the line of `system` with the most per second, of all or with so many in flight."""
+    found = [
+        line
+        for line in lines
+        if line["system"] == system
+        and case in ("", line["case"])
+        and in_flight in (None, line["in_flight"])
+    ]
     return max(found, key=lambda line: number(line, "per_s"), default=None)
 
 

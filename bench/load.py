@@ -2,8 +2,9 @@
 
     python -m bench.load URL STACK NAME…
 
-It keeps so many episodes in flight: whenever one ends, it publishes the next event. There is
-one subscription, no task per episode and no acknowledgement to wait for (the end of an episode
+It keeps so many episodes in flight: whenever one ends, it publishes the next event. Or it publishes
+so many a second, whatever ends; then the time of each runs from the moment when it was due. There
+is one subscription, no task per episode and no acknowledgement to wait for (the end of an episode
 proves that its event was stored), so that a core is enough for thousands of them a second.
 """
 
@@ -51,13 +52,14 @@ _decoder: Final = msgspec.json.Decoder(_End)
 
 
 class Loop:
-    """One closed loop: it begins with so many events, and goes on until its time is over."""
+    """One request: it begins with so many events, and goes on until its time is over."""
 
     def __init__(self, client: Client, stack: str, request: Request) -> None:
         """Publish on `client`, in `stack`."""
         self._client, self._request = client, request
         self._subject = f"{stack}.event.bench.{request.case}"
         self._until_s = time.monotonic() + request.seconds
+        self._begun_max = len(request.moments_s()) if request.per_s else request.count
         self._began_s: dict[str, float] = {}
         self._begun = 0
         self._over = asyncio.Event()
@@ -69,16 +71,24 @@ class Loop:
         Raises:
             TimeoutError: some did not end for `END_S_MAX`.
         """
-        for _ in range(self._request.in_flight):
-            await self.begin()
+        if self._request.per_s:
+            await self._begin_in_time()
+        else:
+            for _ in range(self._request.in_flight):
+                await self.begin(time.monotonic())
         await asyncio.wait_for(self._over.wait(), self._request.seconds + END_S_MAX)
         return self.took_s
 
-    async def begin(self) -> None:
-        """Publish one event."""
+    async def _begin_in_time(self) -> None:
+        for at_s in self._request.moments_s():
+            await asyncio.sleep(at_s - time.monotonic())
+            await self.begin(at_s)
+
+    async def begin(self, at_s: float) -> None:
+        """Publish one event, which was due at `at_s`."""
         self._begun += 1
         key = f"{self._request.tag}-{self._begun}"
-        self._began_s[key] = time.monotonic()
+        self._began_s[key] = at_s
         await self._client.publish(
             self._subject, b'{"key":"%b"}' % key.encode(), headers={"Nats-Msg-Id": key}
         )
@@ -91,12 +101,18 @@ class Loop:
         if began_s is None:
             return
         self.took_s.append((int(at_ns) / NS_PER_S if at_ns else now_s) - began_s)
-        if now_s < self._until_s:
+        if self._are_all_begun(now_s):
+            if not self._began_s:
+                self._over.set()
+        elif not self._request.per_s:
             if self._request.case == IDLE:
                 await asyncio.sleep(IDLE_S)
-            await self.begin()
-        elif not self._began_s:
-            self._over.set()
+            await self.begin(time.monotonic())
+
+    def _are_all_begun(self, now_s: float) -> bool:
+        if self._begun_max:
+            return self._begun >= self._begun_max
+        return now_s >= self._until_s
 
 
 async def load(url: str, stack: str, request: Request) -> Sequence[float]:

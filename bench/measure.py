@@ -8,14 +8,24 @@ Pure, and of the standard library only: programs in the peers' environments impo
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Final, TypeAlias
 
 Line: TypeAlias = dict[str, object]
 """One JSON object of a results file."""
 
 MS_PER_S: Final = 1_000
+US_PER_S: Final = 1_000_000
+
+CLIENT: Final = "client"
+"""The part of a system that only asks: what it uses is not counted for the system."""
+
+GAIN_MIN: Final = 1.05
+"""What more in flight has to bring, so that still more is tried."""
+
+GAINLESS_MAX: Final = 2
+"""So many times in a row it may bring less, as one run can be a slow one."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +36,8 @@ class Case:
     name: str
     in_flight: int
     """How many are kept going at once, by a client that begins one whenever one ends."""
+    per_s: float = 0.0
+    """If not 0: the client begins so many a second, however many are still going."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +53,21 @@ class Run:
     """What the client itself used of the machine: 1.0 is one core. Near that, it is the limit."""
     commits: int = 0
     """How many messages the journal has more than before."""
+    cpu_s: Mapping[str, float] = field(default_factory=dict)
+    """Part of the system → processor time that its processes used, in seconds."""
+    other_cores: float = 0.0
+    """What everything else on the machine used of it meanwhile, the kernel's own threads too."""
 
     @property
     def per_s(self) -> float:
         """Return how many were finished in a second."""
         return self.count / self.seconds
+
+    @property
+    def cpu_us_each(self) -> float:
+        """Return the processor time for each, in microseconds, without the client's."""
+        used_s = sum(used for part, used in self.cpu_s.items() if part != CLIENT)
+        return used_s / self.count * US_PER_S
 
 
 @dataclass(frozen=True)
@@ -67,6 +89,10 @@ class Result:
     """What the client used of the machine, at its busiest."""
     commits_each: float
     """Commits that one of them made, of whatever aggregate; 0 for systems that have none."""
+    cpu_us_each: float
+    """Processor time of the system for each, in microseconds."""
+    other_cores: float
+    """What everything else used of the machine, at its busiest."""
 
     @property
     def line(self) -> Line:
@@ -100,7 +126,18 @@ def summarise(case: Case, runs: Sequence[Run], *, sync: str) -> Result:
         sync=sync,
         load_cores=round(max(run.load_cores for run in runs), 2),
         commits_each=round(statistics.median(run.commits / run.count for run in runs), 2),
+        cpu_us_each=round(statistics.median(run.cpu_us_each for run in runs)),
+        other_cores=round(max(run.other_cores for run in runs), 2),
     )
+
+
+def still_gains(per_s: Sequence[float]) -> bool:
+    """Return whether more in flight is worth trying, after each try brought so many per second."""
+    best, gainless = 0.0, 0
+    for each in per_s:
+        gainless = 0 if each >= best * GAIN_MIN else gainless + 1
+        best = max(best, each)
+    return gainless < GAINLESS_MAX
 
 
 def percentile(values: Sequence[float], percent: int) -> float:

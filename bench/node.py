@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from bench.program import ROOT
@@ -14,7 +14,13 @@ from streams.child import die_with
 
 @contextmanager
 def node(
-    url: str, dsn: str, *, app: str, stack: str, settings: Mapping[str, str] | None = None
+    url: str,
+    dsn: str,
+    *,
+    app: str,
+    stack: str,
+    settings: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
 ) -> Iterator[int]:
     """Run a node process until the end of the context; yield its process id once it is connected.
 
@@ -24,6 +30,7 @@ def node(
         app: what it runs, as `module:attribute`.
         stack: the stack's name.
         settings: further `VIGIL_*` variables.
+        options: of `vigil node`.
     """
     said = {
         "VIGIL_NATS_URL": url,
@@ -33,7 +40,7 @@ def node(
         **(settings or {}),
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "vigil", "node", "--app", app],
+        [sys.executable, "-m", "vigil", "node", "--app", app, *options],
         cwd=ROOT,
         env={**os.environ, **said},
         stdout=subprocess.PIPE,

@@ -45,6 +45,15 @@ class Request:
     """How long to begin new ones; those that are under way then are waited for."""
     tag: str
     """Unlike that of any other request: ids are made from it."""
+    per_s: float = 0.0
+    """If not 0: begin so many a second, evenly, however many are still going."""
+    count: int = 0
+    """If not 0: begin no more than so many."""
+
+    def moments_s(self) -> Sequence[float]:
+        """Return when each of `per_s` shall begin, from now on."""
+        now_s = time.monotonic()
+        return [now_s + number / self.per_s for number in range(round(self.seconds * self.per_s))]
 
 
 @dataclass(frozen=True)
@@ -81,6 +90,16 @@ def answer_requests(run: Timed) -> None:
         took_s = run(request)
         answer = Answer(began_s, time.monotonic(), took_s, time.process_time() - before_s)
         print(json.dumps(asdict(answer)), flush=True)
+
+
+def merged(answers: Sequence[Answer]) -> Answer:
+    """Return what several programs say that were asked at the same time."""
+    return Answer(
+        began_s=min(each.began_s for each in answers),
+        ended_s=max(each.ended_s for each in answers),
+        took_s=[took_s for each in answers for took_s in each.took_s],
+        cpu_s=sum(each.cpu_s for each in answers),
+    )
 
 
 class ProgramFailed(Exception):
@@ -132,6 +151,12 @@ class Program:
         except TimeoutError:
             self._process.send_signal(signal.SIGKILL)
             await self._process.wait()
+
+    @property
+    def pid(self) -> int:
+        """The running program's process id."""
+        assert self._process is not None
+        return self._process.pid
 
     async def ask(self, request: Request) -> Answer:
         """Return the answer to `request`.

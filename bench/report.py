@@ -1,11 +1,12 @@
 """Renders results as tables: into the terminal, and into docs/performance.md with its plots.
 
-    python -m bench.report [FILE]       the newest in bench/results by default
+    python -m bench.report [FILE]…      all in bench/results by default
 
 Everything between `<!-- results: NAME -->` and `<!-- end of results -->` on that page is written
-from the file, and nobody writes numbers there by hand. Above each table stands of how many runs
-its numbers are the medians, and what fewer than `RUNS_MIN` are worth. The tables are pure functions
-of the file's lines; the plots need matplotlib, which only `make bench-report` has.
+from the files, and nobody writes numbers there by hand. Of each suite, the page shows the newest
+measurement. Above each table stands of how many runs its numbers are the medians, what fewer than
+`RUNS_MIN` are worth, and when that was. The tables are pure functions of the files' lines; the
+plots need matplotlib, which only `make bench-report` has.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from bench.lines import best, number, of, quickest, read, runs
+from bench.lines import MEASURED, best, number, of, of_origin, quickest, read, runs
 from bench.measure import Line, ratio
 
 ROOT: Final = Path(__file__).parents[1]
@@ -34,12 +35,16 @@ DIGITS: Final = 3
 """How many digits of a number say something; more of them are noise."""
 PART: Final = re.compile(r"(?s)(<!-- results: ([\w-]+) -->\n).*?(<!-- end of results -->)")
 
-STEPS_RATIO_RESTATE: Final = 3
-STEPS_RATIO_DBOS: Final = 10
-"""How many times a peer's best we want to be, in five-step episodes per second."""
+WANTED: Final = {
+    ("steps_strict", "restate"): ("2x", "3x", "2x"),
+    ("steps_strict", "dbos"): ("12x", ABSENT, "2x"),
+    ("steps_pipelined", "restate"): ("2.5x", ABSENT, ABSENT),
+    ("steps_pipelined", "dbos"): (ABSENT, ABSENT, ABSENT),
+}
+"""Our case and a peer → how many times its rate we want, each at its best and with as many in
+flight, and how many times shorter our median, one at a time."""
 
-SHORTER_P50: Final = 2
-"""How many times shorter than a peer's our median shall be, one at a time."""
+IN_FLIGHT_ALIKE: Final = 64
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -72,7 +77,9 @@ def said_of_runs(lines: Iterable[Line]) -> str:
 
 def measured(found: Sequence[Line], shown: str) -> str:
     """Return a table made from `found` behind what is to be said of their runs."""
-    return f"{said_of_runs(found)}\n\n{shown}"
+    origins = "; ".join(of_origin(found))
+    said = f"{said_of_runs(found)} Measured on {origins}." if origins else said_of_runs(found)
+    return f"{said}\n\n{shown}"
 
 
 def machines(lines: Sequence[Line]) -> str:
@@ -88,9 +95,12 @@ def cases(lines: Sequence[Line]) -> str:
     """Return results with one row for each."""
     head = (
         *("case", "in flight", "per s", "slowest run", "fastest run"),
-        *("p50 ms", "p99 ms", "client cores"),
+        *("p50 ms", "p99 ms", "client cores", "processor us each", "cores of others"),
     )
-    names = ("in_flight", "per_s", "per_s_min", "per_s_max", "p50_ms", "p99_ms", "load_cores")
+    names = (
+        *("in_flight", "per_s", "per_s_min", "per_s_max", "p50_ms", "p99_ms"),
+        *("load_cores", "cpu_us_each", "other_cores"),
+    )
     is_one = len({line["system"] for line in lines}) == 1
     labels = (_label(line, is_alone=is_one) for line in lines)
     rows = ((label, *map(line.get, names)) for label, line in zip(labels, lines, strict=True))
@@ -101,25 +111,63 @@ def _label(line: Line, *, is_alone: bool) -> str:
     return f"`{line['case']}`" if is_alone else f"{line['system']}: `{line['case']}`"
 
 
+def climb(lines: Sequence[Line]) -> str:
+    """Return what each way of each system does with more and more in flight."""
+    found = of(lines, "climb")
+    labels = list(dict.fromkeys(_label(line, is_alone=False) for line in found))
+    per_s = {(_label(line, is_alone=False), line["in_flight"]): line["per_s"] for line in found}
+    numbers = sorted({round(number(line, "in_flight")) for line in found})
+    rows = ((label, *(per_s.get((label, each)) for each in numbers)) for label in labels)
+    return measured(found, table(("per s, with in flight", *map(str, numbers)), rows))
+
+
 def ratios(lines: Sequence[Line]) -> str:
-    """Return how Vigil's strict steps compare with each peer at its best."""
+    """Return how Vigil's cases compare with each peer, like with like."""
     compared = of(lines, "comparison")
-    ours = best(compared, "vigil", case="steps_strict")
-    quick = quickest(compared, "vigil", case="steps_strict")
-    rows = []
-    for peer, wanted in (("restate", STEPS_RATIO_RESTATE), ("dbos", STEPS_RATIO_DBOS)):
-        theirs, alone = best(compared, peer), quickest(compared, peer)
-        throughput = ratio(number(ours, "per_s"), number(theirs, "per_s"))
-        latency = ratio(number(alone, "p50_ms"), number(quick, "p50_ms"))
-        rows.append((f"Vigil beside {peer}", throughput, f"{wanted}x", latency, f"{SHORTER_P50}x"))
-    head = ("", "more per s, each at its best", "wanted", "shorter p50, one at a time", "wanted")
-    return table(head, rows)
+    return table(
+        (
+            *("", "per s, each at its best", "wanted", f"per s, {IN_FLIGHT_ALIKE} in flight"),
+            *("wanted", "shorter p50, one at a time", "wanted", "less processor time, at its best"),
+        ),
+        (_ratios(compared, case, peer) for case, peer in WANTED),
+    )
+
+
+def _ratios(compared: Sequence[Line], case: str, peer: str) -> Sequence[str]:
+    at_best, alike, shorter = WANTED[case, peer]
+    ours, theirs = best(compared, "vigil", case=case), best(compared, peer)
+    with_so_many = [
+        best(compared, "vigil", case=case, in_flight=IN_FLIGHT_ALIKE),
+        best(compared, peer, in_flight=IN_FLIGHT_ALIKE),
+    ]
+    alone = [quickest(compared, peer), quickest(compared, "vigil", case=case)]
+    return (
+        *(f"`{case}` beside {peer}", _ratio("per_s", ours, theirs), at_best),
+        *(_ratio("per_s", *with_so_many), alike, _ratio("p50_ms", *alone), shorter),
+        _ratio("cpu_us_each", theirs, ours),
+    )
+
+
+def _ratio(name: str, one: Line | None, other: Line | None) -> str:
+    """Return how often a number of `other` fits into that of `one`, if both were measured."""
+    if not number(one, name) or not number(other, name):
+        return ABSENT
+    return ratio(number(one, name), number(other, name))
 
 
 def comparison(lines: Sequence[Line]) -> str:
     """Return the results beside the peers, and the ratios."""
     compared = of(lines, "comparison")
     return f"{cases(compared)}\n\n{ratios(lines)}\n\n{durability(compared)}"
+
+
+def half(lines: Sequence[Line]) -> str:
+    """Return how long one takes at half of the best rate."""
+    found = of(lines, "half")
+    head = ("case", "per s", "p50 ms", "p99 ms", "processor us each", "cores of others")
+    names = ("per_s", "p50_ms", "p99_ms", "cpu_us_each", "other_cores")
+    rows = ((_label(line, is_alone=False), *map(line.get, names)) for line in found)
+    return measured(found, table(head, rows))
 
 
 def limits(lines: Sequence[Line]) -> str:
@@ -141,6 +189,53 @@ def durability(lines: Sequence[Line]) -> str:
     """Return how each system makes things durable."""
     said = {str(line["system"]): str(line["sync"]) for line in lines}
     return table(("system", "durable by"), said.items())
+
+
+def budget(lines: Sequence[Line]) -> str:
+    """Return what an episode of each case costs on one node, and what each of its stages costs."""
+    found = of(lines, "budget")
+    whole = {str(line["case"]): line for line in found if line["system"] == "together"}
+    parts = {str(line["case"]): line for line in found if line["system"] == "apart"}
+    cost = table(
+        ("an episode, one node", *map(_unit, (*ON_ONE_NODE, *COUNTED))),
+        ((f"`{case}`", *_costs(line, ON_ONE_NODE)) for case, line in whole.items()),
+    )
+    each = (
+        (stage, *_costs(_difference(parts, *of_cases), APART)) for stage, of_cases in STAGES.items()
+    )
+    by_stage = table(("a stage, parts apart", *map(_unit, (*APART, *COUNTED))), each)
+    busy = max(number(line, "other_cores") for line in found)
+    said = f"Other work had up to {busy:.3g} cores of the machine meanwhile."
+    return f"{measured(found, cost)}\n\n{by_stage}\n\n{said}"
+
+
+ON_ONE_NODE: Final = ("node_us", "nats_us", "postgres_us")
+APART: Final = ("node_us", "reactor_us", "projector_us", "nats_us", "postgres_us")
+COUNTED: Final = ("all_us", "messages", "kib", "stored")
+
+STAGES: Final[Mapping[str, tuple[str, str, int]]] = {
+    "gate: an event that fires nothing": ("refused", "", 1),
+    "converge: an episode without steps, with its event": ("converge_only", "", 1),
+    "fence and claim, and the first step": ("step_strict", "converge_only", 1),
+    "a further step": ("steps_strict", "step_strict", 4),
+    "effects: a finding": ("findings", "converge_only", 10),
+}
+"""Stage → the case that has it, the one that does not, and how often the former has it more."""
+
+
+def _difference(costs: Mapping[str, Line], more: str, less: str, times: int) -> Line:
+    named = (*APART, *COUNTED)
+    return {n: (number(costs[more], n) - number(costs.get(less), n)) / times for n in named}
+
+
+def _costs(line: Line, parts: Sequence[str]) -> Sequence[float]:
+    """Return the numbers of `line`: each of `parts`, all of them, and what is counted."""
+    spent = [number(line, part) for part in parts]
+    return [*spent, sum(spent), *(number(line, name) for name in COUNTED[1:])]
+
+
+def _unit(name: str) -> str:
+    return name.replace("_us", " us").replace("kib", "KiB")
 
 
 def retained(lines: Sequence[Line]) -> str:
@@ -166,7 +261,8 @@ def retained(lines: Sequence[Line]) -> str:
 
 def plain(lines: Sequence[Line]) -> str:
     """Return lines of one kind as they are: a column for each of their names."""
-    names = [name for line in lines for name in line if name not in {"suite", "system"}]
+    hidden = {"suite", "system", *MEASURED}
+    names = [name for line in lines for name in line if name not in hidden]
     head = list(dict.fromkeys(names))
     return measured(lines, table(head, ([line.get(name) for name in head] for line in lines)))
 
@@ -174,9 +270,12 @@ def plain(lines: Sequence[Line]) -> str:
 PARTS: Final[Mapping[str, Callable[[Sequence[Line]], str]]] = {
     "machine": machines,
     "episodes": lambda lines: cases(of(lines, "episodes")),
+    "budget": budget,
     "limits": limits,
     "scaling": lambda lines: cases(of(lines, "scaling")),
+    "climb": climb,
     "comparison": comparison,
+    "half": half,
     "replay": lambda lines: plain(of(lines, "replay")),
     "takeover": lambda lines: plain(of(lines, "takeover")),
     "projector": lambda lines: plain(of(lines, "projector")),
@@ -218,8 +317,8 @@ def _with_plot(name: str, shown: str) -> str:
     return f"{shown}\n\n![{says}]({PLOTS.name}/{file})"
 
 
-def newest() -> Path:
-    """Return the newest results file.
+def kept() -> Sequence[Path]:
+    """Return the results files, the oldest first.
 
     Raises:
         FileNotFoundError: there is none.
@@ -227,14 +326,14 @@ def newest() -> Path:
     files = sorted(RESULTS.glob("*.jsonl"))
     if not files:
         raise FileNotFoundError(f"{RESULTS}: measure first, `make bench`")
-    return files[-1]
+    return files
 
 
 def main() -> None:
     """Write the page and its plots."""
     from bench.plots import draw  # noqa: PLC0415 - the tables do without matplotlib
 
-    lines = read(Path(sys.argv[1]) if len(sys.argv) > 1 else newest())
+    lines = read(*(map(Path, sys.argv[1:]) if len(sys.argv) > 1 else kept()))
     PAGE.write_text(rewritten(PAGE.read_text(), lines))
     draw(lines, PLOTS)
 

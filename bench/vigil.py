@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Final
 
 import psutil
 
-from bench.measure import Run
+from bench.measure import CLIENT, Run
 from bench.node import node
 from bench.program import Program, Request
 from bench.three import three
@@ -51,6 +51,7 @@ class Vigil:
     load: Program
     servers: Sequence[EmbeddedNats]
     node_pids: Sequence[int]
+    parts: Mapping[str, Sequence[int]]
     sync: str = f"NATS: sync_interval {SYNC}"
 
     async def run(self, request: Request) -> Run:
@@ -108,7 +109,13 @@ async def vigil(
         pool = await running.enter_async_context(open_pool(postgres.dsn))
         command = [sys.executable, "-m", "bench.load", url, STACK.name, *cases]
         load = await running.enter_async_context(Program(command))
-        yield Vigil(name, url, ports, pool, load, servers, pids)
+        parts = {
+            "node": pids,
+            "nats": [server.pid for server in servers],
+            "postgres": [postgres.pid],
+            CLIENT: [load.pid],
+        }
+        yield Vigil(name, url, ports, pool, load, servers, pids, parts)
 
 
 async def _nats(running: AsyncExitStack, place: Path, replicas: int) -> Sequence[EmbeddedNats]:

@@ -2,8 +2,9 @@
 
     .bench-peers/dbos/bin/python -m bench.peers.dbos_load DSN
 
-`steps_threads` calls them from so many threads, `steps_async` from so many tasks. Every step is
-a transaction, synced to disk as Postgres does by default.
+`steps_threads` calls them from so many threads, `steps_async` from so many tasks, and
+`steps_processes` from threads of this process and of others like it. Every step is a transaction,
+synced to disk as Postgres does by default.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from bench.program import Request, answer_requests
 
 STEPS: Final = 5
 
-POOL_SIZE: Final = 20
-"""Connections to Postgres: more than are ever in flight."""
+POOL_SIZE: Final = 40
+"""Connections to Postgres of one process: more than are ever in flight, and two processes fit into
+the 100 that Postgres takes."""
 
 
 @DBOS.step()
@@ -63,10 +65,17 @@ def in_threads(request: Request) -> Sequence[float]:
             took_s.append(time.monotonic() - began_s)
         return took_s
 
+    def call_at(at_s: float) -> list[float]:
+        time.sleep(max(0.0, at_s - time.monotonic()))
+        workflow()
+        return [time.monotonic() - at_s]
+
     with ThreadPoolExecutor(request.in_flight) as threads:
-        return [
-            each for took_s in threads.map(call_again, range(request.in_flight)) for each in took_s
-        ]
+        if request.per_s:
+            found = list(threads.map(call_at, request.moments_s()))
+        else:
+            found = list(threads.map(call_again, range(request.in_flight)))
+    return [each for took_s in found for each in took_s]
 
 
 async def in_tasks(request: Request) -> Sequence[float]:
@@ -79,7 +88,15 @@ async def in_tasks(request: Request) -> Sequence[float]:
             await workflow_async()
             took_s.append(time.monotonic() - began_s)
 
-    await asyncio.gather(*(call_again() for _ in range(request.in_flight)))
+    async def call_at(at_s: float) -> None:
+        await asyncio.sleep(at_s - time.monotonic())
+        await workflow_async()
+        took_s.append(time.monotonic() - at_s)
+
+    if request.per_s:
+        await asyncio.gather(*(call_at(at_s) for at_s in request.moments_s()))
+    else:
+        await asyncio.gather(*(call_again() for _ in range(request.in_flight)))
     return took_s
 
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 from urllib.error import URLError
 
-from bench.measure import Run
-from bench.program import ROOT, Program, Request
+from bench.measure import CLIENT, Run
+from bench.program import ROOT, Program, Request, merged
 from projections.embedded import EmbeddedPostgres
 from streams.child import die_with
 
@@ -29,8 +30,18 @@ RESTATE_SERVER: Final = "node_modules/@restatedev/restate-server-*/bin/restate-s
 """The binary of this platform. The command `restate-server` is a script that starts it, and would
 leave it running if we were killed."""
 
+PROCESSES: Final = 2
+"""Of DBOS, and of the handlers of Restate, where a case spreads over several. More than the machine
+has cores do not help."""
+
+SPREAD: Final = "steps_processes"
+"""The case that does."""
+
 SYNC_DBOS: Final = "Postgres: fsync on, synchronous_commit on (defaults)"
 SYNC_RESTATE: Final = "log server: rocksdb-disable-wal-fsync = false (default)"
+
+INVOCATIONS_MAX: Final = 65_536
+"""Handlers that Restate calls at once: more than are ever in flight. By default 1,000."""
 
 START_S_MAX: Final = 60.0
 """Longest wait for a server to answer, in seconds. Measured: 0.4 s."""
@@ -48,11 +59,23 @@ class Peer:
 
     name: str
     sync: str
-    load: Program
+    loads: Sequence[Program]
+    """Programs that share the work of the case that spreads; the first does all other work."""
+    parts: Mapping[str, Sequence[int]]
 
     async def run(self, request: Request) -> Run:
         """Run a case once: each part is durable when it ends, and there is nothing to wait for."""
-        return (await self.load.ask(request)).run()
+        loads = self.loads if request.case == SPREAD else self.loads[:1]
+        shares = _shared(request, len(loads))
+        asked = (load.ask(share) for load, share in zip(loads, shares, strict=False))
+        return merged(await asyncio.gather(*asked)).run()
+
+
+def _shared(request: Request, count: int) -> Sequence[Request]:
+    """Return the shares of at most `count` programs that do `request` together."""
+    count = min(count, request.in_flight)
+    sizes = [request.in_flight // count + (n < request.in_flight % count) for n in range(count)]
+    return [replace(request, in_flight=n, per_s=request.per_s / count) for n in sizes]
 
 
 @asynccontextmanager
@@ -60,31 +83,39 @@ async def dbos(place: Path) -> AsyncIterator[Peer]:
     """Start DBOS and the Postgres that it keeps its workflows in, below `place`."""
     with EmbeddedPostgres(place / "postgres") as postgres:
         database = postgres.dsn.removesuffix("/postgres") + "/dbos"
-        async with Program([str(DBOS_PYTHON), "-m", "bench.peers.dbos_load", database]) as load:
-            yield Peer("dbos", SYNC_DBOS, load)
+        command = [str(DBOS_PYTHON), "-m", "bench.peers.dbos_load", database]
+        async with AsyncExitStack() as running:
+            loads = [await running.enter_async_context(Program(command)) for _ in range(PROCESSES)]
+            pids = [load.pid for load in loads]
+            yield Peer("dbos", SYNC_DBOS, loads, {"dbos": pids, "postgres": [postgres.pid]})
 
 
 @asynccontextmanager
 async def restate(place: Path) -> AsyncIterator[Peer]:
-    """Start a Restate server below `place`, a process of handlers, and a client."""
-    node, admin, ingress, handlers = _free_ports(4)
+    """Start a Restate server below `place`, processes of handlers, and a client."""
+    node, admin, ingress, *ports = _free_ports(3 + PROCESSES)
+    services = {f"bench{number}": port for number, port in enumerate(ports, start=1)}
     with ExitStack() as running:
         server, python = str(next(PLACE.glob(RESTATE_SERVER))), str(RESTATE_PYTHON)
         environ = _server_environ(place, node, admin, ingress)
-        running.enter_context(_process([server], environ))
-        serving = [python, "-m", "bench.peers.restate_handlers", str(handlers)]
-        running.enter_context(_process(serving, {}))
-        _wait_listening(handlers)
+        parts = {"server": [running.enter_context(_process([server], environ))], "handlers": []}
         _wait_answered(f"http://127.0.0.1:{admin}/health")
         _wait_answered(f"http://127.0.0.1:{ingress}/restate/health")
-        _register(admin, handlers)
-        url = f"http://127.0.0.1:{ingress}"
-        async with Program([python, "-m", "bench.peers.restate_load", url]) as load:
-            yield Peer("restate", SYNC_RESTATE, load)
+        for service, port in services.items():
+            serving = [python, "-m", "bench.peers.restate_handlers", str(port), service]
+            parts["handlers"].append(running.enter_context(_process(serving, {})))
+            _wait_listening(port)
+            _register(admin, port)
+        asking = [python, "-m", "bench.peers.restate_load", f"http://127.0.0.1:{ingress}"]
+        async with Program([*asking, *services]) as load:
+            yield Peer("restate", SYNC_RESTATE, [load], {**parts, CLIENT: [load.pid]})
 
 
 def _server_environ(place: Path, node: int, admin: int, ingress: int) -> Mapping[str, str]:
-    """Return where the server listens and stores, everything else as it is by default."""
+    """Return where the server listens and stores, and how many it calls at once.
+
+    Everything else is as it is by default.
+    """
     return {
         "RESTATE_BASE_DIR": str(place / "restate"),
         "RESTATE_DISABLE_TELEMETRY": "true",
@@ -95,11 +126,13 @@ def _server_environ(place: Path, node: int, admin: int, ingress: int) -> Mapping
         "RESTATE_BIND_PORT": str(node),
         "RESTATE_ADMIN__BIND_PORT": str(admin),
         "RESTATE_INGRESS__BIND_PORT": str(ingress),
+        "RESTATE_WORKER__INVOKER__CONCURRENT_INVOCATIONS_LIMIT": str(INVOCATIONS_MAX),
     }
 
 
 @contextmanager
-def _process(command: list[str], environ: Mapping[str, str]) -> Iterator[None]:
+def _process(command: list[str], environ: Mapping[str, str]) -> Iterator[int]:
+    """Run a process until the end of the context; yield its process id."""
     process = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -108,7 +141,7 @@ def _process(command: list[str], environ: Mapping[str, str]) -> Iterator[None]:
         preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - one system call, no locks
     )
     try:
-        yield
+        yield process.pid
     finally:
         process.terminate()
         try:

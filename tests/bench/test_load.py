@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from bench.budget import started
 from bench.measure import MS_PER_S, Case
+from bench.processes import cpu_s
 from bench.program import Program, ProgramFailed, Request
 from bench.rounds import Pace, take_turns
 from bench.vigil import vigil
@@ -39,6 +44,30 @@ async def test_cases_are_run_in_turns_on_a_system_that_is_up(tmp_path: Path):
         ("findings", 1, 2),
         ("steps_strict", 2, 2),
     ]
+
+
+async def test_events_that_are_due_do_not_wait_until_others_end(tmp_path: Path):
+    request = Request("converge_only", in_flight=1, seconds=0.5, tag="t", per_s=40)
+    async with vigil(tmp_path, cases=["converge_only"]) as system:
+        run = await system.run(request)
+
+    assert run.count == 20
+
+
+async def test_a_fixed_number_of_episodes_is_measured_with_what_the_processes_used(tmp_path: Path):
+    async with started(tmp_path, "apart") as stack:
+        cost = await stack.cost("step_strict", 10, "t")
+
+    assert cost["commits"] == 3
+    assert cost["messages"] > cost["stored"] > cost["commits"]
+    assert {"node_us", "reactor_us", "projector_us", "nats_us", "postgres_us"} <= cost.keys()
+
+
+def test_the_time_of_a_process_that_has_ended_stays_with_its_parent():
+    before_s = cpu_s(os.getpid())
+    subprocess.run([sys.executable, "-c", "sum(range(10**7))"], check=True)
+
+    assert cpu_s(os.getpid()) - before_s >= 0.05
 
 
 async def test_a_program_that_ends_without_an_answer_is_not_waited_for():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.measure import Case, Run, in_turns, percentile, ratio, summarise
+from bench.measure import CLIENT, Case, Run, in_turns, percentile, ratio, still_gains, summarise
 
 STRICT = Case("vigil", "steps_strict", in_flight=64)
 PEER = Case("restate", "steps", in_flight=64)
@@ -67,3 +67,24 @@ def test_a_ratio_says_how_often_theirs_fits_into_ours():
 
 def test_nothing_is_compared_with_what_was_not_measured():
     assert ratio(630, 0) == "?"
+
+
+def test_processor_time_is_that_of_all_parts_but_the_client():
+    spent = Run(10, 1.0, [1.0], 0.1, cpu_s={"node": 0.02, "nats": 0.01, CLIENT: 5.0})
+
+    assert summarise(STRICT, [spent], sync="always").cpu_us_each == 3_000
+
+
+@pytest.mark.parametrize(
+    ("per_s", "is_tried"),
+    [
+        ((), True),
+        ((100,), True),
+        ((100, 104), True),
+        ((100, 104, 104), False),
+        ((100, 90, 200, 190), True),
+        ((100, 90, 200, 190, 209), False),
+    ],
+)
+def test_more_in_flight_is_tried_until_it_brings_nothing_twice_in_a_row(per_s, is_tried):
+    assert still_gains(per_s) == is_tried

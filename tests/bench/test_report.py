@@ -11,7 +11,7 @@ import pytest
 
 from bench.lines import number, read
 from bench.measure import Case, Line, Run, summarise
-from bench.report import PAGE, PART, PARTS, RESULTS, newest, rewritten, table, tables
+from bench.report import PAGE, PART, PARTS, RESULTS, STAGES, kept, rewritten, table, tables
 from tests.docs.pages import ROOT, rows
 
 
@@ -54,14 +54,16 @@ def test_a_table_has_a_row_for_each_case():
 )
 def test_every_table_says_of_how_many_runs_it_is_and_marks_too_few(runs, said):
     result = line("", "vigil-retained-0", "", in_flight=1, per_s=45, p50_ms=20)
+    cost = {"system": "together", "node_us": 400}
     memory = {"retained": 0, "server_mib": 50, "server_bytes_per_episode": 0, "node_mib": 60}
     made = tables(
         [
             *(
                 {**result, "suite": suite, "case": f"c{n}", "runs": n}
-                for suite in PARTS.keys() - {"machine", "limits", "takeover"}
+                for suite in PARTS.keys() - {"machine", "limits", "takeover", "budget"}
                 for n in runs
             ),
+            *({"suite": "budget", "case": f"c{n}", "runs": n, **cost} for n in runs),
             *({"suite": "takeover", "case": f"c{n}", "samples": n, "p50_s": 2.5} for n in runs),
             {"suite": "retained", "system": "vigil-retained-0", "case": "memory", **memory},
         ]
@@ -78,8 +80,50 @@ def test_a_peer_is_named_beside_its_case():
 def test_strict_steps_are_compared_with_each_peer_at_its_best():
     compared = tables(COMPARED)["comparison"]
 
-    assert "| Vigil beside restate | 3.3x | 3x | 2.4x | 2x |" in compared
-    assert "| Vigil beside dbos | 11.0x | 10x | 5.0x | 2x |" in compared
+    assert "| `steps_strict` beside restate | 3.3x | 2x | 3.3x | 3x | 2.4x | 2x |" in compared
+    assert "| `steps_strict` beside dbos | 11.0x | 12x | - | - | 5.0x | 2x |" in compared
+    assert "| `steps_pipelined` beside restate | 4.5x | 2.5x | 4.5x | - | - | - |" in compared
+
+
+def test_what_a_peer_needs_of_the_processor_is_compared_at_its_best():
+    ours, theirs = (line_with_cpu(*each) for each in (("vigil", "steps_strict", 2_000),
+                                                      ("restate", "steps", 5_000)))  # fmt: skip
+
+    assert "| 2.5x |\n" in tables([ours, theirs])["comparison"]
+
+
+def line_with_cpu(system: str, case: str, cpu_us: int) -> Line:
+    made = line("comparison", system, case, in_flight=256, per_s=200, p50_ms=1000)
+    return {**made, "cpu_us_each": cpu_us}
+
+
+def test_all_ways_of_a_system_are_shown_with_what_more_in_flight_brings():
+    climbed = [
+        line("climb", "vigil", "steps_strict", in_flight=in_flight, per_s=per_s, p50_ms=1)
+        for in_flight, per_s in ((1, 150), (64, 660))
+    ]
+    other = line("climb", "dbos", "steps_async", in_flight=1, per_s=50, p50_ms=1)
+
+    assert rows(tables([*climbed, other])["climb"]) == [
+        ["vigil: `steps_strict`", "150", "660"],
+        ["dbos: `steps_async`", "50", "-"],
+    ]
+
+
+def test_a_stage_costs_what_an_episode_with_it_costs_more_than_one_without():
+    costs = {"refused": 50, "converge_only": 400, "step_strict": 900, "steps_strict": 1_700,
+             "findings": 2_400}  # fmt: skip
+    lines: list[Line] = [
+        {"suite": "budget", "system": "apart", "case": case, "node_us": node_us, "runs": 5}
+        for case, node_us in costs.items()
+    ]
+
+    found = rows(tables(lines)["budget"])
+
+    assert [row[:2] for row in found[-len(STAGES) :]] == [
+        [stage, spent]
+        for stage, spent in zip(STAGES, ("50", "400", "500", "200", "200"), strict=True)
+    ]
 
 
 def test_the_limit_is_what_the_log_takes_at_its_best():
@@ -134,6 +178,26 @@ def test_a_later_line_replaces_an_earlier_one_of_the_same_case(tmp_path):
     assert [each["per_s"] for each in read(file)] == [200]
 
 
+def test_a_suite_that_was_measured_again_replaces_all_that_it_said_before(tmp_path):
+    def session(day: int, suite: str, *, in_flight: int) -> str:
+        machine = {"suite": "machine", "at": f"2026-11-0{day}T00:00+00:00", "commit": f"c{day}"}
+        found = line(suite, "restate", "steps", in_flight=in_flight, per_s=100, p50_ms=1)
+        return f"{json.dumps(machine)}\n{json.dumps(found)}\n"
+
+    older, newer = tmp_path / "1.jsonl", tmp_path / "2.jsonl"
+    older.write_text(session(1, "comparison", in_flight=64) + session(1, "scaling", in_flight=64))
+    newer.write_text(session(2, "comparison", in_flight=512))
+
+    lines = read(older, newer)
+
+    assert {each["suite"]: each.get("in_flight") for each in lines} == {
+        "machine": None,
+        "comparison": 512,
+        "scaling": 64,
+    }
+    assert "Measured on 2026-11-01 at `c1`." in tables(lines)["scaling"]
+
+
 def test_only_the_parts_of_a_page_that_are_results_are_written():
     page = "before\n<!-- results: comparison -->\nold\n<!-- end of results -->\nafter\n"
 
@@ -158,19 +222,17 @@ def test_the_page_has_a_place_for_every_suite():
     assert sorted(re.findall(r"<!-- results: ([\w-]+) -->", PAGE.read_text())) == sorted(PARTS)
 
 
-def kept(folder: Path) -> list[Line]:
-    """Return the newest of the results that git keeps, as it keeps them, if there are any.
+def of_git(folder: Path) -> list[Line]:
+    """Return the results that git keeps, as it keeps them, if there are any.
 
     What `make bench` measured here says nothing of a page that was written before. A copy without
     git holds what was kept and nothing else.
     """
     listed = git("ls-files", "--", f"{RESULTS.relative_to(ROOT)}/*.jsonl")
     if listed is None:
-        return list(read(newest())) if any(RESULTS.glob("*.jsonl")) else []
-    if not listed:
-        return []
+        return list(read(*kept())) if any(RESULTS.glob("*.jsonl")) else []
     file = folder / "kept.jsonl"
-    file.write_text(git("show", f":{listed.splitlines()[-1]}") or "")
+    file.write_text("".join(git("show", f":{name}") or "" for name in listed.splitlines()))
     return list(read(file))
 
 
@@ -191,13 +253,13 @@ def git(*words: str) -> str | None:
 
 def test_the_page_says_what_the_newest_results_that_are_kept_say(tmp_path):
     told = "make bench-report, and git add the results that it read"
-    assert PAGE.read_text() == rewritten(PAGE.read_text(), kept(tmp_path)), told
+    assert PAGE.read_text() == rewritten(PAGE.read_text(), of_git(tmp_path)), told
 
 
 def test_numbers_whose_results_are_not_kept_do_not_agree(tmp_path):
     page = rewritten(PAGE.read_text(), COMPARED)
 
-    assert page != rewritten(page, kept(tmp_path))
+    assert page != rewritten(page, of_git(tmp_path))
 
 
 @pytest.mark.parametrize(
