@@ -3,11 +3,11 @@
     python bench/budget.py [--quick] [--runs 5] [--episodes 500]
 
 Processor time is read from the counters of the processes, children included, before and after, so
-it needs no quiet machine; what shares caches and cores with us makes it more all the same. Each case
-runs on two stacks that take turns: `together` has one node, as operators run it; on `apart`, one
-process triggers and runs episodes, another is the reactor, and a third the projector, so that each
-is measured by itself. Messages are those that the NATS server got and sent, the client's two for
-each episode included; stored are those that it put on a stream or into a bucket.
+it needs no quiet machine; what shares caches and cores with us makes it more all the same. Each
+case runs on two stacks that take turns: `together` has one node, as operators run it; on `apart`,
+one process triggers and runs episodes, another is the reactor, and a third the projector, so that
+each is measured by itself. Messages are those that the NATS server got and sent, the client's two
+for each episode included; stored are those that it put on a stream or into a bucket.
 
 A stage is the difference between two cases (`bench/report.py`): episodes with no, one and five
 steps, with and without findings, and events that fire nothing.
@@ -59,6 +59,9 @@ CASES: Final = (
 
 IN_FLIGHT: Final = 64
 EPISODES: Final = 500
+WARM_UP: Final = 16
+"""Episodes of each case before it is measured."""
+
 RUNS: Final = 5
 
 NO_ACTORS: Final = "bench.app:no_actors"
@@ -188,6 +191,8 @@ async def started(place: Path, layout: str) -> AsyncIterator[Stack]:
         heard = [case for case in CASES if case != REFUSED]
         command = [sys.executable, "-m", "bench.load", server.url, STACK.name, *heard]
         load = await running.enter_async_context(Program(command))
+        for case in heard:  # So that what asked whether it is heard has ended, too.
+            await load.ask(Request(case, WARM_UP, 0.0, f"warm-{case}", count=WARM_UP))
         parts = {
             **{name: [pid] for name, pid in pids.items()},
             "nats": [server.pid],

@@ -30,14 +30,14 @@ from bench.peers.systems import SPREAD, dbos, restate
 from bench.rounds import Pace, System, take_turns
 from bench.vigil import vigil
 
-PACE: Final = Pace(runs=5, seconds=2.0, seconds_max=6.0)
-CLIMB: Final = Pace(runs=1, seconds=2.0, seconds_max=6.0)
+PACE: Final = Pace(runs=5, seconds=1.5, seconds_max=4.0)
+CLIMB: Final = Pace(runs=1, seconds=2.0, seconds_max=4.0)
 QUICK: Final = Pace(runs=1, seconds=0.3, seconds_max=0.3)
 
 ALIKE: Final = 64
 """In flight where systems are compared with the same number."""
 
-MANY: Final = (1, 16, ALIKE, 256, 512, 1_024, 2_048, 4_096)
+MANY: Final = (1, 16, ALIKE, 256, 512, 1_024, 2_048)
 FEW: Final = (1, 4, 8, 16, 32)
 """What is in flight, from one try to the next. DBOS takes a thread for each, or a task with a
 connection to Postgres of its own."""

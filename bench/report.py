@@ -200,9 +200,11 @@ def budget(lines: Sequence[Line]) -> str:
         ("an episode, one node", *map(_unit, (*ON_ONE_NODE, *COUNTED))),
         ((f"`{case}`", *_costs(line, ON_ONE_NODE)) for case, line in whole.items()),
     )
-    each = (
-        (stage, *_costs(_difference(parts, *of_cases), APART)) for stage, of_cases in STAGES.items()
-    )
+    each = [
+        (stage, *_costs(_difference(parts, more, less, times), APART))
+        for stage, (more, less, times) in STAGES.items()
+        if {more, less} - {""} <= parts.keys()
+    ]
     by_stage = table(("a stage, parts apart", *map(_unit, (*APART, *COUNTED))), each)
     busy = max(number(line, "other_cores") for line in found)
     said = f"Other work had up to {busy:.3g} cores of the machine meanwhile."

@@ -56,9 +56,9 @@ async def test_events_that_are_due_do_not_wait_until_others_end(tmp_path: Path):
 
 async def test_a_fixed_number_of_episodes_is_measured_with_what_the_processes_used(tmp_path: Path):
     async with started(tmp_path, "apart") as stack:
-        cost = await stack.cost("step_strict", 10, "t")
+        cost = await stack.cost("step_strict", 40, "t")
 
-    assert cost["commits"] == 3
+    assert round(cost["commits"]) == 3
     assert cost["messages"] > cost["stored"] > cost["commits"]
     assert {"node_us", "reactor_us", "projector_us", "nats_us", "postgres_us"} <= cost.keys()
 

@@ -37,7 +37,7 @@ def test_a_table_has_a_row_for_each_case():
     found = rows(tables([line("episodes", "vigil", "findings", in_flight=1, per_s=45, p50_ms=20)])
                  ["episodes"])  # fmt: skip
 
-    assert found == [["`findings`", "1", "45", "45", "45", "20", "20", "0.1"]]
+    assert found == [["`findings`", "1", "45", "45", "45", "20", "20", "0.1", "0", "0"]]
 
 
 @pytest.mark.parametrize(
