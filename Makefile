@@ -52,10 +52,10 @@ check: $(READY) ## Hold the style: format, lint, types, import directions, tidin
 	$(BIN)/python -m pytest --quiet tests/tidy
 	$(BIN)/python tests/tidy/sizes.py
 
-bench: $(READY) ## Measure Vigil on this machine, 8 minutes; QUICK=1 sees that it works
+bench: $(READY) ## Measure Vigil on this machine, 12 minutes; QUICK=1 sees that it works
 	$(BIN)/python -m bench engine $(if $(QUICK),--quick)
 
-bench-peers: $(READY) $(PEERS_READY) ## Measure it beside DBOS and Restate, 5 minutes
+bench-peers: $(READY) $(PEERS_READY) ## Measure it beside DBOS and Restate, 9 minutes
 	$(BIN)/python -m bench peers $(if $(QUICK),--quick)
 
 bench-history: $(READY) ## Measure it with a million retained episodes, 15 minutes

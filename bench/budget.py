@@ -215,7 +215,7 @@ async def measure(*, runs: int, episodes: int) -> Sequence[Line]:
                 for stack in stacks:
                     tag = f"{time.monotonic_ns()}-{run}"
                     count = episodes * (REFUSED_TIMES if case == REFUSED else 1)
-                    cost = await stack.cost(case, count, tag)
+                    cost = {"episodes": count, **await stack.cost(case, count, tag)}
                     found.setdefault((stack.name, case), []).append(cost)
                     _say(f"{run + 1}/{runs}  {stack.name:10} {case:18}", cost)
     return [
@@ -223,7 +223,6 @@ async def measure(*, runs: int, episodes: int) -> Sequence[Line]:
             "system": layout,
             "case": case,
             "in_flight": IN_FLIGHT,
-            "episodes": episodes,
             **{name: round(_median(costs, name), 2) for name in costs[0]},
             "runs": len(costs),
         }

@@ -213,7 +213,7 @@ def budget(lines: Sequence[Line]) -> str:
 
 ON_ONE_NODE: Final = ("node_us", "nats_us", "postgres_us")
 APART: Final = ("node_us", "reactor_us", "projector_us", "nats_us", "postgres_us")
-COUNTED: Final = ("all_us", "messages", "kib", "stored")
+COUNTED: Final = ("all_us", "messages", "kib", "stored", "commits")
 
 STAGES: Final[Mapping[str, tuple[str, str, int]]] = {
     "gate: an event that fires nothing": ("refused", "", 1),

@@ -1336,6 +1336,27 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/streams/jetstream/test_servers.py",
     ),
     Mutant(
+        "a slow try does not end the search for a peer's best",
+        "bench/measure.py",
+        "gainless = 0 if each >= best * GAIN_MIN else gainless + 1",
+        "gainless = 0 if each >= best * GAIN_MIN else GAINLESS_MAX",
+        "tests/bench/test_measure.py",
+    ),
+    Mutant(
+        "what an older measurement says does not stand beside a newer one",
+        "bench/lines.py",
+        'and (key(old) == key(by) or old.get("at") != by.get("at"))',
+        "and key(old) == key(by)",
+        "tests/bench/test_report.py",
+    ),
+    Mutant(
+        "processor time is that of children, too",
+        "bench/processes.py",
+        "used_s = sum(process.cpu_times()[:4])",
+        "used_s = sum(process.cpu_times()[:2])",
+        "tests/bench/test_load.py",
+    ),
+    Mutant(
         "numbers of too few runs are marked",
         "bench/report.py",
         "if fewest >= RUNS_MIN:",

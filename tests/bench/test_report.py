@@ -190,10 +190,10 @@ def test_a_suite_that_was_measured_again_replaces_all_that_it_said_before(tmp_pa
 
     lines = read(older, newer)
 
-    assert {each["suite"]: each.get("in_flight") for each in lines} == {
-        "machine": None,
-        "comparison": 512,
-        "scaling": 64,
+    assert {(each["suite"], each.get("in_flight")) for each in lines} == {
+        ("machine", None),
+        ("comparison", 512),
+        ("scaling", 64),
     }
     assert "Measured on 2026-11-01 at `c1`." in tables(lines)["scaling"]
 
