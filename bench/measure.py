@@ -25,7 +25,7 @@ GAIN_MIN: Final = 1.05
 """What more in flight has to bring, so that still more is tried."""
 
 GAINLESS_MAX: Final = 2
-"""So many times in a row it may bring less, as one run can be a slow one."""
+"""So many times in a row it may bring less, as its runs can be slow ones."""
 
 
 @dataclass(frozen=True)
