@@ -31,6 +31,10 @@ UNMEASURED: Final = "Not measured yet."
 RUNS_MIN: Final = 5
 """Runs whose median the page shows as it is; those of fewer are marked."""
 
+SHARED_CORES_MIN: Final = 0.5
+"""Cores that others use before numbers are marked. The kernel's own threads, which write what is
+synced, and systems that wait for their turn are fewer."""
+
 DIGITS: Final = 3
 """How many digits of a number say something; more of them are noise."""
 PART: Final = re.compile(r"(?s)(<!-- results: ([\w-]+) -->\n).*?(<!-- end of results -->)")
@@ -79,7 +83,18 @@ def measured(found: Sequence[Line], shown: str) -> str:
     """Return a table made from `found` behind what is to be said of their runs."""
     origins = "; ".join(of_origin(found))
     said = f"{said_of_runs(found)} Measured on {origins}." if origins else said_of_runs(found)
-    return f"{said}\n\n{shown}"
+    return f"{said}{_said_of_others(found)}\n\n{shown}"
+
+
+def _said_of_others(found: Sequence[Line]) -> str:
+    """Return what to make of numbers from a machine that was busy with something else."""
+    cores = max((number(line, "other_cores") for line in found), default=0.0)
+    if cores < SHARED_CORES_MIN:
+        return ""
+    return (
+        f" **The machine was shared: other work had up to {cores:.2g} of its cores meanwhile."
+        " Rates and latencies are those of what was left; processor time says more.**"
+    )
 
 
 def machines(lines: Sequence[Line]) -> str:
@@ -206,9 +221,7 @@ def budget(lines: Sequence[Line]) -> str:
         if {more, less} - {""} <= parts.keys()
     ]
     by_stage = table(("a stage, parts apart", *map(_unit, (*APART, *COUNTED))), each)
-    busy = max(number(line, "other_cores") for line in found)
-    said = f"Other work had up to {busy:.3g} cores of the machine meanwhile."
-    return f"{measured(found, cost)}\n\n{by_stage}\n\n{said}"
+    return f"{measured(found, cost)}\n\n{by_stage}"
 
 
 ON_ONE_NODE: Final = ("node_us", "nats_us", "postgres_us")

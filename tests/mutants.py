@@ -1336,6 +1336,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/streams/jetstream/test_servers.py",
     ),
     Mutant(
+        "numbers of a machine that was shared are marked",
+        "bench/report.py",
+        "if cores < SHARED_CORES_MIN:",
+        "if True:",
+        "tests/bench/test_report.py",
+    ),
+    Mutant(
         "a slow try does not end the search for a peer's best",
         "bench/measure.py",
         "gainless = 0 if each >= best * GAIN_MIN else gainless + 1",

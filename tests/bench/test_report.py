@@ -97,6 +97,15 @@ def line_with_cpu(system: str, case: str, cpu_us: int) -> Line:
     return {**made, "cpu_us_each": cpu_us}
 
 
+@pytest.mark.parametrize(("cores", "is_said"), [(0.2, False), (1.6, True)])
+def test_numbers_of_a_machine_that_was_shared_are_marked(cores, is_said):
+    found = {**line("comparison", "vigil", "steps_strict", in_flight=1, per_s=5, p50_ms=1)}
+
+    said = tables([{**found, "other_cores": cores}])["comparison"]
+
+    assert ("**The machine was shared: other work had up to 1.6 of its cores" in said) == is_said
+
+
 def test_all_ways_of_a_system_are_shown_with_what_more_in_flight_brings():
     climbed = [
         line("climb", "vigil", "steps_strict", in_flight=in_flight, per_s=per_s, p50_ms=1)
