@@ -74,7 +74,7 @@ class Loop:
         if self._request.per_s:
             await self._begin_in_time()
         else:
-            for _ in range(self._request.in_flight):
+            for _ in range(min(self._request.in_flight, self._begun_max or sys.maxsize)):
                 await self.begin(time.monotonic())
         await asyncio.wait_for(self._over.wait(), self._request.seconds + END_S_MAX)
         return self.took_s
