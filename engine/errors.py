@@ -5,6 +5,7 @@ EngineError
 │   └── BadWorkflow        a workflow is                     the same
 ├── BadDefinition          a definition cannot work          change the field that it names
 ├── BadAdapter             an adapter is declared wrongly    change the argument that it names
+├── BadTool                a function cannot be a tool       change the place that it names
 ├── BadRequest             a request cannot work             change the field that it names
 ├── Refused                the journal no longer allows it   look at what has happened since
 ├── NoFinding              no finding ever had the key       look for its key; do not retry
@@ -76,6 +77,16 @@ class BadAdapter(EngineError, ValueError):
         super().__init__(f"{adapter}: {argument}: {problem}")
         self.adapter = adapter
         self.argument = argument
+        self.problem = problem
+
+
+class BadTool(EngineError, ValueError):
+    """A function cannot be a tool, or not with what it is declared with."""
+
+    def __init__(self, tool: str, problem: str) -> None:
+        super().__init__(f"tool {tool}: {problem}")
+        self.tool = tool
+        """Its name, with file and line."""
         self.problem = problem
 
 

@@ -55,6 +55,8 @@ CRASHES_OF_GATES: Final = "tests/gates/test_crashes.py"
 RECONCILING: Final = "tests/engine/operations/test_drift.py"
 RECONCILER: Final = "tests/engine/operations/test_reconcile.py"
 
+TOOL_FUNCTIONS: Final = "tests/engine/execution/test_function_tools.py"
+
 CONDUCTING: Final = "tests/engine/workflows/test_worker.py"
 CLOSED_STEPS: Final = "tests/engine/workflows/test_closed_steps.py"
 SUB_STARTS: Final = "tests/engine/workflows/test_sub_starts.py"
@@ -515,6 +517,48 @@ TABLE: Final[Sequence[Mutant]] = (
         "return not thinking and all(",
         "return False and all(",
         SIMULATION,
+    ),
+    Mutant(
+        "tool functions: a call that does not fit is not made",
+        "engine/execution/steps.py",
+        "return ToolFailed(INVALID_ARGUMENTS, problem) if problem else None",
+        "return None",
+        TOOL_FUNCTIONS,
+    ),
+    Mutant(
+        "tool functions: what may block runs in a thread",
+        "engine/execution/steps.py",
+        "if isinstance(tool, FunctionTool) and not tool.is_async:",
+        "if False:",
+        TOOL_FUNCTIONS,
+    ),
+    Mutant(
+        "tool functions: no more threads than there may be",
+        "engine/runtime/threads.py",
+        "await self._free.acquire()",
+        "pass",
+        "tests/engine/runtime/test_threads.py",
+    ),
+    Mutant(
+        "tool functions: a thread counts until its function ends",
+        "engine/runtime/threads.py",
+        "if not self._has_begun:",
+        "if True:",
+        "tests/engine/runtime/test_threads.py",
+    ),
+    Mutant(
+        "tool functions: two of one name",
+        "engine/app/function_tool.py",
+        "if group.setdefault(each.action, each) is not each:",
+        "if False:",
+        "tests/engine/app/test_function_tool.py",
+    ),
+    Mutant(
+        "tool functions: no argument that the signature does not have",
+        "engine/app/function_tool.py",
+        "forbid_unknown_fields=True",
+        "forbid_unknown_fields=False",
+        "tests/engine/app/test_function_tool.py",
     ),
     Mutant(
         "what a tool redacts",
@@ -1908,7 +1952,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a dry run announces no side effect",
         "engine/execution/steps.py",
-        "return tool if tool is not None and dry_run.may_call(self.opened, tool) else None",
+        "return None if tool is None or self._refusal(action, tool) is not None else tool",
         "return tool",
         "tests/engine/execution/test_dry_run.py",
     ),

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         raise_finding,
         update_finding,
     )
+    from engine.app.function_tool import FunctionTool, tool
     from engine.app.outputs import (
         DeliveryFailed,
         OutputAdapter,
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
         BadAdapter,
         BadDefinition,
         BadRequest,
+        BadTool,
         BadWorkflow,
         DeclarationError,
         EngineError,
@@ -133,23 +135,24 @@ if TYPE_CHECKING:
     from streams.subjects import Stack
 
 __all__ = [
-    "Action", "Actor", "App", "BadAdapter", "BadDefinition", "BadRequest", "BadWorkflow",
+    "Action", "Actor", "App", "BadAdapter", "BadDefinition", "BadRequest", "BadTool", "BadWorkflow",
     "Beginning", "Breaker", "Budget", "CallContext", "CloudEvent", "Context", "ConvergeResult",
     "DeclarationError", "DeliveryFailed", "DomainEvent", "EngineError", "Enriched", "EpisodeView",
     "Escalation", "EventTrigger", "Expectation", "Failure", "Finding", "FindingIntent", "Findings",
-    "InvalidAction", "InvalidFinding", "InvalidOutput", "JsonObject", "Kind", "ManualTrigger",
-    "Mode", "Node", "Orphan", "OutputAdapter", "OutputIntent", "OutputView", "Outputs", "Overrides",
-    "Ports", "Refused", "Retries", "Route", "ScheduleTrigger", "Stack", "StateSchema", "Step",
-    "StepKind", "StepTaken", "Strategy", "StrategyError", "Synthesis", "Synthesizer", "Tool",
-    "ToolFailed", "Trigger", "Unavailable", "Unheard", "UnknownOutcome", "Window", "Workflow",
-    "WorkflowTrigger", "abort", "all_of", "approval", "approve", "approve_output", "between",
-    "by_event", "by_payload", "by_value", "cancel", "cancel_output", "cancel_related",
-    "cancel_workflow", "checkpoint", "clear_finding", "connect", "converge", "cron", "decide_step",
-    "deny", "done", "enriched", "escalate", "event", "every", "exists", "findings_of", "fire", "ge",
-    "gt", "in_", "le", "lt", "manual", "missing", "ne", "observe", "output", "overrides",
-    "propose_output", "raise_finding", "read_beginning", "reconcile", "reject_output", "resolve",
-    "resume_workflow", "retry", "retry_output", "retrying", "start_workflow", "synthesize",
-    "tool_call", "update_finding", "wait", "why_output_unheard", "why_unheard", "workflow",
+    "FunctionTool", "InvalidAction", "InvalidFinding", "InvalidOutput", "JsonObject", "Kind",
+    "ManualTrigger", "Mode", "Node", "Orphan", "OutputAdapter", "OutputIntent", "OutputView",
+    "Outputs", "Overrides", "Ports", "Refused", "Retries", "Route", "ScheduleTrigger", "Stack",
+    "StateSchema", "Step", "StepKind", "StepTaken", "Strategy", "StrategyError", "Synthesis",
+    "Synthesizer", "Tool", "ToolFailed", "Trigger", "Unavailable", "Unheard", "UnknownOutcome",
+    "Window", "Workflow", "WorkflowTrigger", "abort", "all_of", "approval", "approve",
+    "approve_output", "between", "by_event", "by_payload", "by_value", "cancel", "cancel_output",
+    "cancel_related", "cancel_workflow", "checkpoint", "clear_finding", "connect", "converge",
+    "cron", "decide_step", "deny", "done", "enriched", "escalate", "event", "every", "exists",
+    "findings_of", "fire", "ge", "gt", "in_", "le", "lt", "manual", "missing", "ne", "observe",
+    "output", "overrides", "propose_output", "raise_finding", "read_beginning", "reconcile",
+    "reject_output", "resolve", "resume_workflow", "retry", "retry_output", "retrying",
+    "start_workflow", "synthesize", "tool", "tool_call", "update_finding", "wait",
+    "why_output_unheard", "why_unheard", "workflow",
 ]  # fmt: skip
 
 _HOMES: Final = {
@@ -165,6 +168,7 @@ _HOMES: Final = {
     "engine.app.findings": (
         "Enriched Escalation clear_finding enriched escalate raise_finding update_finding"
     ),
+    "engine.app.function_tool": "FunctionTool tool",
     "engine.app.outputs": (
         "DeliveryFailed OutputAdapter OutputView Outputs Retries Route output propose_output"
     ),
@@ -175,7 +179,7 @@ _HOMES: Final = {
     "engine.episodes.cancel": "cancel",
     "engine.episodes.fire": "fire",
     "engine.errors": (
-        "BadAdapter BadDefinition BadRequest BadWorkflow DeclarationError EngineError "
+        "BadAdapter BadDefinition BadRequest BadTool BadWorkflow DeclarationError EngineError "
         "InvalidAction InvalidFinding InvalidOutput Refused StrategyError"
     ),
     "engine.findings.store": "findings_of",

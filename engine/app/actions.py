@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias, overload, runtime_checkable
 
 import msgspec
 
@@ -123,12 +123,35 @@ Step: TypeAlias = Work | Pause
 Action: TypeAlias = Step | Converge | Done
 
 
-def tool_call(capability: str, action: str, args: JsonObject | None = None) -> ToolCall:
-    """Return the action that calls `action` of the tool registered as `capability`.
+@runtime_checkable
+class NamedTool(Protocol):
+    """A tool that brings its own name: a function with `@tool`."""
 
-    Arguments whose name starts with `_` reach the tool and are stored nowhere.
+    @property
+    def capability(self) -> str:
+        """What it is registered as."""
+
+    @property
+    def action(self) -> str:
+        """Its one action."""
+
+
+@overload
+def tool_call(tool: str, action: str, args: JsonObject | None = None, /) -> ToolCall: ...
+@overload
+def tool_call(tool: NamedTool, /, **given: object) -> ToolCall: ...
+def tool_call(
+    tool: str | NamedTool, action: str = "", args: JsonObject | None = None, /, **given: object
+) -> ToolCall:
+    """Return the action that calls a tool: `tool_call(fetch, url="…")` for a function with `@tool`.
+
+    Other tools are called by name: `tool_call("disk", "largest", {"host": "web-1"})`, where "disk"
+    is what the tool is registered as. Arguments whose name starts with `_` reach the tool and are
+    stored nowhere.
     """
-    return ToolCall(capability, action, args or {})
+    if isinstance(tool, NamedTool):
+        return ToolCall(tool.capability, tool.action, given)
+    return ToolCall(tool, action, args or {})
 
 
 def observe(data: object) -> Observe:

@@ -23,6 +23,7 @@ from engine.app.checks import (
     COUNT_MAX,
     Breaker,
     Check,
+    Tools,
     checked_tools,
     problem_of_breaker,
     problem_of_budget,
@@ -32,7 +33,7 @@ from engine.app.context import StateSchema
 from engine.app.dedupe import ByEvent, Dedupe, problem_of_dedupe
 from engine.app.findings import TTL_S_MAX, Escalations
 from engine.app.strategy import Enrich, Strategy
-from engine.app.tools import Synthesizer, Tool, ToolLike, problem_of_overrides
+from engine.app.tools import Synthesizer, Tool, problem_of_overrides
 from engine.app.triggers import EventSource, On, Schedule, Sources, schedules_of
 from engine.errors import DeclarationError
 from streams.errors import BadName
@@ -325,7 +326,7 @@ class Actor:
         overflow: Overflow = "queue",
         queue_max: int = QUEUE_MAX,
         stacks: Sequence[str] | None = None,
-        tools: Mapping[str, ToolLike] | None = None,
+        tools: Tools | None = None,
         synthesizer: Synthesizer | None = None,
     ) -> None:
         """Declare an actor.
@@ -344,7 +345,7 @@ class Actor:
                 it where nothing does: see `is_laned`.
             stacks: the stacks that it runs on, each by its whole name: `orders` is not `orders-qa`.
                 Nodes of others do not have it. Default: every stack.
-            tools: capability → tool, before those of the app.
+            tools: functions with `@tool`, or capability → tool; before those of the app.
             synthesizer: for expectations that have none of their own.
 
         Raises `DeclarationError` if a value cannot work; the message names it.

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 
 from engine.app.actor import QUEUE_MAX, Actor, Expectation, Policy
-from engine.app.checks import Check, checked_callback, checked_tools
+from engine.app.checks import Check, Tools, checked_callback, checked_tools
 from engine.app.outputs import Outputs, Route, checked_routes
 from engine.app.strategy import Needs, Strategy, Template, checked_templates
 from engine.app.tools import (
@@ -24,7 +24,6 @@ from engine.app.tools import (
     Gathering,
     Synthesizer,
     Tool,
-    ToolLike,
     checked_gatherers,
 )
 from engine.app.workflow import Workflow, ancestors
@@ -77,7 +76,7 @@ class App:
         self,
         *,
         actors: Sequence[Actor] = (),
-        tools: Mapping[str, ToolLike] | None = None,
+        tools: Tools | None = None,
         outputs: Outputs | None = None,
         synthesizer: Synthesizer | None = None,
         resolve_policy: ResolvePolicy | None = None,
@@ -92,7 +91,8 @@ class App:
         Args:
             actors: those declared in code, each with a unique id and at least one expectation.
                 Nodes load others from definitions while they run. None: only those.
-            tools: capability → tool, for actors without a tool of that name.
+            tools: functions with `@tool`, or capability → tool, for actors without a tool of
+                that name.
             outputs: name → adapter, or a `Route` to one.
             synthesizer: for actors without one.
             resolve_policy: asked after a crash for the episode's recovery policy; None: the
@@ -155,9 +155,13 @@ class App:
         object.__setattr__(made, "tools", {**self.tools, **tools})
         return made
 
-    def tool(self, actor: Actor, capability: str) -> Tool | None:
-        """Return the tool of `actor` for `capability`, or None."""
-        return actor.tools.get(capability) or self.tools.get(capability)
+    def tool(self, actor: Actor, capability: str, action: str) -> Tool | None:
+        """Return the tool of `actor` for `action` of `capability`, or None."""
+        for tools in (actor.tools, self.tools):
+            found = tools.get(capability)
+            if found is not None and (served := found.for_action(action)) is not None:
+                return served
+        return None
 
     def synthesizer_of(self, actor: Actor, expectation: Expectation) -> Synthesizer | None:
         """Return the nearest synthesizer: the expectation's, the actor's or the app's."""

@@ -11,6 +11,7 @@ import msgspec
 
 from engine.app.context import StateSchema
 from engine.app.findings import Escalations, problem_of_escalation
+from engine.app.function_tool import FunctionTool, named
 from engine.app.strategy import Strategy, missing, state_type
 from engine.app.tools import ENGINE, GATHER, WORKFLOWS, Tool, ToolLike, as_tool
 from engine.app.triggers import On, Sources, sources_of
@@ -111,14 +112,20 @@ def problem_of_schema(schema: object) -> str | None:
     return schema.problem()
 
 
-def checked_tools(tools: Mapping[str, ToolLike], *, actor: str) -> Mapping[str, Tool]:
-    """Return `tools` with every value as a `Tool`, or raise `DeclarationError`."""
-    if not isinstance(tools, Mapping):
-        raise DeclarationError(actor=actor, field="tools", problem=f"{tools!r} is not a dict")
+Tools: TypeAlias = Mapping[str, ToolLike] | Sequence[FunctionTool[..., Any]]
+"""What actors and apps take as tools: capability → tool, or functions with `@tool`."""
+
+
+def checked_tools(tools: Tools, *, actor: str) -> Mapping[str, Tool]:
+    """Return `tools` as capability → tool, or raise `DeclarationError`."""
+    try:
+        found = dict(tools) if isinstance(tools, Mapping) else named(tools)
+    except (TypeError, ValueError) as error:
+        raise DeclarationError(actor=actor, field="tools", problem=str(error)) from error
     checked = {}
-    for capability, candidate in tools.items():
-        named: object = capability
-        if not isinstance(named, str) or not named or "." in named:
+    for capability, candidate in found.items():
+        given: object = capability
+        if not isinstance(given, str) or not given or "." in given:
             raise DeclarationError(
                 actor=actor, field="tools", problem=f"{capability!r}: a name without dots, please"
             )
@@ -126,6 +133,9 @@ def checked_tools(tools: Mapping[str, ToolLike], *, actor: str) -> Mapping[str, 
             raise DeclarationError(
                 actor=actor, field="tools", problem=f"{capability!r}: the engine has that name"
             )
+        if isinstance(candidate, FunctionTool):
+            problem = f"{capability!r}: a function with @tool has its own name; write tools=[…]"
+            raise DeclarationError(actor=actor, field="tools", problem=problem)
         try:
             checked[capability] = as_tool(candidate)
         except TypeError as error:

@@ -114,6 +114,16 @@ class Tool:
     a call it is repeated; without this the episode fails as `outcome_unknown`.
     """
 
+    def for_action(self, action: str) -> Tool | None:
+        """Return the tool that does `action`; None: it has no such action."""
+        del action
+        return self
+
+    def problem_of(self, args: JsonObject) -> str | None:
+        """Return in one line why no call with `args` can be made, or None."""
+        del args
+        return None
+
     async def call(self, action: str, args: JsonObject, ctx: CallContext) -> object:
         """Do `action` and return its result, any JSON value, or raise `ToolFailed`."""
         raise NotImplementedError

@@ -124,7 +124,13 @@ class Driver:
         findings = FindingReader(ports.log, ports.stack, context.clock, opened)
         self.strategy_runner = StrategyRunner(expectation, opened, ports.stack.name, findings)
         self.executor = StepExecutor(
-            context.app, context.actor, expectation, opened, context.clock, self.check_claim
+            context.app,
+            context.actor,
+            expectation,
+            opened,
+            context.clock,
+            context.threads,
+            self.check_claim,
         )
 
     async def drive(self, records: Sequence[Recorded]) -> None:

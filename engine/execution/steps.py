@@ -8,7 +8,7 @@ before it is proposed, so after a crash the next node continues with the same ou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, assert_never
 
@@ -30,6 +30,7 @@ from engine.app.actions import (
 )
 from engine.app.actor import Actor, Expectation
 from engine.app.app import App
+from engine.app.function_tool import INVALID_ARGUMENTS, FunctionTool
 from engine.app.outputs import checked_intent
 from engine.app.tools import (
     PUBLISH,
@@ -44,6 +45,7 @@ from engine.episodes import dry_run
 from engine.episodes.episode import Announce, CancelEpisode, Episode, Performed
 from engine.execution.conclude import Conclusion
 from engine.outputs.keys import idempotency_key, inline_key
+from engine.runtime.threads import Threads
 from engine.runtime.usercode import attempt, call, in_text
 from streams.clock import Clock
 from streams.errors import BadName, TooLarge, Unavailable
@@ -74,6 +76,7 @@ class StepExecutor:
     expectation: Expectation
     opened: EpisodeOpened
     clock: Clock
+    threads: Threads
     check_claim: Callable[[], None]
     """Raises `LeaseLost` once the claim cannot be trusted any more."""
 
@@ -82,9 +85,11 @@ class StepExecutor:
         return {"actor": self.actor.id, "mode": self.opened.mode.value}
 
     def tool(self, action: Step) -> Tool | None:
-        """Return the tool for `action`, if it is a tool call and there is one."""
-        tool = self._registered(action) if isinstance(action, ToolCall) else None
-        return tool if tool is not None and dry_run.may_call(self.opened, tool) else None
+        """Return the tool for `action`, if it is a tool call that can be made."""
+        if not isinstance(action, ToolCall):
+            return None
+        tool = self._registered(action)
+        return None if tool is None or self._refusal(action, tool) is not None else tool
 
     async def perform(self, action: Step, ctx: CallContext) -> Performed:
         """Do `action` and return its result; fails the episode if the journal cannot store it."""
@@ -125,7 +130,7 @@ class StepExecutor:
                 assert_never(action)
 
     def _registered(self, action: ToolCall) -> Tool | None:
-        return self.app.tool(self.actor, action.capability)
+        return self.app.tool(self.actor, action.capability, action.action)
 
     async def _call_tool(self, action: ToolCall, ctx: CallContext) -> Performed:
         tool = self._registered(action)
@@ -141,23 +146,37 @@ class StepExecutor:
         if override is not None:
             return _with_result(step, unraw(override), redact=tool.redact_result if tool else None)
         if tool is None:
-            return _failed(step, NO_TOOL, f"no tool is registered as {action.capability!r}")
-        if not dry_run.may_call(self.opened, tool):
-            return _failed(step, SIDE_EFFECT, f"no override stands for {step.tool_name!r}")
-        # No version can take a side effect back. A node that was frozen after it announced one must
-        # not make the call now: the next owner may have made it, or recorded that its outcome is
-        # unknown. So nothing lies between this check and the tool's code, on a busy node either.
-        begin = self.check_claim if tool.side_effect else None
+            what = f"{action.capability!r} for {action.action!r}"
+            return _failed(step, NO_TOOL, f"no tool is registered as {what}")
+        if refusal := self._refusal(action, tool):
+            return _failed(step, refusal.error_class, refusal.detail)
         try:
-            result = await attempt(self._called(tool, action, ctx), begin=begin)
+            result = await self._called(tool, action, ctx)
         except ToolFailed as failure:
             return _failed(step, failure.error_class, failure.detail)
         return _with_result(step, result, redact=tool.redact_result)
 
-    def _called(self, tool: Tool, action: ToolCall, ctx: CallContext) -> Awaitable[object]:
+    def _refusal(self, action: ToolCall, tool: Tool) -> ToolFailed | None:
+        """Return why the call cannot be made; then it is not announced either."""
+        if not dry_run.may_call(self.opened, tool):
+            name = f"{action.capability}.{action.action}"
+            return ToolFailed(SIDE_EFFECT, f"no override stands for {name!r}")
+        problem = tool.problem_of(action.args)
+        return ToolFailed(INVALID_ARGUMENTS, problem) if problem else None
+
+    async def _called(self, tool: Tool, action: ToolCall, ctx: CallContext) -> object:
+        # No version can take a side effect back. A node that was frozen after it announced one must
+        # not make the call now: the next owner may have made it, or recorded that its outcome is
+        # unknown. So nothing lies between this check and the tool's code, on a busy node either.
+        begin = self.check_claim if tool.side_effect else None
+        if isinstance(tool, FunctionTool) and not tool.is_async:
+            with await self.threads.take() as thread:
+                return await attempt(thread.run(tool.bound(action.args, ctx)), begin=begin)
         if isinstance(tool, EngineTool):
-            return tool.serve(self.opened, action.action, action.args)
-        return tool.call(action.action, action.args, ctx)
+            work = tool.serve(self.opened, action.action, action.args)
+        else:
+            work = tool.call(action.action, action.args, ctx)
+        return await attempt(work, begin=begin)
 
     async def _synthesize(self, action: Synthesize, ctx: CallContext) -> Performed:
         synthesizer = self.app.synthesizer_of(self.actor, self.expectation)

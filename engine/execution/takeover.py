@@ -110,7 +110,8 @@ async def decide_takeover(
 
 
 def _is_repeatable(app: App, actor: Actor, tool_name: str) -> bool:
-    tool = app.tool(actor, tool_name.partition(".")[0])
+    capability, _, action = tool_name.partition(".")
+    tool = app.tool(actor, capability, action)
     return tool is not None and tool.idempotent
 
 

@@ -32,6 +32,7 @@ from engine.runtime.context import NodeContext
 from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.store import Turns
 from engine.runtime.tasks import NodeTasks
+from engine.runtime.threads import Threads
 from engine.waits import signals as waits
 from engine.workflows.begin import StartTool
 from streams.clock import Clock, SystemClock
@@ -199,6 +200,7 @@ class Node:
             node=self.name,
             leases=keeper,
             tasks=tasks,
+            threads=Threads(),
             turns=Turns(),
             lease_events=self._lease_events,
             writer_ids=self._writer_ids(),

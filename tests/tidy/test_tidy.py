@@ -62,6 +62,7 @@ WAITING = (  # Of the folders above, what waits all the same.
     "streams/jetstream/",
     "streams/memory/",
     "streams/repartition/",
+    "engine/app/function_tool.py",
     "engine/app/outputs.py",  # The shape of what users write, and functions wrapped into it.
     "engine/app/tools.py",
     "engine/definitions/loader.py",

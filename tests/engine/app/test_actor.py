@@ -219,7 +219,7 @@ def test_the_values_of_an_actor_are_kept():
         ({"spec_rev": "r\ud800"}, "spec_rev", "is not valid Unicode text"),
         ({"spec_rev": "r" * 513}, "spec_rev", "513 bytes, the limit is 512"),
         ({"synthesizer": 5}, "synthesizer", "5 is not a function"),
-        ({"tools": ["disk"]}, "tools", "['disk'] is not a dict"),
+        ({"tools": ["disk"]}, "tools", "'disk' is no function with @tool"),
         ({"tools": {7: tool}}, "tools", "7: a name without dots, please"),
         ({"tools": {"a.b": tool}}, "tools", "'a.b': a name without dots, please"),
         ({"tools": {"": tool}}, "tools", "'': a name without dots, please"),

@@ -114,13 +114,13 @@ def test_an_app_knows_its_actors_by_id():
 def test_an_actors_own_tool_comes_before_the_apps():
     app = App(actors=[actor(tools={"disk": of_the_actor})], tools={"disk": of_the_app})
     owner = app.actors["monitor"]
-    assert app.tool(owner, "disk") is owner.tools["disk"]
+    assert app.tool(owner, "disk", "read") is owner.tools["disk"]
 
 
 def test_an_app_lends_its_tools_to_every_actor():
     app = App(actors=[actor()], tools={"disk": of_the_app})
-    assert app.tool(app.actors["monitor"], "disk") is app.tools["disk"]
-    assert app.tool(app.actors["monitor"], "mail") is None
+    assert app.tool(app.actors["monitor"], "disk", "read") is app.tools["disk"]
+    assert app.tool(app.actors["monitor"], "mail", "send") is None
 
 
 @pytest.mark.parametrize(

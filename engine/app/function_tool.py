@@ -1,0 +1,241 @@
+"""`tool`: makes a tool of a plain function, async or not.
+
+The function's signature says what it is asked: each call's arguments are checked against it before
+anything happens, and models get it as a JSON schema. A function that is not async is called in a
+thread of its own, so it may block.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, ParamSpec, TypeVar, Union, get_type_hints, overload
+
+import msgspec
+
+from engine.app.tools import CallContext, Tool, ToolFailed, check_name
+from engine.errors import BadTool
+from streams.json import JsonObject
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+CALL: Final = "call"
+"""The action of a function that names no capability."""
+
+CONTEXT: Final = "ctx"
+"""The parameter that receives the `CallContext`."""
+
+INVALID_ARGUMENTS: Final = "invalid_arguments"
+"""Error class of a call whose arguments do not fit the signature."""
+
+_SPREAD: Final = frozenset(
+    {
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.VAR_KEYWORD,
+        inspect.Parameter.POSITIONAL_ONLY,
+    }
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FunctionTool(Tool, Generic[P, R]):
+    """A function that strategies can call; see `tool`. Called directly, it is the function."""
+
+    function: Callable[P, R]
+    capability: str
+    action: str
+    """What strategies, overrides and the journal call it: `<capability>.<action>`."""
+    description: str
+    """The first paragraph of its docstring, for models."""
+    side_effect: bool
+    idempotent: bool
+    is_async: bool
+    arguments: type[msgspec.Struct] = field(repr=False)
+    """Its parameters as a type, without `ctx`."""
+    takes_context: bool = field(repr=False)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function as if it were no tool."""
+        return self.function(*args, **kwargs)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of its arguments; those that are never stored (`_…`) are left out."""
+        _, parts = msgspec.json.schema_components([self.arguments], ref_template="#/$defs/{name}")
+        own = parts.pop(self.arguments.__name__)
+        properties = own["properties"]
+        shown = {name: each for name, each in properties.items() if not name.startswith("_")}
+        required = [name for name in own["required"] if name in shown]
+        made = {"type": "object", "properties": shown, "required": required}
+        return {**made, "additionalProperties": False, **({"$defs": parts} if parts else {})}
+
+    def for_action(self, action: str) -> Tool | None:
+        """Return itself for its own action."""
+        return self if action == self.action else None
+
+    def problem_of(self, args: JsonObject) -> str | None:
+        """Return in one line why `args` do not fit the signature, or None."""
+        try:
+            self._given(args)
+        except msgspec.ValidationError as error:
+            return f"{self.arguments.__name__}(): {error}"
+        return None
+
+    def bound(self, args: JsonObject, ctx: CallContext) -> Callable[[], object]:
+        """Return the call with `args`, which fit; a function that is not async may then block."""
+        given = self._given(args)
+        if self.takes_context:
+            given[CONTEXT] = ctx
+        function: Callable[..., object] = self.function
+        return lambda: function(**given)
+
+    async def call(self, action: str, args: JsonObject, ctx: CallContext) -> object:
+        """Call the function here and now; a node calls one that is not async in a thread."""
+        del action
+        if problem := self.problem_of(args):
+            raise ToolFailed(INVALID_ARGUMENTS, problem)
+        returned = self.bound(args, ctx)()
+        return await returned if inspect.isawaitable(returned) else returned
+
+    def _given(self, args: JsonObject) -> dict[str, object]:
+        """Return those of `args` that are given, converted to the declared types."""
+        converted = msgspec.convert(dict(args), self.arguments)
+        return {name: getattr(converted, name) for name in args}
+
+
+class ToolGroup(Tool):
+    """Functions of one capability."""
+
+    def __init__(self, functions: Mapping[str, FunctionTool[..., Any]]) -> None:
+        """Serve each action by its function."""
+        self.functions = functions
+
+    def for_action(self, action: str) -> Tool | None:
+        """Return the function for `action`, or None."""
+        return self.functions.get(action)
+
+
+@overload
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+@overload
+def tool(
+    *, side_effect: bool = False, idempotent: bool = False, capability: str = ""
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+def tool(
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    side_effect: bool = False,
+    idempotent: bool = False,
+    capability: str = "",
+) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
+    """Return a function as a tool: `@tool`, or `@tool(side_effect=True)`.
+
+    Arguments are given by name, and must fit the annotations of the parameters: built-in types,
+    dataclasses and `msgspec.Struct`s, and what is made of them. A parameter without annotation
+    takes any JSON value. A keyword-only parameter `ctx` receives the `CallContext`. An argument
+    whose name starts with `_` is stored nowhere. The result is any JSON value; a failure is an
+    exception, such as `ToolFailed`. A call that does not fit fails as `invalid_arguments`, and the
+    function is not called.
+
+    Args:
+        side_effect: whether a call changes the outside; then the journal announces it before.
+        idempotent: whether calls with one `ctx.idempotency_key` have one effect: then it is
+            repeated after a crash in the middle of it.
+        capability: what it is called by: `<capability>.<function>`. Default: `<function>.call`.
+
+    Raises `BadTool` if the function cannot be a tool; the message names its file and line.
+    """
+
+    def made(function: Callable[P, R]) -> FunctionTool[P, R]:
+        check = _Check(function)
+        name = check.name("name", getattr(function, "__name__", ""))
+        named = check.name("capability", capability) if capability else ""
+        return FunctionTool(
+            function=function,
+            capability=named or name,
+            action=name if named else CALL,
+            description=" ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split()),
+            side_effect=check.switch("side_effect", side_effect),
+            idempotent=check.switch("idempotent", idempotent),
+            is_async=inspect.iscoroutinefunction(function),
+            arguments=check.arguments(name),
+            takes_context=CONTEXT in inspect.signature(function).parameters,
+        )
+
+    return made if function is None else made(function)
+
+
+class _Check:
+    """Checks one function, and what it is declared with."""
+
+    def __init__(self, function: object) -> None:
+        if not inspect.isfunction(function):
+            raise BadTool(repr(function), "is no function; write @tool above a `def`")
+        self._function = function
+
+    def refuse(self, problem: str) -> BadTool:
+        code = self._function.__code__
+        where = f"{code.co_filename}:{code.co_firstlineno}"
+        return BadTool(f"{self._function.__qualname__} ({where})", problem)
+
+    def name(self, field_: str, value: object) -> str:
+        try:
+            check_name(value, of="a tool")
+        except ValueError as error:
+            raise self.refuse(f"{field_}: {error}") from error
+        return str(value)
+
+    def switch(self, field_: str, value: object) -> bool:
+        if not isinstance(value, bool):
+            raise self.refuse(f"{field_}: {value!r} is not True or False")
+        return value
+
+    def arguments(self, name: str) -> type[msgspec.Struct]:
+        """Return the parameters as a type; each that has a default may be left out."""
+        try:
+            hints = get_type_hints(self._function)
+        except (NameError, TypeError) as error:
+            raise self.refuse(f"its annotations: {error}") from error
+        fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+        for each in inspect.signature(self._function).parameters.values():
+            if each.kind in _SPREAD:
+                problem = "arguments are given by name; name each of them"
+                raise self.refuse(f"parameter {each.name}: {problem}")
+            if each.name == CONTEXT:
+                if each.kind is not inspect.Parameter.KEYWORD_ONLY:
+                    raise self.refuse(f"parameter {CONTEXT}: write it after `*`")
+                continue
+            fields.append(self._field(each, hints.get(each.name, Any)))
+        return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+
+    def _field(
+        self, parameter: inspect.Parameter, type_: object
+    ) -> tuple[str, Any] | tuple[str, Any, Any]:
+        try:
+            msgspec.json.schema(type_)
+        except TypeError as error:
+            problem = (
+                f"values of {getattr(type_, '__name__', type_)} cannot be checked; use built-in"
+                " types, dataclasses or msgspec.Struct"
+            )
+            raise self.refuse(f"parameter {parameter.name}: {problem}") from error
+        if parameter.default is inspect.Parameter.empty:
+            return parameter.name, type_
+        return parameter.name, Union[type_, msgspec.UnsetType], msgspec.UNSET  # noqa: UP007 - of values
+
+
+def named(tools: object) -> Mapping[str, Tool]:
+    """Return functions in a list as capability → tool; `TypeError`, `ValueError`: one is none."""
+    if isinstance(tools, str) or not isinstance(tools, (list, tuple)):
+        raise TypeError(f"{tools!r} is not a list of functions with @tool, nor a dict")
+    groups: dict[str, dict[str, FunctionTool[..., Any]]] = {}
+    for each in tools:
+        if not isinstance(each, FunctionTool):
+            raise TypeError(f"{each!r} is no function with @tool; such tools need a name: a dict")
+        group = groups.setdefault(each.capability, {})
+        if group.setdefault(each.action, each) is not each:
+            raise ValueError(f"two functions are called {each.capability}.{each.action}")
+    return {capability: ToolGroup(functions) for capability, functions in groups.items()}

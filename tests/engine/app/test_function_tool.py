@@ -1,0 +1,227 @@
+"""Functions as tools: their names, their arguments, and what cannot be one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+
+from engine.app.actions import ToolCall, tool_call
+from engine.app.actor import Actor
+from engine.app.app import App
+from engine.app.function_tool import FunctionTool, tool
+from engine.app.tools import CallContext, ToolFailed
+from engine.errors import BadTool, DeclarationError
+
+CTX = CallContext(
+    actor_id="a", expectation_id="x", episode_id="e", step_no=1, idempotency_key="e:1"
+)
+
+
+class Window(msgspec.Struct):
+    """Opening hours."""
+
+    opens: int
+    closes: int = 24
+
+
+@dataclass
+class Place:
+    city: str
+
+
+@tool
+async def fetch(url: str, tries: int = 3) -> dict[str, object]:
+    """Fetch a page,
+    as it is now.
+
+    More of this.
+    """
+    return {"url": url, "tries": tries}
+
+
+@tool(side_effect=True, idempotent=True, capability="services")
+def restart(service: str, *, ctx: CallContext) -> str:
+    return f"{service} {ctx.idempotency_key}"
+
+
+@tool
+async def look(windows: list[Window], place: Place, anything, _token: str = "") -> object:
+    return windows, place, anything, _token
+
+
+def test_a_function_is_called_by_its_name():
+    assert tool_call(fetch, url="u") == ToolCall("fetch", "call", {"url": "u"})
+
+
+def test_a_function_with_a_capability_is_one_of_its_actions():
+    assert tool_call(restart, service="web") == ToolCall("services", "restart", {"service": "web"})
+
+
+async def test_called_directly_it_is_the_function():
+    assert await fetch("u") == {"url": "u", "tries": 3}
+    assert restart("web", ctx=CTX) == "web e:1"
+
+
+def test_its_options_are_those_of_any_tool():
+    assert (fetch.side_effect, fetch.idempotent) == (False, False)
+    assert (restart.side_effect, restart.idempotent) == (True, True)
+
+
+async def test_its_own_defaults_hold_for_what_is_not_given():
+    assert await fetch.call("call", {"url": "u"}, CTX) == {"url": "u", "tries": 3}
+
+
+async def test_the_context_comes_by_its_name():
+    assert await restart.call("restart", {"service": "web"}, CTX) == "web e:1"
+
+
+async def test_arguments_come_as_the_types_of_the_signature():
+    given = {"windows": [{"opens": 8}], "place": {"city": "Bern"}, "anything": [1], "_token": "t"}
+
+    found = await look.call("call", given, CTX)
+
+    assert found == ([Window(8)], Place("Bern"), [1], "t")
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        ({}, "fetch(): Object missing required field `url`"),
+        ({"url": 7}, "fetch(): Expected `str`, got `int` - at `$.url`"),
+        ({"url": "u", "tries": "3"}, "fetch(): Expected `int`, got `str` - at `$.tries`"),
+        ({"url": "u", "hurry": True}, "fetch(): Object contains unknown field `hurry`"),
+        ({"url": "u", "ctx": {}}, "fetch(): Object contains unknown field `ctx`"),
+    ],
+)
+async def test_arguments_that_do_not_fit_are_named_in_one_line(args, problem):
+    assert fetch.problem_of(args) == problem
+    with pytest.raises(ToolFailed) as failed:
+        await fetch.call("call", args, CTX)
+    assert (failed.value.error_class, failed.value.detail) == ("invalid_arguments", problem)
+
+
+def test_a_model_is_told_what_it_does_and_what_it_takes():
+    assert fetch.description == "Fetch a page, as it is now."
+    assert fetch.schema == {
+        "type": "object",
+        "properties": {"url": {"type": "string"}, "tries": {"type": "integer"}},
+        "required": ["url"],
+        "additionalProperties": False,
+    }
+
+
+def test_a_model_is_not_asked_for_what_is_stored_nowhere():
+    assert sorted(look.schema["properties"]) == ["anything", "place", "windows"]
+    assert sorted(look.schema["$defs"]) == ["Place", "Window"]
+
+
+def declared(function, **options) -> str:
+    with pytest.raises(BadTool) as refused:
+        tool(**options)(function) if options else tool(function)
+    return str(refused.value)
+
+
+def everything(*args: int) -> None: ...
+
+
+def named(**kwargs: int) -> None: ...
+
+
+def placed(url: str, /) -> None: ...
+
+
+def of_context(ctx: CallContext) -> None: ...
+
+
+def of_what(value: Missing) -> None: ...  # type: ignore[name-defined] # noqa: F821 - the point
+
+
+class Opaque:
+    """No JSON value is one."""
+
+
+def of_opaque(value: Opaque) -> None: ...
+
+
+def plain(url: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (everything, "parameter args: arguments are given by name; name each of them"),
+        (named, "parameter kwargs: arguments are given by name; name each of them"),
+        (placed, "parameter url: arguments are given by name; name each of them"),
+        (of_context, "parameter ctx: write it after `*`"),
+        (of_what, "its annotations: name 'Missing' is not defined"),
+        (of_opaque, "parameter value: values of Opaque cannot be checked; use built-in types"),
+        (lambda url: None, "name: '<lambda>' is no name of a tool"),
+    ],
+)
+def test_a_function_that_cannot_be_a_tool_is_named_with_its_place(function, problem):
+    said = declared(function)
+
+    assert f"test_function_tool.py:{function.__code__.co_firstlineno}): {problem}" in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("value", ["yes", 1, None])
+@pytest.mark.parametrize("option", ["side_effect", "idempotent"])
+def test_what_is_not_true_or_false_is_refused(option, value):
+    assert f"{option}: {value!r} is not True or False" in declared(plain, **{option: value})
+
+
+def test_a_capability_is_a_name():
+    assert "capability: 'a.b' is no name of a tool" in declared(plain, capability="a.b")
+
+
+@pytest.mark.parametrize("thing", [len, Opaque, 7, "fetch"])
+def test_only_a_function_can_be_one(thing):
+    assert "is no function; write @tool above a `def`" in declared(thing)
+
+
+def test_an_actor_takes_functions_as_a_list():
+    actor = Actor("monitor", tools=[fetch, restart])
+    app = App()
+
+    assert app.tool(actor, "fetch", "call") is fetch
+    assert app.tool(actor, "services", "restart") is restart
+    assert app.tool(actor, "services", "stop") is None
+
+
+def test_functions_of_the_app_serve_what_those_of_the_actor_do_not():
+    @tool(capability="services")
+    def stop(service: str) -> None: ...
+
+    app = App(tools=[stop])
+
+    assert app.tool(Actor("monitor", tools=[restart]), "services", "stop") is stop
+
+
+@pytest.mark.parametrize(
+    ("tools", "problem"),
+    [
+        ("fetch", "'fetch' is not a list of functions with @tool, nor a dict"),
+        ([len], "<built-in function len> is no function with @tool; such tools need a name"),
+        ([fetch, tool(fetch.function)], "two functions are called fetch.call"),
+        ({"web": fetch}, "'web': a function with @tool has its own name; write tools=[…]"),
+    ],
+)
+def test_other_lists_are_refused_and_the_message_says_why(tools, problem):
+    with pytest.raises(DeclarationError) as refused:
+        Actor("monitor", tools=tools)
+    assert f"actor 'monitor': tools: {problem}" in str(refused.value)
+
+
+def test_the_engine_keeps_its_own_names():
+    @tool(capability="vigil")
+    def publish() -> None: ...
+
+    with pytest.raises(DeclarationError, match="'vigil': the engine has that name"):
+        Actor("monitor", tools=[publish])
+
+
+def test_a_function_twice_in_a_list_is_one_tool():
+    assert isinstance(App(tools=[fetch, fetch]).tool(Actor("m"), "fetch", "call"), FunctionTool)

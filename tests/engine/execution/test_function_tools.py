@@ -1,0 +1,104 @@
+"""Steps that call functions: what they leave on the journal, and where they run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from engine.app.actions import tool_call
+from engine.app.function_tool import tool
+from engine.app.tools import CallContext, ToolFailed
+from streams.json import raw
+from streams.model.events import StepAnnounced, StepRecorded
+from tests.engine.stage import Scripted, play
+
+
+@tool
+async def measure(mount: str) -> dict[str, object]:
+    return {"mount": mount, "thread": threading.current_thread() is threading.main_thread()}
+
+
+async def test_an_async_function_is_called_on_the_event_loop():
+    life = await play(Scripted(tool_call(measure, mount="/")), tools=[measure])
+
+    (step,) = life.of(StepRecorded)
+    assert (step.tool_name, step.args) == ("measure.call", raw({"mount": "/"}))
+    assert life.seen == [{"mount": "/", "thread": True}]
+
+
+async def test_a_function_that_is_not_async_may_block_while_the_node_goes_on():
+    loop, let_go = asyncio.get_running_loop(), threading.Event()
+
+    @tool
+    def wait_for(mount: str) -> str:
+        # Only the event loop lets it go: so it must run meanwhile.
+        loop.call_soon_threadsafe(let_go.set)
+        assert let_go.wait(timeout=30)
+        return mount
+
+    life = await play(Scripted(tool_call(wait_for, mount="/")), tools=[wait_for])
+
+    assert life.seen == ["/"]
+
+
+@pytest.mark.parametrize(
+    ("raised", "error_class"),
+    [
+        (ToolFailed("quota", "tomorrow"), "quota"),
+        (ConnectionError(), "tool_unavailable"),
+        (ValueError("boom"), "crash"),
+        (SystemExit(3), "crash"),
+        (StopIteration(), "crash"),
+    ],
+)
+async def test_what_it_raises_in_its_thread_is_the_result(raised, error_class):
+    @tool
+    def read() -> None:
+        raise raised
+
+    life = await play(Scripted(tool_call(read)), tools=[read])
+
+    assert life.seen == [error_class]
+
+
+async def test_arguments_that_do_not_fit_fail_the_call_before_anything_happens():
+    called: list[str] = []
+
+    @tool(side_effect=True)
+    async def page(who: str) -> None:
+        called.append(who)
+
+    life = await play(Scripted(tool_call(page, who=7)), tools=[page])
+
+    (step,) = life.of(StepRecorded)
+    assert step.error_class == "invalid_arguments"
+    assert step.error_detail == "page(): Expected `str`, got `int` - at `$.who`"
+    assert (called, life.of(StepAnnounced)) == ([], [])
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_side_effect_of_a_function_is_announced_under_its_name(is_async):
+    keys: list[str] = []
+
+    async def page_async(who: str, *, ctx: CallContext) -> None:
+        keys.append(ctx.idempotency_key)
+
+    def page(who: str, *, ctx: CallContext) -> None:
+        keys.append(ctx.idempotency_key)
+
+    paging = tool(side_effect=True, capability="pager")(page_async if is_async else page)
+    life = await play(Scripted(tool_call(paging, who="ann")), tools=[paging])
+
+    (announced,) = life.of(StepAnnounced)
+    assert announced.tool_name == f"pager.{paging.action}"
+    assert keys == [announced.idempotency_key]
+
+
+async def test_an_action_that_no_function_does_is_a_failed_step():
+    life = await play(Scripted(tool_call("measure", "weigh")), tools=[measure])
+
+    (step,) = life.of(StepRecorded)
+    assert step.error_class == "no_tool_for_capability"
+    assert step.error_detail == "no tool is registered as 'measure' for 'weigh'"
