@@ -533,6 +533,41 @@ TABLE: Final[Sequence[Mutant]] = (
         TOOL_FUNCTIONS,
     ),
     Mutant(
+        "tool functions: a call takes no longer than it may",
+        "engine/execution/steps.py",
+        "async with self.clock.timeout(tool.timeout_s):",
+        "async with self.clock.timeout(30.0):",
+        TOOL_FUNCTIONS,
+    ),
+    Mutant(
+        "tool functions: an actor calls what its capabilities allow",
+        "engine/execution/steps.py",
+        "        if not self.actor.may_call(action.capability):\n",
+        "        if False:\n",
+        TOOL_FUNCTIONS,
+    ),
+    Mutant(
+        "tool functions: what an actor must not call is not announced",
+        "engine/execution/steps.py",
+        "if tool is None or not is_allowed or",
+        "if tool is None or",
+        TOOL_FUNCTIONS,
+    ),
+    Mutant(
+        "tool functions: no tool of its own that an actor must not call",
+        "engine/app/actor.py",
+        "if not self.may_call(each)]",
+        "if False]",
+        "tests/engine/app/test_function_tool.py",
+    ),
+    Mutant(
+        "tool functions: what is hidden in a list",
+        "engine/app/function_tool.py",
+        "return [_without(each, hidden) for each in value]",
+        "return value",
+        TOOL_FUNCTIONS,
+    ),
+    Mutant(
         "tool functions: no more threads than there may be",
         "engine/runtime/threads.py",
         "await self._free.acquire()",
@@ -1952,8 +1987,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a dry run announces no side effect",
         "engine/execution/steps.py",
-        "return None if tool is None or self._refusal(action, tool) is not None else tool",
-        "return tool",
+        "if tool is None or not is_allowed or self._refusal(action, tool) is not None:",
+        "if tool is None:",
         "tests/engine/execution/test_dry_run.py",
     ),
     Mutant(

@@ -33,7 +33,7 @@ from engine.app.context import StateSchema
 from engine.app.dedupe import ByEvent, Dedupe, problem_of_dedupe
 from engine.app.findings import TTL_S_MAX, Escalations
 from engine.app.strategy import Enrich, Strategy
-from engine.app.tools import Synthesizer, Tool, problem_of_overrides
+from engine.app.tools import OF_THE_ENGINE, Synthesizer, Tool, problem_of_overrides
 from engine.app.triggers import EventSource, On, Schedule, Sources, schedules_of
 from engine.errors import DeclarationError
 from streams.errors import BadName
@@ -311,6 +311,8 @@ class Actor:
     stacks: tuple[str, ...]
     """Those that it runs on; none named: every one."""
     tools: Mapping[str, Tool]
+    capabilities: frozenset[str] | None
+    """Those that its strategies may call; None: every one."""
     synthesizer: Synthesizer | None
     expectations: dict[str, Expectation] = field(default_factory=dict)
 
@@ -327,6 +329,7 @@ class Actor:
         queue_max: int = QUEUE_MAX,
         stacks: Sequence[str] | None = None,
         tools: Tools | None = None,
+        capabilities: Sequence[str] | None = None,
         synthesizer: Synthesizer | None = None,
     ) -> None:
         """Declare an actor.
@@ -346,6 +349,9 @@ class Actor:
             stacks: the stacks that it runs on, each by its whole name: `orders` is not `orders-qa`.
                 Nodes of others do not have it. Default: every stack.
             tools: functions with `@tool`, or capability → tool; before those of the app.
+            capabilities: all that its strategies may call, of its own tools and the app's, such as
+                `["fetch", "services"]`; another call fails as `capability_not_allowed`. Default:
+                every tool.
             synthesizer: for expectations that have none of their own.
 
         Raises `DeclarationError` if a value cannot work; the message names it.
@@ -372,11 +378,14 @@ class Actor:
             "queue_max": check.count("queue_max", queue_max, most=QUEUE_MAX),
             "stacks": check.stacks("stacks", stacks, most=STACKS_MAX),
             "tools": checked_tools(tools or {}, actor=id),
+            "capabilities": check.capabilities("capabilities", capabilities),
             "synthesizer": check.callback("synthesizer", synthesizer),
             "expectations": {},
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
+        if beyond := [each for each in self.tools if not self.may_call(each)]:
+            raise check.refuse("tools", f"{beyond[0]!r} is none of its capabilities")
 
     @_taking(ExpectationOptions)
     def expect(self, name: str, strategy: StrategyLike, options: ExpectationOptions) -> Expectation:
@@ -406,6 +415,11 @@ class Actor:
     def runs_on(self, stack: str) -> bool:
         """Return whether nodes of the stack called `stack`, its `env` included, have it."""
         return not self.stacks or stack in self.stacks
+
+    def may_call(self, capability: str) -> bool:
+        """Return whether its strategies may call tools of `capability`."""
+        named = self.capabilities
+        return named is None or capability in named or capability in OF_THE_ENGINE
 
     @property
     def is_laned(self) -> bool:

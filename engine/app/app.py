@@ -138,6 +138,8 @@ class App:
             raise Check(actor.id).refuse("expectations", "none; use actor.expect(…)")
         if problem := problem_of_id(actor):
             raise Check(actor.id).refuse("id", problem)
+        if absent := sorted((actor.capabilities or set()) - {*actor.tools, *self.tools}):
+            raise Check(actor.id).refuse("capabilities", f"no tool is called {absent[0]!r}")
         if problem := _problem_of_queue(actor):
             raise Check(actor.id).refuse("queue_max", problem)
         if problem := _problem_of_breakers(actor):

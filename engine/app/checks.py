@@ -13,7 +13,7 @@ from engine.app.context import StateSchema
 from engine.app.findings import Escalations, problem_of_escalation
 from engine.app.function_tool import FunctionTool, named
 from engine.app.strategy import Strategy, missing, state_type
-from engine.app.tools import ENGINE, GATHER, WORKFLOWS, Tool, ToolLike, as_tool
+from engine.app.tools import OF_THE_ENGINE, Tool, ToolLike, as_tool
 from engine.app.triggers import On, Sources, sources_of
 from engine.errors import DeclarationError
 from engine.validation import is_whole, problem_of_path
@@ -129,7 +129,7 @@ def checked_tools(tools: Tools, *, actor: str) -> Mapping[str, Tool]:
             raise DeclarationError(
                 actor=actor, field="tools", problem=f"{capability!r}: a name without dots, please"
             )
-        if capability in (ENGINE, WORKFLOWS, GATHER):
+        if capability in OF_THE_ENGINE:
             raise DeclarationError(
                 actor=actor, field="tools", problem=f"{capability!r}: the engine has that name"
             )
@@ -191,6 +191,16 @@ class Check:
         if len(set(given)) < len(given):
             raise self.refuse(field_, "it names a stack twice")
         return tuple(given)
+
+    def capabilities(self, field_: str, given: object) -> frozenset[str] | None:
+        """Return the names of capabilities; None: there is no list."""
+        if given is None:
+            return None
+        if isinstance(given, str) or not isinstance(given, Sequence | frozenset | set):
+            raise self.refuse(field_, f"{given!r} is not a list of names")
+        if strays := [each for each in given if not isinstance(each, str) or not each]:
+            raise self.refuse(field_, f"{strays[0]!r} is no name")
+        return frozenset(given)
 
     def strategy(self, candidate: type[Strategy[Any]] | Strategy[Any]) -> Strategy[Any]:
         """Return the instance that a strategy is, or is made of."""

@@ -8,7 +8,7 @@ thread of its own, so it may block.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, ParamSpec, TypeVar, Union, get_type_hints, overload
 
@@ -29,6 +29,12 @@ CONTEXT: Final = "ctx"
 
 INVALID_ARGUMENTS: Final = "invalid_arguments"
 """Error class of a call whose arguments do not fit the signature."""
+
+HIDDEN: Final = "***"
+"""What people see instead of a hidden value."""
+
+TIMEOUT_S_MAX: Final = 3_600.0
+"""Longest time limit of a call, in seconds: what takes longer is a wait for a signal."""
 
 _SPREAD: Final = frozenset(
     {
@@ -51,6 +57,9 @@ class FunctionTool(Tool, Generic[P, R]):
     """The first paragraph of its docstring, for models."""
     side_effect: bool
     idempotent: bool
+    timeout_s: float | None
+    hidden: frozenset[str]
+    """Keys whose values nobody sees, in arguments and results."""
     is_async: bool
     arguments: type[msgspec.Struct] = field(repr=False)
     """Its parameters as a type, without `ctx`."""
@@ -63,7 +72,9 @@ class FunctionTool(Tool, Generic[P, R]):
     @property
     def schema(self) -> dict[str, Any]:
         """The JSON schema of its arguments; those that are never stored (`_…`) are left out."""
-        _, parts = msgspec.json.schema_components([self.arguments], ref_template="#/$defs/{name}")
+        _, parts = msgspec.json.schema_components(
+            [self.arguments], ref_template="#/$defs/{name}", schema_hook=_schema_of
+        )
         own = parts.pop(self.arguments.__name__)
         properties = own["properties"]
         shown = {name: each for name, each in properties.items() if not name.startswith("_")}
@@ -82,6 +93,14 @@ class FunctionTool(Tool, Generic[P, R]):
         except msgspec.ValidationError as error:
             return f"{self.arguments.__name__}(): {error}"
         return None
+
+    def redact(self, args: JsonObject) -> object:
+        """Return `args` without the values of what is hidden."""
+        return _without(args, self.hidden) if self.hidden else args
+
+    def redact_result(self, result: object) -> object:
+        """Return `result` without the values of what is hidden."""
+        return _without(result, self.hidden) if self.hidden else result
 
     def bound(self, args: JsonObject, ctx: CallContext) -> Callable[[], object]:
         """Return the call with `args`, which fit; a function that is not async may then block."""
@@ -121,7 +140,12 @@ class ToolGroup(Tool):
 def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 @overload
 def tool(
-    *, side_effect: bool = False, idempotent: bool = False, capability: str = ""
+    *,
+    side_effect: bool = False,
+    idempotent: bool = False,
+    timeout_s: float | None = None,
+    redact: Sequence[str] = (),
+    capability: str = "",
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
     function: Callable[P, R] | None = None,
@@ -129,6 +153,8 @@ def tool(
     *,
     side_effect: bool = False,
     idempotent: bool = False,
+    timeout_s: float | None = None,
+    redact: Sequence[str] = (),
     capability: str = "",
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Return a function as a tool: `@tool`, or `@tool(side_effect=True)`.
@@ -144,6 +170,10 @@ def tool(
         side_effect: whether a call changes the outside; then the journal announces it before.
         idempotent: whether calls with one `ctx.idempotency_key` have one effect: then it is
             repeated after a crash in the middle of it.
+        timeout_s: longest that a call may take, up to an hour; then it fails as `tool_timeout`. The
+            thread of a function that is not async goes on. None: as long as the episode may.
+        redact: names, such as `("password", "token")`. In arguments and results, at any depth,
+            people see `***` in the place of what these keys have.
         capability: what it is called by: `<capability>.<function>`. Default: `<function>.call`.
 
     Raises `BadTool` if the function cannot be a tool; the message names its file and line.
@@ -160,6 +190,8 @@ def tool(
             description=" ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split()),
             side_effect=check.switch("side_effect", side_effect),
             idempotent=check.switch("idempotent", idempotent),
+            timeout_s=check.seconds("timeout_s", timeout_s, most=TIMEOUT_S_MAX),
+            hidden=check.names("redact", redact),
             is_async=inspect.iscoroutinefunction(function),
             arguments=check.arguments(name),
             takes_context=CONTEXT in inspect.signature(function).parameters,
@@ -193,6 +225,21 @@ class _Check:
             raise self.refuse(f"{field_}: {value!r} is not True or False")
         return value
 
+    def seconds(self, field_: str, value: object, *, most: float) -> float | None:
+        if value is None:
+            return None
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and isinstance(value, int | float) and 0 < value <= most:
+            return value
+        raise self.refuse(f"{field_}: {value!r} is not a number of seconds over 0, up to {most:,}")
+
+    def names(self, field_: str, value: object) -> frozenset[str]:
+        if not isinstance(value, list | tuple | set | frozenset):
+            raise self.refuse(f"{field_}: {value!r} is not a list of names")
+        if strays := [each for each in value if not isinstance(each, str)]:
+            raise self.refuse(f"{field_}: {strays[0]!r} is no name")
+        return frozenset(value)
+
     def arguments(self, name: str) -> type[msgspec.Struct]:
         """Return the parameters as a type; each that has a default may be left out."""
         try:
@@ -215,16 +262,37 @@ class _Check:
         self, parameter: inspect.Parameter, type_: object
     ) -> tuple[str, Any] | tuple[str, Any, Any]:
         try:
-            msgspec.json.schema(type_)
+            msgspec.json.schema(type_, schema_hook=_schema_of)
         except TypeError as error:
+            name = type_.__name__ if inspect.isclass(type_) else type_
             problem = (
-                f"values of {getattr(type_, '__name__', type_)} cannot be checked; use built-in"
-                " types, dataclasses or msgspec.Struct"
+                f"values of {name} cannot be checked; use built-in types, dataclasses or"
+                " msgspec.Struct"
             )
             raise self.refuse(f"parameter {parameter.name}: {problem}") from error
         if parameter.default is inspect.Parameter.empty:
             return parameter.name, type_
         return parameter.name, Union[type_, msgspec.UnsetType], msgspec.UNSET  # noqa: UP007 - of values
+
+
+def _schema_of(type_: type) -> dict[str, Any]:
+    """Return the schema of a type that msgspec does not know, or raise `NotImplementedError`."""
+    if type_ is object:
+        return {"description": "any JSON value"}
+    raise NotImplementedError
+
+
+def _without(value: object, hidden: frozenset[str]) -> object:
+    match value:
+        case dict():
+            return {
+                key: HIDDEN if key in hidden else _without(each, hidden)
+                for key, each in value.items()
+            }
+        case list():
+            return [_without(each, hidden) for each in value]
+        case _:
+            return value
 
 
 def named(tools: object) -> Mapping[str, Tool]:

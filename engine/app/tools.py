@@ -61,6 +61,9 @@ ENGINE: Final = "vigil"
 WORKFLOWS: Final = "vigil_workflows"
 """The capability of the tool that starts workflow instances; no app may register it either."""
 
+OF_THE_ENGINE: Final = frozenset({ENGINE, WORKFLOWS, GATHER})
+"""Every actor may call these, by the actions that the engine makes for it."""
+
 PUBLISH: Final = "publish"
 """The action that publishes."""
 
@@ -113,6 +116,10 @@ class Tool:
     """Whether calls with one `idempotency_key` have one effect. After a crash in the middle of such
     a call it is repeated; without this the episode fails as `outcome_unknown`.
     """
+
+    timeout_s: float | None = None
+    """Longest that a call may take, in seconds; then it fails as `tool_timeout`. None: as long as
+    the episode may."""
 
     def for_action(self, action: str) -> Tool | None:
         """Return the tool that does `action`; None: it has no such action."""

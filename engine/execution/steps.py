@@ -8,7 +8,7 @@ before it is proposed, so after a crash the next node continues with the same ou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, assert_never
 
@@ -57,6 +57,8 @@ from streams.tracing import traceparent
 
 NO_TOOL: Final = "no_tool_for_capability"
 
+NOT_ALLOWED: Final = "capability_not_allowed"
+
 SIDE_EFFECT: Final = "dry_run_side_effect"
 
 
@@ -88,8 +90,10 @@ class StepExecutor:
         """Return the tool for `action`, if it is a tool call that can be made."""
         if not isinstance(action, ToolCall):
             return None
-        tool = self._registered(action)
-        return None if tool is None or self._refusal(action, tool) is not None else tool
+        tool, is_allowed = self._registered(action), self.actor.may_call(action.capability)
+        if tool is None or not is_allowed or self._refusal(action, tool) is not None:
+            return None
+        return tool
 
     async def perform(self, action: Step, ctx: CallContext) -> Performed:
         """Do `action` and return its result; fails the episode if the journal cannot store it."""
@@ -142,6 +146,10 @@ class StepExecutor:
             tool_name=f"{action.capability}.{action.action}",
             args=validation.encode(tool.redact(shown) if tool else shown, what="arguments"),
         )
+        if not self.actor.may_call(action.capability):
+            allowed = ", ".join(sorted(self.actor.capabilities or ())) or "none"
+            detail = f"{action.capability!r} is none of the actor's capabilities: {allowed}"
+            return _failed(step, NOT_ALLOWED, detail)
         override = dry_run.result_of(self.opened, step.tool_name)
         if override is not None:
             return _with_result(step, unraw(override), redact=tool.redact_result if tool else None)
@@ -165,18 +173,23 @@ class StepExecutor:
         return ToolFailed(INVALID_ARGUMENTS, problem) if problem else None
 
     async def _called(self, tool: Tool, action: ToolCall, ctx: CallContext) -> object:
+        if isinstance(tool, FunctionTool) and not tool.is_async:
+            with await self.threads.take() as thread:
+                return await self._timed(tool, thread.run(tool.bound(action.args, ctx)))
+        if isinstance(tool, EngineTool):
+            return await self._timed(tool, tool.serve(self.opened, action.action, action.args))
+        return await self._timed(tool, tool.call(action.action, action.args, ctx))
+
+    async def _timed(self, tool: Tool, work: Awaitable[object]) -> object:
         # No version can take a side effect back. A node that was frozen after it announced one must
         # not make the call now: the next owner may have made it, or recorded that its outcome is
         # unknown. So nothing lies between this check and the tool's code, on a busy node either.
         begin = self.check_claim if tool.side_effect else None
-        if isinstance(tool, FunctionTool) and not tool.is_async:
-            with await self.threads.take() as thread:
-                return await attempt(thread.run(tool.bound(action.args, ctx)), begin=begin)
-        if isinstance(tool, EngineTool):
-            work = tool.serve(self.opened, action.action, action.args)
-        else:
-            work = tool.call(action.action, action.args, ctx)
-        return await attempt(work, begin=begin)
+        try:
+            async with self.clock.timeout(tool.timeout_s):
+                return await attempt(work, begin=begin)
+        except TimeoutError:
+            raise ToolFailed("tool_timeout", f"no result within {tool.timeout_s} s") from None
 
     async def _synthesize(self, action: Synthesize, ctx: CallContext) -> Performed:
         synthesizer = self.app.synthesizer_of(self.actor, self.expectation)

@@ -12,7 +12,9 @@ from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.function_tool import FunctionTool, tool
 from engine.app.tools import CallContext, ToolFailed
+from engine.app.triggers import event
 from engine.errors import BadTool, DeclarationError
+from tests.engine.stage import Scripted
 
 CTX = CallContext(
     actor_id="a", expectation_id="x", episode_id="e", step_no=1, idempotency_key="e:1"
@@ -117,6 +119,16 @@ def test_a_model_is_not_asked_for_what_is_stored_nowhere():
     assert sorted(look.schema["$defs"]) == ["Place", "Window"]
 
 
+async def test_what_is_declared_as_an_object_takes_any_value():
+    @tool
+    async def keep(values: dict[str, object]) -> object:
+        return values
+
+    (values,) = keep.schema["properties"].values()
+    assert values["additionalProperties"] == {"description": "any JSON value"}
+    assert await keep.call("call", {"values": {"a": [1]}}, CTX) == {"a": [1]}
+
+
 def declared(function, **options) -> str:
     with pytest.raises(BadTool) as refused:
         tool(**options)(function) if options else tool(function)
@@ -145,6 +157,9 @@ class Opaque:
 def of_opaque(value: Opaque) -> None: ...
 
 
+def of_opaques(value: list[Opaque]) -> None: ...
+
+
 def plain(url: str) -> None: ...
 
 
@@ -157,13 +172,18 @@ def plain(url: str) -> None: ...
         (of_context, "parameter ctx: write it after `*`"),
         (of_what, "its annotations: name 'Missing' is not defined"),
         (of_opaque, "parameter value: values of Opaque cannot be checked; use built-in types"),
+        (
+            of_opaques,
+            "values of list[tests.engine.app.test_function_tool.Opaque] cannot be checked",
+        ),
         (lambda url: None, "name: '<lambda>' is no name of a tool"),
     ],
 )
 def test_a_function_that_cannot_be_a_tool_is_named_with_its_place(function, problem):
     said = declared(function)
 
-    assert f"test_function_tool.py:{function.__code__.co_firstlineno}): {problem}" in said
+    assert f"test_function_tool.py:{function.__code__.co_firstlineno}): " in said
+    assert problem in said
     assert "\n" not in said
 
 
@@ -175,6 +195,21 @@ def test_what_is_not_true_or_false_is_refused(option, value):
 
 def test_a_capability_is_a_name():
     assert "capability: 'a.b' is no name of a tool" in declared(plain, capability="a.b")
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "5", True, 3_601])
+def test_a_time_limit_is_a_number_of_seconds_up_to_an_hour(seconds):
+    said = declared(plain, timeout_s=seconds)
+
+    assert f"timeout_s: {seconds!r} is not a number of seconds over 0, up to 3,600" in said
+
+
+@pytest.mark.parametrize(
+    ("hidden", "problem"),
+    [("password", "'password' is not a list of names"), ([7], "7 is no name")],
+)
+def test_what_is_hidden_is_a_list_of_names(hidden, problem):
+    assert f"redact: {problem}" in declared(plain, redact=hidden)
 
 
 @pytest.mark.parametrize("thing", [len, Opaque, 7, "fetch"])
@@ -225,3 +260,25 @@ def test_the_engine_keeps_its_own_names():
 
 def test_a_function_twice_in_a_list_is_one_tool():
     assert isinstance(App(tools=[fetch, fetch]).tool(Actor("m"), "fetch", "call"), FunctionTool)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "problem"),
+    [
+        ("fetch", "capabilities: 'fetch' is not a list of names"),
+        (["fetch", 7], "capabilities: 7 is no name"),
+        (["services"], "tools: 'fetch' is none of its capabilities"),
+    ],
+)
+def test_capabilities_that_cannot_hold_are_refused_with_the_actor(capabilities, problem):
+    with pytest.raises(DeclarationError) as refused:
+        Actor("monitor", tools=[fetch], capabilities=capabilities)
+    assert str(refused.value) == f"actor 'monitor': {problem}"
+
+
+def test_a_capability_that_no_tool_has_is_refused_with_the_app():
+    actor = Actor("monitor", tools=[fetch], capabilities=["fetch", "pager"])
+    actor.expect("thing", Scripted(), on=event("thing.happened"))
+
+    with pytest.raises(DeclarationError, match="capabilities: no tool is called 'pager'"):
+        App(actors=[actor])

@@ -8,11 +8,22 @@ import threading
 import pytest
 
 from engine.app.actions import tool_call
+from engine.app.actor import Actor
+from engine.app.app import App
 from engine.app.function_tool import tool
-from engine.app.tools import CallContext, ToolFailed
+from engine.app.tools import Announcement, CallContext, Tool, ToolFailed, publish
+from engine.app.triggers import event
 from streams.json import raw
 from streams.model.events import StepAnnounced, StepRecorded
-from tests.engine.stage import Scripted, play
+from tests.engine.stage import (
+    HAPPENED,
+    Scripted,
+    lived,
+    open_episode,
+    play,
+    ports_in_memory,
+    running,
+)
 
 
 @tool
@@ -102,3 +113,86 @@ async def test_an_action_that_no_function_does_is_a_failed_step():
     (step,) = life.of(StepRecorded)
     assert step.error_class == "no_tool_for_capability"
     assert step.error_detail == "no tool is registered as 'measure' for 'weigh'"
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_call_that_takes_too_long_fails_and_the_episode_goes_on(is_async):
+    let_go = threading.Event()
+
+    async def wait_async() -> None:
+        await asyncio.Event().wait()
+
+    def wait() -> None:
+        let_go.wait(30)
+
+    waiting = tool(timeout_s=0.01)(wait_async if is_async else wait)
+    life = await play(
+        Scripted(tool_call(waiting), tool_call(measure, mount="/")), tools=[waiting, measure]
+    )
+    let_go.set()
+
+    first, second = life.of(StepRecorded)
+    assert (first.error_class, first.error_detail) == ("tool_timeout", "no result within 0.01 s")
+    assert not second.error_class
+
+
+async def test_any_tool_may_have_a_time_limit():
+    class Slow(Tool):
+        timeout_s = 0.01
+
+        async def call(self, action, args, ctx):
+            await asyncio.Event().wait()
+
+    life = await play(Scripted(tool_call("slow", "wait")), tools={"slow": Slow()})
+
+    assert life.seen == ["tool_timeout"]
+
+
+@tool(redact=("password", "key"))
+async def log_in(user: str, password: str, more: list[object]) -> object:
+    return {"user": user, "keys": [{"key": password, "id": 7}]}
+
+
+async def test_what_a_function_hides_is_hidden_at_any_depth(ports):
+    call = tool_call(log_in, user="ann", password="p4ss", more=[{"key": "p4ss"}])
+    life = await play(Scripted(call), ports=ports, tools=[log_in])
+
+    (step,) = life.of(StepRecorded)
+    assert step.args == raw({"user": "ann", "password": "***", "more": [{"key": "***"}]})
+    assert step.result_shown == raw({"user": "ann", "keys": [{"key": "***", "id": 7}]})
+    assert life.seen == [{"user": "ann", "keys": [{"key": "p4ss", "id": 7}]}]
+
+
+async def test_an_actor_calls_no_more_than_its_capabilities_allow():
+    called: list[str] = []
+
+    @tool(side_effect=True)
+    async def page(who: str) -> None:
+        called.append(who)
+
+    actor = Actor("worker", tools=[measure], capabilities=["measure"])
+    actor.expect(
+        "thing",
+        Scripted(tool_call(page, who="ann"), tool_call(measure, mount="/")),
+        on=event(HAPPENED),
+    )
+    app, ports = App(actors=[actor], tools=[page]), ports_in_memory()
+    async with running(app, ports):
+        life = await lived(ports, await open_episode(ports, app))
+
+    first, second = life.of(StepRecorded)
+    assert first.error_class == "capability_not_allowed"
+    assert first.error_detail == "'page' is none of the actor's capabilities: measure"
+    assert not second.error_class
+    assert (called, life.of(StepAnnounced)) == ([], [])
+
+
+async def test_an_actor_may_always_publish():
+    actor = Actor("worker", capabilities=[])
+    told = publish("disk.seen", [Announcement("d1", {})])
+    actor.expect("thing", Scripted(told), on=event(HAPPENED))
+    app, ports = App(actors=[actor]), ports_in_memory()
+    async with running(app, ports):
+        life = await lived(ports, await open_episode(ports, app))
+
+    assert life.seen == [{"published": 1}]
