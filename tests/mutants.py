@@ -536,7 +536,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "tool functions: a call takes no longer than it may",
         "engine/execution/steps.py",
         "async with self.clock.timeout(tool.timeout_s):",
-        "async with self.clock.timeout(30.0):",
+        "async with self.clock.timeout(None):",
         TOOL_FUNCTIONS,
     ),
     Mutant(
