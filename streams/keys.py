@@ -17,6 +17,7 @@ gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject
            workflow.<workflow>.<subject>               the instance that is busy with that subject
            starting.<instance>                         somebody may still begin that instance
            result.<work>                               the episode that has done that work
+           cached.<call>                               what an equal call of a tool brought back
            queue.<actor>                               the events that its queue is to include
            feed.<actor>.<stream and subject>           which stream of that name it has read
            reactor.<stream>                            who publishes what follows from its commits
@@ -48,6 +49,7 @@ NODES: Final = "node"
 LOCKS: Final = "workflow"
 STARTS: Final = "starting"
 RESULTS: Final = "result"
+CACHED: Final = "cached"
 QUEUES: Final = "queue"
 FEEDS: Final = "feed"
 REACTORS: Final = "reactor"
@@ -136,6 +138,11 @@ def start_key(instance_id: str) -> str:
 def result_key(work: str) -> str:
     """Return the key of the episode that has done the work of this hash."""
     return f"{RESULTS}.{name(work, of='work')}"
+
+
+def cached_key(call: str) -> str:
+    """Return the key of what an equal call of a tool, by its hash, brought back."""
+    return f"{CACHED}.{name(call, of='call')}"
 
 
 def queue_key(actor: str) -> str:

@@ -55,6 +55,7 @@ CRASHES_OF_GATES: Final = "tests/gates/test_crashes.py"
 RECONCILING: Final = "tests/engine/operations/test_drift.py"
 RECONCILER: Final = "tests/engine/operations/test_reconcile.py"
 
+TOOL_CALLS: Final = "tests/engine/runtime/test_tool_calls.py"
 TOOL_FUNCTIONS: Final = "tests/engine/execution/test_function_tools.py"
 
 CONDUCTING: Final = "tests/engine/workflows/test_worker.py"
@@ -527,16 +528,16 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "tool functions: what may block runs in a thread",
-        "engine/execution/steps.py",
-        "if isinstance(tool, FunctionTool) and not tool.is_async:",
-        "if False:",
+        "engine/runtime/tool_calls.py",
+        "        if request.blocks:",
+        "        if False:",
         TOOL_FUNCTIONS,
     ),
     Mutant(
         "tool functions: a call takes no longer than it may",
-        "engine/execution/steps.py",
-        "async with self.clock.timeout(tool.timeout_s):",
-        "async with self.clock.timeout(None):",
+        "engine/runtime/tool_calls.py",
+        "async with self._clock.timeout(timeout_s):",
+        "async with self._clock.timeout(None):",
         TOOL_FUNCTIONS,
     ),
     Mutant(
@@ -566,6 +567,83 @@ TABLE: Final[Sequence[Mutant]] = (
         "return [_without(each, hidden) for each in value]",
         "return value",
         TOOL_FUNCTIONS,
+    ),
+    Mutant(
+        "tool functions: a failure opens the breaker",
+        "engine/runtime/tool_calls.py",
+        "if now_s < self.open_until_s:",
+        "if False:",
+        TOOL_CALLS,
+    ),
+    Mutant(
+        "tool functions: only one call is let through by a half open breaker",
+        "engine/runtime/tool_calls.py",
+        "        self.open_until_s = now_s + breaker.half_open_after_s\n\n    def reserve",
+        "        pass\n\n    def reserve",
+        TOOL_CALLS,
+    ),
+    Mutant(
+        "tool functions: an answer is no failure of the tool",
+        "engine/runtime/tool_calls.py",
+        "failed=failure.error_class in TROUBLE",
+        "failed=True",
+        TOOL_CALLS,
+    ),
+    Mutant(
+        "tool functions: the rate of a tool",
+        "engine/runtime/tool_calls.py",
+        "self.next_s = at_s + 1 / rate_per_s",
+        "self.next_s = at_s",
+        TOOL_CALLS,
+    ),
+    Mutant(
+        "tool functions: a turn that is far is not taken",
+        "engine/runtime/tool_calls.py",
+        "if at_s - now_s > RATE_WAIT_S_MAX:",
+        "if False:",
+        TOOL_CALLS,
+    ),
+    Mutant(
+        "tool functions: a result is kept no longer than it may",
+        "engine/runtime/tool_calls.py",
+        "return result if now_s < until_s else None",
+        "return result",
+        TOOL_CALLS,
+    ),
+    Mutant(
+        "tool functions: a node keeps no more results than it may",
+        "engine/runtime/tool_calls.py",
+        "len(self.results) > KEPT_MAX or",
+        "False or",
+        TOOL_CALLS,
+    ),
+    Mutant(
+        "tool functions: a node keeps no more bytes of results than it may",
+        "engine/runtime/tool_calls.py",
+        " or self.results_bytes > KEPT_BYTES_MAX:",
+        ":",
+        TOOL_CALLS,
+    ),
+    Mutant(
+        "tool functions: the gates are for small results",
+        "engine/runtime/tool_calls.py",
+        "elif len(bytes(result)) <= SHARED_BYTES_MAX:",
+        "else:",
+        TOOL_CALLS,
+    ),
+    Mutant(
+        "tool functions: a secret is in no key",
+        "engine/runtime/tool_calls.py",
+        'or any(name.startswith("_") for name in request.args)',
+        "or False",
+        TOOL_FUNCTIONS,
+    ),
+    Mutant(
+        "tool functions: a side effect happens at each call",
+        "engine/app/function_tool.py",
+        "if checked and side_effect:",
+        "if False:",
+        "tests/engine/app/test_function_tool.py",
     ),
     Mutant(
         "tool functions: no more threads than there may be",

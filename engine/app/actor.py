@@ -23,8 +23,6 @@ from engine.app.checks import (
     COUNT_MAX,
     Breaker,
     Check,
-    Tools,
-    checked_tools,
     problem_of_breaker,
     problem_of_budget,
     problem_of_schema,
@@ -32,6 +30,7 @@ from engine.app.checks import (
 from engine.app.context import StateSchema
 from engine.app.dedupe import ByEvent, Dedupe, problem_of_dedupe
 from engine.app.findings import TTL_S_MAX, Escalations
+from engine.app.function_tool import Tools, checked_tools
 from engine.app.strategy import Enrich, Strategy
 from engine.app.tools import OF_THE_ENGINE, Synthesizer, Tool, problem_of_overrides
 from engine.app.triggers import EventSource, On, Schedule, Sources, schedules_of

@@ -15,7 +15,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 
 from engine.app.actor import QUEUE_MAX, Actor, Expectation, Policy
-from engine.app.checks import Check, Tools, checked_callback, checked_tools
+from engine.app.checks import Check, checked_callback
+from engine.app.function_tool import Tools, checked_tools
 from engine.app.outputs import Outputs, Route, checked_routes
 from engine.app.strategy import Needs, Strategy, Template, checked_templates
 from engine.app.tools import (

@@ -11,9 +11,7 @@ import msgspec
 
 from engine.app.context import StateSchema
 from engine.app.findings import Escalations, problem_of_escalation
-from engine.app.function_tool import FunctionTool, named
 from engine.app.strategy import Strategy, missing, state_type
-from engine.app.tools import OF_THE_ENGINE, Tool, ToolLike, as_tool
 from engine.app.triggers import On, Sources, sources_of
 from engine.errors import DeclarationError
 from engine.validation import is_whole, problem_of_path
@@ -110,39 +108,6 @@ def problem_of_schema(schema: object) -> str | None:
     if not is_whole(schema.version):
         return f"version {schema.version!r} is not a whole number"
     return schema.problem()
-
-
-Tools: TypeAlias = Mapping[str, ToolLike] | Sequence[FunctionTool[..., Any]]
-"""What actors and apps take as tools: capability → tool, or functions with `@tool`."""
-
-
-def checked_tools(tools: Tools, *, actor: str) -> Mapping[str, Tool]:
-    """Return `tools` as capability → tool, or raise `DeclarationError`."""
-    try:
-        found = dict(tools) if isinstance(tools, Mapping) else named(tools)
-    except (TypeError, ValueError) as error:
-        raise DeclarationError(actor=actor, field="tools", problem=str(error)) from error
-    checked = {}
-    for capability, candidate in found.items():
-        given: object = capability
-        if not isinstance(given, str) or not given or "." in given:
-            raise DeclarationError(
-                actor=actor, field="tools", problem=f"{capability!r}: a name without dots, please"
-            )
-        if capability in OF_THE_ENGINE:
-            raise DeclarationError(
-                actor=actor, field="tools", problem=f"{capability!r}: the engine has that name"
-            )
-        if isinstance(candidate, FunctionTool):
-            problem = f"{capability!r}: a function with @tool has its own name; write tools=[…]"
-            raise DeclarationError(actor=actor, field="tools", problem=problem)
-        try:
-            checked[capability] = as_tool(candidate)
-        except TypeError as error:
-            raise DeclarationError(
-                actor=actor, field="tools", problem=f"{capability!r}: {error}"
-            ) from error
-    return checked
 
 
 def checked_callback(value: F | None, *, actor: str, field: str) -> F | None:

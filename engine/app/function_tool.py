@@ -10,12 +10,33 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, ParamSpec, TypeVar, Union, get_type_hints, overload
+from typing import (
+    Any,
+    Final,
+    Generic,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_type_hints,
+    overload,
+)
 
 import msgspec
 
-from engine.app.tools import CallContext, Tool, ToolFailed, check_name
-from engine.errors import BadTool
+from engine.app.checks import Breaker, problem_of_breaker
+from engine.app.tools import (
+    OF_THE_ENGINE,
+    CacheScope,
+    CallContext,
+    Tool,
+    ToolFailed,
+    ToolLike,
+    as_tool,
+    check_name,
+)
+from engine.errors import BadTool, DeclarationError
 from streams.json import JsonObject
 
 P = ParamSpec("P")
@@ -35,6 +56,12 @@ HIDDEN: Final = "***"
 
 TIMEOUT_S_MAX: Final = 3_600.0
 """Longest time limit of a call, in seconds: what takes longer is a wait for a signal."""
+
+CACHE_TTL_S_MAX: Final = 86_400.0
+"""Longest time that a result is kept, in seconds: a day."""
+
+RATE_MAX: Final = 1_000.0
+"""Highest rate of a tool, in calls per second."""
 
 _SPREAD: Final = frozenset(
     {
@@ -58,6 +85,10 @@ class FunctionTool(Tool, Generic[P, R]):
     side_effect: bool
     idempotent: bool
     timeout_s: float | None
+    cache_ttl_s: float
+    cache_scope: CacheScope
+    rate_per_s: float | None
+    breaker: Breaker | None
     hidden: frozenset[str]
     """Keys whose values nobody sees, in arguments and results."""
     is_async: bool
@@ -144,6 +175,10 @@ def tool(
     side_effect: bool = False,
     idempotent: bool = False,
     timeout_s: float | None = None,
+    cache_ttl_s: float | None = None,
+    cache_scope: CacheScope = "node",
+    rate_per_s: float | None = None,
+    breaker: Breaker | None = None,
     redact: Sequence[str] = (),
     capability: str = "",
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
@@ -154,6 +189,10 @@ def tool(
     side_effect: bool = False,
     idempotent: bool = False,
     timeout_s: float | None = None,
+    cache_ttl_s: float | None = None,
+    cache_scope: CacheScope = "node",
+    rate_per_s: float | None = None,
+    breaker: Breaker | None = None,
     redact: Sequence[str] = (),
     capability: str = "",
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
@@ -172,6 +211,16 @@ def tool(
             repeated after a crash in the middle of it.
         timeout_s: longest that a call may take, up to an hour; then it fails as `tool_timeout`. The
             thread of a function that is not async goes on. None: as long as the episode may.
+        cache_ttl_s: how long the result of a call stands for calls with the same arguments, up to
+            a day. Not for side effects; calls with `_…` arguments are always made. None: each call
+            is made.
+        cache_scope: who shares it: the episodes of one `node`, or all of the `stack`, where results
+            over 64 KiB are not kept.
+        rate_per_s: calls that may begin in a second, on each node, up to 1,000. A call waits for
+            its turn for up to 5 s, else it fails as `tool_rate_limited`. None: no limit.
+        breaker: after how many failures in a row calls fail at once as `tool_breaker_open`, on each
+            node, and when one is tried again. Failures are `tool_timeout`, `tool_unavailable` and
+            `crash`. None: never.
         redact: names, such as `("password", "token")`. In arguments and results, at any depth,
             people see `***` in the place of what these keys have.
         capability: what it is called by: `<capability>.<function>`. Default: `<function>.call`.
@@ -190,7 +239,11 @@ def tool(
             description=" ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split()),
             side_effect=check.switch("side_effect", side_effect),
             idempotent=check.switch("idempotent", idempotent),
-            timeout_s=check.seconds("timeout_s", timeout_s, most=TIMEOUT_S_MAX),
+            timeout_s=check.number("timeout_s", timeout_s, most=TIMEOUT_S_MAX),
+            cache_ttl_s=check.cache(cache_ttl_s, cache_scope, side_effect=side_effect),
+            cache_scope=cache_scope,
+            rate_per_s=check.number("rate_per_s", rate_per_s, most=RATE_MAX),
+            breaker=check.breaker(breaker),
             hidden=check.names("redact", redact),
             is_async=inspect.iscoroutinefunction(function),
             arguments=check.arguments(name),
@@ -225,13 +278,31 @@ class _Check:
             raise self.refuse(f"{field_}: {value!r} is not True or False")
         return value
 
-    def seconds(self, field_: str, value: object, *, most: float) -> float | None:
+    def number(self, field_: str, value: object, *, most: float) -> float | None:
         if value is None:
             return None
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if is_number and isinstance(value, int | float) and 0 < value <= most:
             return value
-        raise self.refuse(f"{field_}: {value!r} is not a number of seconds over 0, up to {most:,}")
+        raise self.refuse(f"{field_}: {value!r} is not a number over 0, up to {most:,g}")
+
+    def cache(self, ttl_s: object, scope: object, *, side_effect: bool) -> float:
+        if scope not in get_args(CacheScope):
+            known = ", ".join(get_args(CacheScope))
+            raise self.refuse(f"cache_scope: {scope!r} is not one of {known}")
+        checked = self.number("cache_ttl_s", ttl_s, most=CACHE_TTL_S_MAX)
+        if checked and side_effect:
+            raise self.refuse("cache_ttl_s: a side effect is to happen at each call")
+        return checked or 0.0
+
+    def breaker(self, value: Breaker | None) -> Breaker | None:
+        if value is None:
+            return None
+        if problem := problem_of_breaker(value):
+            raise self.refuse(f"breaker: {problem}")
+        if value.cancel_in_flight:
+            raise self.refuse("breaker: cancel_in_flight is for expectations; leave it out")
+        return value
 
     def names(self, field_: str, value: object) -> frozenset[str]:
         if not isinstance(value, list | tuple | set | frozenset):
@@ -295,7 +366,7 @@ def _without(value: object, hidden: frozenset[str]) -> object:
             return value
 
 
-def named(tools: object) -> Mapping[str, Tool]:
+def _named(tools: object) -> Mapping[str, Tool]:
     """Return functions in a list as capability → tool; `TypeError`, `ValueError`: one is none."""
     if isinstance(tools, str) or not isinstance(tools, (list, tuple)):
         raise TypeError(f"{tools!r} is not a list of functions with @tool, nor a dict")
@@ -307,3 +378,36 @@ def named(tools: object) -> Mapping[str, Tool]:
         if group.setdefault(each.action, each) is not each:
             raise ValueError(f"two functions are called {each.capability}.{each.action}")
     return {capability: ToolGroup(functions) for capability, functions in groups.items()}
+
+
+Tools: TypeAlias = Mapping[str, ToolLike] | Sequence[FunctionTool[..., Any]]
+"""What actors and apps take as tools: capability → tool, or functions with `@tool`."""
+
+
+def checked_tools(tools: Tools, *, actor: str) -> Mapping[str, Tool]:
+    """Return `tools` as capability → tool, or raise `DeclarationError`."""
+    try:
+        found = dict(tools) if isinstance(tools, Mapping) else _named(tools)
+    except (TypeError, ValueError) as error:
+        raise DeclarationError(actor=actor, field="tools", problem=str(error)) from error
+    checked = {}
+    for capability, candidate in found.items():
+        given: object = capability
+        if not isinstance(given, str) or not given or "." in given:
+            raise DeclarationError(
+                actor=actor, field="tools", problem=f"{capability!r}: a name without dots, please"
+            )
+        if capability in OF_THE_ENGINE:
+            raise DeclarationError(
+                actor=actor, field="tools", problem=f"{capability!r}: the engine has that name"
+            )
+        if isinstance(candidate, FunctionTool):
+            problem = f"{capability!r}: a function with @tool has its own name; write tools=[…]"
+            raise DeclarationError(actor=actor, field="tools", problem=problem)
+        try:
+            checked[capability] = as_tool(candidate)
+        except TypeError as error:
+            raise DeclarationError(
+                actor=actor, field="tools", problem=f"{capability!r}: {error}"
+            ) from error
+    return checked

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -38,6 +38,12 @@ ERROR_CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (FileNotFoundError, "tool_not_found"),
 )
 """Exception of a tool → error class; any other is a `crash`."""
+
+RATE_LIMITED: Final = "tool_rate_limited"
+"""Error class of a call whose turn would come too late."""
+
+BREAKER_OPEN: Final = "tool_breaker_open"
+"""Error class of a call that is not made because earlier ones have failed."""
 
 GATHER: Final = "gather"
 """The capability of gatherers; the action is the gatherer's name."""
@@ -106,6 +112,22 @@ class Failure(msgspec.Struct, frozen=True):
     detail: str
 
 
+CacheScope: TypeAlias = Literal["node", "stack"]
+"""Who shares the result of a call; see `Tool.cache_scope`."""
+
+
+class ToolBreaker(Protocol):
+    """What a `Breaker` says for a tool."""
+
+    @property
+    def threshold(self) -> int:
+        """Failures, one after the other, that open it."""
+
+    @property
+    def half_open_after_s(self) -> float:
+        """How long it stays open before one call is let through, in seconds."""
+
+
 class Tool:
     """Something strategies can call. Override `call`; the rest has sensible defaults."""
 
@@ -120,6 +142,19 @@ class Tool:
     timeout_s: float | None = None
     """Longest that a call may take, in seconds; then it fails as `tool_timeout`. None: as long as
     the episode may."""
+
+    cache_ttl_s: float = 0.0
+    """How long the result of a call stands for calls with the same arguments, in seconds; 0: each
+    call is made. Not for side effects."""
+
+    cache_scope: CacheScope = "node"
+    """Who shares such results: the episodes of one `node`, or all of the `stack`."""
+
+    rate_per_s: float | None = None
+    """Calls that may begin in a second, on each node; None: no limit."""
+
+    breaker: ToolBreaker | None = None
+    """When calls fail at once because earlier ones have, on each node; None: never."""
 
     def for_action(self, action: str) -> Tool | None:
         """Return the tool that does `action`; None: it has no such action."""

@@ -129,7 +129,7 @@ class Driver:
             expectation,
             opened,
             context.clock,
-            context.threads,
+            context.tool_calls,
             self.check_claim,
         )
 

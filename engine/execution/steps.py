@@ -8,7 +8,7 @@ before it is proposed, so after a crash the next node continues with the same ou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, assert_never
 
@@ -45,7 +45,7 @@ from engine.episodes import dry_run
 from engine.episodes.episode import Announce, CancelEpisode, Episode, Performed
 from engine.execution.conclude import Conclusion
 from engine.outputs.keys import idempotency_key, inline_key
-from engine.runtime.threads import Threads
+from engine.runtime.tool_calls import ToolCalls, ToolRequest
 from engine.runtime.usercode import attempt, call, in_text
 from streams.clock import Clock
 from streams.errors import BadName, TooLarge, Unavailable
@@ -78,7 +78,7 @@ class StepExecutor:
     expectation: Expectation
     opened: EpisodeOpened
     clock: Clock
-    threads: Threads
+    tool_calls: ToolCalls
     check_claim: Callable[[], None]
     """Raises `LeaseLost` once the claim cannot be trusted any more."""
 
@@ -173,23 +173,25 @@ class StepExecutor:
         return ToolFailed(INVALID_ARGUMENTS, problem) if problem else None
 
     async def _called(self, tool: Tool, action: ToolCall, ctx: CallContext) -> object:
-        if isinstance(tool, FunctionTool) and not tool.is_async:
-            with await self.threads.take() as thread:
-                return await self._timed(tool, thread.run(tool.bound(action.args, ctx)))
-        if isinstance(tool, EngineTool):
-            return await self._timed(tool, tool.serve(self.opened, action.action, action.args))
-        return await self._timed(tool, tool.call(action.action, action.args, ctx))
-
-    async def _timed(self, tool: Tool, work: Awaitable[object]) -> object:
         # No version can take a side effect back. A node that was frozen after it announced one must
         # not make the call now: the next owner may have made it, or recorded that its outcome is
         # unknown. So nothing lies between this check and the tool's code, on a busy node either.
         begin = self.check_claim if tool.side_effect else None
-        try:
-            async with self.clock.timeout(tool.timeout_s):
-                return await attempt(work, begin=begin)
-        except TimeoutError:
-            raise ToolFailed("tool_timeout", f"no result within {tool.timeout_s} s") from None
+        request = ToolRequest(
+            tool=tool,
+            name=f"{action.capability}.{action.action}",
+            args=action.args,
+            start=self._start_of(tool, action, ctx),
+            blocks=isinstance(tool, FunctionTool) and not tool.is_async,
+        )
+        return await self.tool_calls.make(request, begin=begin)
+
+    def _start_of(self, tool: Tool, action: ToolCall, ctx: CallContext) -> Callable[[], object]:
+        if isinstance(tool, EngineTool):
+            return lambda: tool.serve(self.opened, action.action, action.args)
+        if isinstance(tool, FunctionTool):
+            return tool.bound(action.args, ctx)
+        return lambda: tool.call(action.action, action.args, ctx)
 
     async def _synthesize(self, action: Synthesize, ctx: CallContext) -> Performed:
         synthesizer = self.app.synthesizer_of(self.actor, self.expectation)

@@ -32,7 +32,7 @@ from engine.runtime.context import NodeContext
 from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.store import Turns
 from engine.runtime.tasks import NodeTasks
-from engine.runtime.threads import Threads
+from engine.runtime.tool_calls import ToolCalls
 from engine.waits import signals as waits
 from engine.workflows.begin import StartTool
 from streams.clock import Clock, SystemClock
@@ -200,7 +200,7 @@ class Node:
             node=self.name,
             leases=keeper,
             tasks=tasks,
-            threads=Threads(),
+            tool_calls=ToolCalls(self._clock, self._ports.gates),
             turns=Turns(),
             lease_events=self._lease_events,
             writer_ids=self._writer_ids(),

@@ -14,7 +14,7 @@ from engine.runtime.permits import Permit, Permits
 from engine.runtime.slots import Slots
 from engine.runtime.store import Turns
 from engine.runtime.tasks import NodeTasks
-from engine.runtime.threads import Threads
+from engine.runtime.tool_calls import ToolCalls
 from streams.clock import Clock
 from streams.model.events import EpisodeOpened
 from streams.ports.all import Ports
@@ -35,8 +35,7 @@ class NodeContext:
     lease_events: LeaseEvents
     tasks: NodeTasks
     """What was taken from a queue and is being done."""
-    threads: Threads
-    """For tools that block."""
+    tool_calls: ToolCalls
     turns: Turns
     writer_ids: Iterator[str]
     """Unique ids for commits."""

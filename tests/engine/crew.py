@@ -17,7 +17,7 @@ from engine.runtime.permits import Permits
 from engine.runtime.slots import Slots
 from engine.runtime.store import Turns
 from engine.runtime.tasks import NodeTasks
-from engine.runtime.threads import Threads
+from engine.runtime.tool_calls import ToolCalls
 from streams.clock import Clock
 from streams.ports.all import Ports
 from tests.engine.stage import CLOCK
@@ -37,7 +37,7 @@ def node_context_of(
         leases=Keeper(ports.leases, holder=node, clock=clock),
         lease_events=LeaseEvents(),
         tasks=NodeTasks(),
-        threads=Threads(),
+        tool_calls=ToolCalls(clock, ports.gates),
         turns=Turns(),
         writer_ids=(f"{node}.{number}" for number in count(1)),
     )

@@ -18,6 +18,7 @@ from streams.model.events import StepAnnounced, StepRecorded
 from tests.engine.stage import (
     HAPPENED,
     Scripted,
+    app_of,
     lived,
     open_episode,
     play,
@@ -196,3 +197,53 @@ async def test_an_actor_may_always_publish():
         life = await lived(ports, await open_episode(ports, app))
 
     assert life.seen == [{"published": 1}]
+
+
+class Calls:
+    """A function that counts its calls."""
+
+    def __init__(self, **options):
+        self.asked: list[str] = []
+
+        async def look(what: str, _token: str = "") -> dict[str, int]:
+            self.asked.append(what)
+            return {"call": len(self.asked)}
+
+        self.tool = tool(**options)(look)
+
+
+async def two_nodes(calls: Calls, *actions) -> list[list[object]]:
+    """Return what an episode of each of two nodes saw, one after the other."""
+    app, ports = app_of(Scripted(*actions), tools=[calls.tool]), ports_in_memory()
+    seen = []
+    for number in (1, 2):
+        async with running(app, ports, f"n{number}"):
+            life = await lived(ports, await open_episode(ports, app, id_=f"x{number}"))
+        seen.append(life.seen)
+    return seen
+
+
+async def test_a_result_is_kept_for_equal_calls_on_the_node():
+    calls = Calls(cache_ttl_s=600)
+    same, other = tool_call(calls.tool, what="a"), tool_call(calls.tool, what="b")
+
+    assert await two_nodes(calls, same, other, same) == [
+        [{"call": 1}, {"call": 2}, {"call": 1}],
+        [{"call": 3}, {"call": 4}, {"call": 3}],
+    ]
+
+
+async def test_a_result_is_kept_for_all_nodes_of_the_stack():
+    calls = Calls(cache_ttl_s=600, cache_scope="stack")
+    same = tool_call(calls.tool, what="a")
+
+    assert await two_nodes(calls, same, same) == [[{"call": 1}] * 2] * 2
+
+
+async def test_a_call_with_what_is_stored_nowhere_is_always_made():
+    calls = Calls(cache_ttl_s=600)
+    secret = tool_call(calls.tool, what="a", _token="t0ken")
+
+    life = await play(Scripted(secret, secret), tools=[calls.tool])
+
+    assert life.seen == [{"call": 1}, {"call": 2}]

@@ -1,0 +1,203 @@
+"""Calls tools on one node, within their limits: time, rate, breaker, threads; and keeps results.
+
+Rates and breakers count on each node for itself. A result is kept on the node or, with
+`cache_scope="stack"`, in the gates for all nodes. Where those do not answer, the call is made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from engine import validation
+from engine.app.tools import BREAKER_OPEN, RATE_LIMITED, Tool, ToolFailed
+from engine.runtime.threads import Threads
+from engine.runtime.usercode import attempt
+from streams.clock import Clock
+from streams.errors import StreamError
+from streams.json import JsonObject, raw, unraw
+from streams.keys import cached_key
+from streams.ports.bucket import Bucket
+
+RATE_WAIT_S_MAX: Final = 5.0
+"""Longest wait for a tool's rate, in seconds: meanwhile the episode occupies a slot of the node."""
+
+KEPT_MAX: Final = 1_000
+"""Most results of one tool that a node keeps."""
+
+KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Most bytes of results of one tool that a node keeps."""
+
+SHARED_BYTES_MAX: Final = 64 * 1024
+"""Largest result that all nodes share: they share it in the gates, which are for small values."""
+
+TROUBLE: Final = frozenset({"tool_timeout", "tool_unavailable", "crash"})
+"""Error classes that a breaker counts: with others, the tool has answered."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolRequest:
+    """One call."""
+
+    tool: Tool
+    name: str
+    """`capability.action`."""
+    args: JsonObject
+    start: Callable[[], object]
+    """Begins the call; returns what to await, or the result if it blocks."""
+    blocks: bool = False
+    """Whether `start` must run in a thread."""
+
+
+class ToolCalls:
+    """Calls tools on one node."""
+
+    def __init__(self, clock: Clock, gates: Bucket) -> None:
+        self._clock, self._gates = clock, gates
+        self._threads = Threads()
+        self._records: dict[int, _Record] = {}
+        """By the identity of the tool, which the record keeps alive."""
+
+    async def make(
+        self, request: ToolRequest, *, begin: Callable[[], None] | None = None
+    ) -> object:
+        """Return a result; `ToolFailed`: there is none.
+
+        `begin` is called just before the first line of the tool, which does not run if it raises.
+        """
+        tool = request.tool
+        record = self._records.setdefault(id(tool), _Record(tool))
+        key = _cache_key(request)
+        if key and (kept := await self._kept(record, key)) is not None:
+            return unraw(kept)
+        await self._wait_turn(record)
+        try:
+            result = await self._run(request, begin)
+        except ToolFailed as failure:
+            record.note(self._clock.monotonic_s(), failed=failure.error_class in TROUBLE)
+            raise
+        record.note(self._clock.monotonic_s(), failed=False)
+        if key:
+            await self._keep(record, key, validation.encode(result, what="result"))
+        return result
+
+    async def _run(self, request: ToolRequest, begin: Callable[[], None] | None) -> object:
+        if request.blocks:
+            with await self._threads.take() as thread:
+                return await self._timed(request, thread.run(request.start), begin)
+        started = request.start()
+        assert isinstance(started, Awaitable), "what does not block can be awaited"
+        return await self._timed(request, started, begin)
+
+    async def _timed(
+        self, request: ToolRequest, work: Awaitable[object], begin: Callable[[], None] | None
+    ) -> object:
+        timeout_s = request.tool.timeout_s
+        try:
+            async with self._clock.timeout(timeout_s):
+                return await attempt(work, begin=begin)
+        except TimeoutError:
+            raise ToolFailed("tool_timeout", f"no result within {timeout_s} s") from None
+
+    async def _wait_turn(self, record: _Record) -> None:
+        now_s = self._clock.monotonic_s()
+        record.check_breaker(now_s)
+        wait_s = record.reserve_s(now_s)
+        if wait_s > 0:
+            await self._clock.sleep(wait_s)
+
+    async def _kept(self, record: _Record, key: str) -> msgspec.Raw | None:
+        if record.tool.cache_scope == "node":
+            return record.kept(key, self._clock.monotonic_s())
+        with suppress(StreamError):
+            entry = await self._gates.get(cached_key(key))
+            if entry is not None and entry.value is not None:
+                return msgspec.Raw(entry.value)
+        return None
+
+    async def _keep(self, record: _Record, key: str, result: msgspec.Raw) -> None:
+        ttl_s = record.tool.cache_ttl_s
+        if record.tool.cache_scope == "node":
+            record.keep(key, result, until_s=self._clock.monotonic_s() + ttl_s)
+        elif len(bytes(result)) <= SHARED_BYTES_MAX:
+            with suppress(StreamError):
+                key = cached_key(key)
+                await self._gates.put(key, bytes(result), ttl_s=math.ceil(ttl_s))
+
+
+def _cache_key(request: ToolRequest) -> str:
+    """Return what calls with the same result have in common; empty: its result is not kept."""
+    # What must not be stored must not be guessed from a key either.
+    if not request.tool.cache_ttl_s or any(name.startswith("_") for name in request.args):
+        return ""
+    asked = raw({"tool": request.name, "args": request.args})
+    return blake2b(bytes(asked), digest_size=16).hexdigest()
+
+
+@dataclass
+class _Record:
+    """What a node remembers of one tool."""
+
+    tool: Tool
+    next_s: float = 0.0
+    """When the next call may begin."""
+    failures: int = 0
+    """In a row."""
+    open_until_s: float = -math.inf
+    """Until when the breaker lets no call through; then one, and none beside it."""
+    results: dict[str, tuple[msgspec.Raw, float]] = field(default_factory=dict)
+    """Key → result, and until when it holds; oldest first."""
+    results_bytes: int = 0
+
+    def check_breaker(self, now_s: float) -> None:
+        """Raise `ToolFailed` if the breaker is open; if it is half open, this call is the probe."""
+        breaker = self.tool.breaker
+        if breaker is None or self.failures < breaker.threshold:
+            return
+        if now_s < self.open_until_s:
+            left_s = self.open_until_s - now_s
+            detail = f"{self.failures} failures in a row; it is tried again in {left_s:.0f} s"
+            raise ToolFailed(BREAKER_OPEN, detail)
+        self.open_until_s = now_s + breaker.half_open_after_s
+
+    def reserve_s(self, now_s: float) -> float:
+        """Take the next turn that the rate allows, and return the wait for it; or `ToolFailed`."""
+        rate_per_s = self.tool.rate_per_s
+        if rate_per_s is None:
+            return 0.0
+        at_s = max(self.next_s, now_s)
+        if at_s - now_s > RATE_WAIT_S_MAX:
+            raise ToolFailed(RATE_LIMITED, f"over {RATE_WAIT_S_MAX:g} s until its turn")
+        self.next_s = at_s + 1 / rate_per_s
+        return at_s - now_s
+
+    def note(self, now_s: float, *, failed: bool) -> None:
+        """Note how a call has ended."""
+        self.failures = self.failures + 1 if failed else 0
+        breaker = self.tool.breaker
+        if breaker is not None and self.failures >= breaker.threshold:
+            self.open_until_s = now_s + breaker.half_open_after_s
+
+    def kept(self, key: str, now_s: float) -> msgspec.Raw | None:
+        """Return the result that is kept under `key` and still holds, or None."""
+        result, until_s = self.results.get(key, (None, now_s))
+        return result if now_s < until_s else None
+
+    def keep(self, key: str, result: msgspec.Raw, *, until_s: float) -> None:
+        """Keep a result; the oldest ones make room."""
+        self._drop(key)
+        self.results[key] = result, until_s
+        self.results_bytes += len(bytes(result))
+        while len(self.results) > KEPT_MAX or self.results_bytes > KEPT_BYTES_MAX:
+            self._drop(next(iter(self.results)))
+
+    def _drop(self, key: str) -> None:
+        dropped = self.results.pop(key, None)
+        if dropped is not None:
+            self.results_bytes -= len(bytes(dropped[0]))
