@@ -42,6 +42,8 @@ PURE = (  # What waits for nobody. A name that ends in a slash is a whole folder
     "engine/outputs/events.py",
     "engine/outputs/keys.py",
     "engine/outputs/output.py",
+    "engine/toolbox/addresses.py",
+    "engine/toolbox/result.py",
     "engine/triggers/debounce.py",
     "engine/triggers/rules.py",
     "engine/waits/answer.py",

@@ -21,6 +21,7 @@ MODULES = (
     "vigil.queries",
     "vigil.templates",
     "vigil.testing",
+    "vigil.tools",
 )
 
 

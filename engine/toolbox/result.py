@@ -1,0 +1,24 @@
+"""What a tool of ours brings back, as JSON that a step can keep. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from engine.app.tools import ToolFailed
+from engine.validation import KEPT_BYTES_MAX
+from streams.json import JsonObject, raw
+
+TOO_LARGE: Final = "result_too_large"
+"""Error class of a result that no step can keep."""
+
+
+def checked_result(result: JsonObject) -> dict[str, object]:
+    """Return `result` as plain JSON values, or raise `ToolFailed` if it is too large to be kept."""
+    plain: dict[str, object] = msgspec.to_builtins(result, enc_hook=str)
+    size_bytes = len(bytes(raw(plain)))
+    if size_bytes > KEPT_BYTES_MAX:
+        detail = f"{size_bytes:,} bytes, the limit is {KEPT_BYTES_MAX:,}; ask for less"
+        raise ToolFailed(TOO_LARGE, detail)
+    return plain

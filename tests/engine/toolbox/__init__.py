@@ -1,0 +1,1 @@
+"""Adapters against receivers that behave, and that do not."""
