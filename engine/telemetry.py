@@ -1,4 +1,4 @@
-"""The spans and instruments of the engine, by name.
+"""The spans and instruments of the engine, by name; and what its clients must not log.
 
 Only the OpenTelemetry API is used: without an SDK in the process nothing is recorded. Measurements
 of episodes, steps and workflow instances have the label `mode`: `live` or `dry_run`.
@@ -6,6 +6,7 @@ of episodes, steps and workflow instances have the label `mode`: `live` or `dry_
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
@@ -163,3 +164,11 @@ def span(name: str, parent: Context | None = None) -> AbstractContextManager[obj
     if parent is None and not _Tracing.is_on:
         return _NO_SPAN
     return _tracer.start_as_current_span(name, parent)
+
+
+def keep_urls_out_of_logs() -> None:
+    """Keep httpx from logging requests: for some receivers, the address is the password."""
+    for name in ("httpx", "httpcore"):
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.WARNING)

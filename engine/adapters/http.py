@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -26,6 +25,7 @@ import msgspec
 from engine.adapters.secret import Secret, checked_secret
 from engine.app.outputs import DeliveryFailed
 from engine.errors import BadAdapter
+from engine.telemetry import keep_urls_out_of_logs
 from streams.json import UNDECODABLE
 
 TRANSIENT: Final = frozenset(
@@ -201,7 +201,7 @@ def declared_url(url: Secret, *, of: str) -> Secret:
 
 
 def _client(timeout_s: float, tls: ssl.SSLContext | None) -> httpx.AsyncClient:
-    _keep_urls_out_of_logs()
+    keep_urls_out_of_logs()
     return httpx.AsyncClient(
         verify=tls or True,
         http2=False,
@@ -215,14 +215,6 @@ def _client(timeout_s: float, tls: ssl.SSLContext | None) -> httpx.AsyncClient:
         # An answer that is small on its way must not be huge when it is unpacked.
         headers={"Accept-Encoding": "identity", "User-Agent": "vigil"},
     )
-
-
-def _keep_urls_out_of_logs() -> None:
-    """Keep httpx from logging requests: for some receivers, the address is the password."""
-    for name in ("httpx", "httpcore"):
-        logger = logging.getLogger(name)
-        if logger.level == logging.NOTSET:
-            logger.setLevel(logging.WARNING)
 
 
 async def _beginning(response: httpx.Response) -> bytes:

@@ -18,6 +18,7 @@ from engine.app.function_tool import FunctionTool, tool
 from engine.app.outputs import DeliveryFailed
 from engine.app.tools import CallContext, ToolFailed
 from engine.errors import BadTool
+from engine.telemetry import keep_urls_out_of_logs
 from engine.toolbox.addresses import AllowedAddresses, Destination, NotAllowed, allowed_addresses
 from engine.toolbox.result import checked_result
 from engine.validation import is_whole
@@ -210,17 +211,9 @@ class HttpRequests:
             # What is small on its way must not be huge when it is unpacked.
             "Accept-Encoding": "identity",
         }
-        # No proxy of the environment, which would resolve the name itself. And no kept connections:
-        # one to the same address may have been made for another name.
-        client = httpx.AsyncClient(
-            verify=self.tls or _public_tls(),
-            trust_env=False,
-            follow_redirects=False,
-            timeout=self.timeout_s,
-        )
         try:
             async with (
-                client,
+                await self._client(parts.scheme) as client,
                 client.stream(
                     method,
                     url,
@@ -230,6 +223,8 @@ class HttpRequests:
                 ) as answer,
             ):
                 return answer, await self._body(answer)
+        except httpx.InvalidURL as error:
+            raise ToolFailed(NOT_ALLOWED, f"not a URL: {error}") from error
         except httpx.TimeoutException as error:
             raise ToolFailed(
                 "tool_timeout", f"{destination.host}: {type(error).__name__}"
@@ -237,6 +232,19 @@ class HttpRequests:
         except httpx.HTTPError as error:
             detail = f"{destination.host}: {type(error).__name__}: {error}"
             raise ToolFailed("tool_unavailable", detail) from error
+
+    async def _client(self, scheme: str) -> httpx.AsyncClient:
+        import httpx  # noqa: PLC0415 - only who makes requests needs it
+
+        keep_urls_out_of_logs()
+        tls: ssl.SSLContext | bool = self.tls or False
+        if scheme == "https" and self.tls is None:
+            tls = await asyncio.to_thread(_public_tls)
+        # No proxy of the environment, which would resolve the name itself. And no kept connections:
+        # one to the same address may have been made for another name.
+        return httpx.AsyncClient(
+            verify=tls, trust_env=False, follow_redirects=False, timeout=self.timeout_s
+        )
 
     async def _body(self, answer: httpx.Response) -> bytes:
         body = bytearray()

@@ -159,6 +159,15 @@ async def test_a_certificate_is_checked_against_the_name(server_tls, trusting):
         assert (await failed(receiver, url=url, hosts=[host])).error_class == "tool_unavailable"
 
 
+async def test_no_log_has_the_query_of_a_request(caplog):
+    caplog.set_level("INFO")
+    async with Receiver(JSON) as receiver:
+        await asked(receiver, url=f"{receiver.url}?key=t0ken")
+
+    assert receiver.requests[0].path == "/hook?key=t0ken"
+    assert "t0ken" not in caplog.text
+
+
 @pytest.mark.parametrize("body", [b"x" * 1_001, None])
 async def test_no_more_is_read_than_is_allowed(body):
     async with Receiver(never_end if body is None else answer(200, body)) as receiver:

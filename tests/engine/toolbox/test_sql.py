@@ -70,7 +70,7 @@ async def test_what_writes_or_is_wrong_is_refused(postgres, statement):
 
 
 async def test_a_statement_that_takes_too_long_is_ended(postgres):
-    failure = await failed(postgres, "SELECT pg_sleep(60)", timeout_s=0.05)
+    failure = await failed(postgres, "SELECT pg_sleep(5)", timeout_s=0.05)
 
     assert (failure.error_class, failure.detail) == ("tool_timeout", "over 0.05 s")
 
