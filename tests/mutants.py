@@ -529,21 +529,21 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "tool functions: what may block runs in a thread",
         "engine/runtime/tool_calls.py",
-        "        if request.blocks:",
-        "        if False:",
+        "if isinstance(tool, FunctionTool) and not tool.is_async:",
+        "if False:",
         TOOL_FUNCTIONS,
     ),
     Mutant(
         "tool functions: a call takes no longer than it may",
         "engine/runtime/tool_calls.py",
-        "async with self._clock.timeout(timeout_s):",
+        "async with self._clock.timeout(tool.timeout_s):",
         "async with self._clock.timeout(None):",
         TOOL_FUNCTIONS,
     ),
     Mutant(
         "tool functions: an actor calls what its capabilities allow",
         "engine/execution/steps.py",
-        "        if not self.actor.may_call(action.capability):\n",
+        "        if not self._is_allowed(action):\n",
         "        if False:\n",
         TOOL_FUNCTIONS,
     ),
@@ -634,8 +634,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "tool functions: a secret is in no key",
         "engine/runtime/tool_calls.py",
-        'or any(name.startswith("_") for name in request.args)',
-        "or False",
+        'if any(name.startswith("_") for name in action.args):',
+        "if False:",
         TOOL_FUNCTIONS,
     ),
     Mutant(
@@ -2177,7 +2177,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a dry run calls no tool with a side effect",
         "engine/execution/steps.py",
-        "if not dry_run.may_call(self.opened, tool):",
+        "if tool.side_effect and not dry_run.may_call(self.opened, tool):",
         "if False:",
         "tests/engine/execution/test_dry_run.py",
     ),
@@ -3623,7 +3623,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "delivering: no address is logged",
-        "engine/adapters/http.py",
+        "engine/telemetry.py",
         "if logger.level == logging.NOTSET:",
         "if False:",
         "tests/engine/adapters/test_webhook.py",

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
         Synthesis,
         Synthesizer,
         Tool,
+        ToolBreaker,
         ToolFailed,
         overrides,
     )
@@ -144,14 +145,14 @@ __all__ = [
     "ManualTrigger", "Mode", "Node", "Orphan", "OutputAdapter", "OutputIntent", "OutputView",
     "Outputs", "Overrides", "Ports", "Refused", "Retries", "Route", "ScheduleTrigger", "Stack",
     "StateSchema", "Step", "StepKind", "StepTaken", "Strategy", "StrategyError", "Synthesis",
-    "Synthesizer", "Tool", "ToolFailed", "Trigger", "Unavailable", "Unheard", "UnknownOutcome",
-    "Window", "Workflow", "WorkflowTrigger", "abort", "all_of", "approval", "approve",
-    "approve_output", "between", "by_event", "by_payload", "by_value", "cancel", "cancel_output",
-    "cancel_related", "cancel_workflow", "checkpoint", "clear_finding", "connect", "converge",
-    "cron", "decide_step", "deny", "done", "enriched", "escalate", "event", "every", "exists",
-    "findings_of", "fire", "ge", "gt", "in_", "le", "lt", "manual", "missing", "ne", "observe",
-    "output", "overrides", "propose_output", "raise_finding", "read_beginning", "reconcile",
-    "reject_output", "resolve", "resume_workflow", "retry", "retry_output", "retrying",
+    "Synthesizer", "Tool", "ToolBreaker", "ToolFailed", "Trigger", "Unavailable", "Unheard",
+    "UnknownOutcome", "Window", "Workflow", "WorkflowTrigger", "abort", "all_of", "approval",
+    "approve", "approve_output", "between", "by_event", "by_payload", "by_value", "cancel",
+    "cancel_output", "cancel_related", "cancel_workflow", "checkpoint", "clear_finding", "connect",
+    "converge", "cron", "decide_step", "deny", "done", "enriched", "escalate", "event", "every",
+    "exists", "findings_of", "fire", "ge", "gt", "in_", "le", "lt", "manual", "missing", "ne",
+    "observe", "output", "overrides", "propose_output", "raise_finding", "read_beginning",
+    "reconcile", "reject_output", "resolve", "resume_workflow", "retry", "retry_output", "retrying",
     "start_workflow", "synthesize", "tool", "tool_call", "update_finding", "wait",
     "why_output_unheard", "why_unheard", "workflow",
 ]  # fmt: skip
@@ -174,7 +175,9 @@ _HOMES: Final = {
         "DeliveryFailed OutputAdapter OutputView Outputs Retries Route output propose_output"
     ),
     "engine.app.strategy": "ConvergeResult StepTaken Strategy abort retry",
-    "engine.app.tools": "CallContext Failure Synthesis Synthesizer Tool ToolFailed overrides",
+    "engine.app.tools": (
+        "CallContext Failure Synthesis Synthesizer Tool ToolBreaker ToolFailed overrides"
+    ),
     "engine.app.triggers": "cron event every manual workflow",
     "engine.app.workflow": "Workflow retrying",
     "engine.episodes.cancel": "cancel",

@@ -16,7 +16,7 @@ import msgspec
 
 from engine.app.actor import QUEUE_MAX, Actor, Expectation, Policy
 from engine.app.checks import Check, checked_callback
-from engine.app.function_tool import Tools, checked_tools
+from engine.app.function_tool import ToolGroup, Tools, checked_tools
 from engine.app.outputs import Outputs, Route, checked_routes
 from engine.app.strategy import Needs, Strategy, Template, checked_templates
 from engine.app.tools import (
@@ -162,8 +162,10 @@ class App:
         """Return the tool of `actor` for `action` of `capability`, or None."""
         for tools in (actor.tools, self.tools):
             found = tools.get(capability)
-            if found is not None and (served := found.for_action(action)) is not None:
-                return served
+            if isinstance(found, ToolGroup):
+                found = found.functions.get(action)
+            if found is not None:
+                return found
         return None
 
     def synthesizer_of(self, actor: Actor, expectation: Expectation) -> Synthesizer | None:

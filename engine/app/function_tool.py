@@ -25,18 +25,19 @@ from typing import (
 
 import msgspec
 
-from engine.app.checks import Breaker, problem_of_breaker
 from engine.app.tools import (
     OF_THE_ENGINE,
     CacheScope,
     CallContext,
     Tool,
+    ToolBreaker,
     ToolFailed,
     ToolLike,
     as_tool,
     check_name,
 )
 from engine.errors import BadTool, DeclarationError
+from engine.validation import is_whole
 from streams.json import JsonObject
 
 P = ParamSpec("P")
@@ -59,6 +60,12 @@ TIMEOUT_S_MAX: Final = 3_600.0
 
 CACHE_TTL_S_MAX: Final = 86_400.0
 """Longest time that a result is kept, in seconds: a day."""
+
+OPEN_S_MAX: Final = 3_600.0
+"""Longest time that a breaker may stay open, in seconds."""
+
+THRESHOLD_MAX: Final = 1_000
+"""Most failures that a breaker may wait for."""
 
 RATE_MAX: Final = 1_000.0
 """Highest rate of a tool, in calls per second."""
@@ -88,7 +95,7 @@ class FunctionTool(Tool, Generic[P, R]):
     cache_ttl_s: float
     cache_scope: CacheScope
     rate_per_s: float | None
-    breaker: Breaker | None
+    breaker: ToolBreaker | None
     hidden: frozenset[str]
     """Keys whose values nobody sees, in arguments and results."""
     is_async: bool
@@ -112,10 +119,6 @@ class FunctionTool(Tool, Generic[P, R]):
         required = [name for name in own["required"] if name in shown]
         made = {"type": "object", "properties": shown, "required": required}
         return {**made, "additionalProperties": False, **({"$defs": parts} if parts else {})}
-
-    def for_action(self, action: str) -> Tool | None:
-        """Return itself for its own action."""
-        return self if action == self.action else None
 
     def problem_of(self, args: JsonObject) -> str | None:
         """Return in one line why `args` do not fit the signature, or None."""
@@ -162,10 +165,6 @@ class ToolGroup(Tool):
         """Serve each action by its function."""
         self.functions = functions
 
-    def for_action(self, action: str) -> Tool | None:
-        """Return the function for `action`, or None."""
-        return self.functions.get(action)
-
 
 @overload
 def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
@@ -178,7 +177,7 @@ def tool(
     cache_ttl_s: float | None = None,
     cache_scope: CacheScope = "node",
     rate_per_s: float | None = None,
-    breaker: Breaker | None = None,
+    breaker: ToolBreaker | None = None,
     redact: Sequence[str] = (),
     capability: str = "",
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
@@ -192,7 +191,7 @@ def tool(
     cache_ttl_s: float | None = None,
     cache_scope: CacheScope = "node",
     rate_per_s: float | None = None,
-    breaker: Breaker | None = None,
+    breaker: ToolBreaker | None = None,
     redact: Sequence[str] = (),
     capability: str = "",
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
@@ -218,9 +217,8 @@ def tool(
             over 64 KiB are not kept.
         rate_per_s: calls that may begin in a second, on each node, up to 1,000. A call waits for
             its turn for up to 5 s, else it fails as `tool_rate_limited`. None: no limit.
-        breaker: after how many failures in a row calls fail at once as `tool_breaker_open`, on each
-            node, and when one is tried again. Failures are `tool_timeout`, `tool_unavailable` and
-            `crash`. None: never.
+        breaker: after how many failures in a row calls fail at once as `tool_breaker_open`, and
+            when one is made again. None: never.
         redact: names, such as `("password", "token")`. In arguments and results, at any depth,
             people see `***` in the place of what these keys have.
         capability: what it is called by: `<capability>.<function>`. Default: `<function>.call`.
@@ -295,13 +293,15 @@ class _Check:
             raise self.refuse("cache_ttl_s: a side effect is to happen at each call")
         return checked or 0.0
 
-    def breaker(self, value: Breaker | None) -> Breaker | None:
+    def breaker(self, value: ToolBreaker | None) -> ToolBreaker | None:
         if value is None:
             return None
-        if problem := problem_of_breaker(value):
-            raise self.refuse(f"breaker: {problem}")
-        if value.cancel_in_flight:
-            raise self.refuse("breaker: cancel_in_flight is for expectations; leave it out")
+        if not isinstance(value, ToolBreaker):
+            raise self.refuse(f"breaker: {value!r} is not a ToolBreaker(threshold=…)")
+        if not is_whole(value.threshold) or not 1 <= value.threshold <= THRESHOLD_MAX:
+            problem = f"{value.threshold!r} is not a whole number from 1 to {THRESHOLD_MAX}"
+            raise self.refuse(f"breaker: threshold: {problem}")
+        self.number("breaker: half_open_after_s", value.half_open_after_s, most=OPEN_S_MAX)
         return value
 
     def names(self, field_: str, value: object) -> frozenset[str]:

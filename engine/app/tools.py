@@ -116,16 +116,14 @@ CacheScope: TypeAlias = Literal["node", "stack"]
 """Who shares the result of a call; see `Tool.cache_scope`."""
 
 
-class ToolBreaker(Protocol):
-    """What a `Breaker` says for a tool."""
+class ToolBreaker(msgspec.Struct, frozen=True, kw_only=True):
+    """When calls of a tool are not made because earlier ones have failed; on each node."""
 
-    @property
-    def threshold(self) -> int:
-        """Failures, one after the other, that open it."""
-
-    @property
-    def half_open_after_s(self) -> float:
-        """How long it stays open before one call is let through, in seconds."""
+    threshold: int = 5
+    """Failures, one after the other, that open it: `tool_timeout`, `tool_unavailable` and `crash`.
+    With any other error class the tool has answered."""
+    half_open_after_s: float = 30.0
+    """How long it stays open before one call is made, in seconds. That one decides."""
 
 
 class Tool:
@@ -155,16 +153,6 @@ class Tool:
 
     breaker: ToolBreaker | None = None
     """When calls fail at once because earlier ones have, on each node; None: never."""
-
-    def for_action(self, action: str) -> Tool | None:
-        """Return the tool that does `action`; None: it has no such action."""
-        del action
-        return self
-
-    def problem_of(self, args: JsonObject) -> str | None:
-        """Return in one line why no call with `args` can be made, or None."""
-        del args
-        return None
 
     async def call(self, action: str, args: JsonObject, ctx: CallContext) -> object:
         """Do `action` and return its result, any JSON value, or raise `ToolFailed`."""

@@ -340,6 +340,8 @@ class AgentDefinition(Strict):
     queue_max: int = QUEUE_MAX
     stacks: Listed[str] | None = Field(default=None, min_length=1, max_length=STACKS_MAX)
     """Those that it runs on; every one by default."""
+    capabilities: Listed[str] | None = None
+    """All that its strategies may call; every tool by default."""
     expectations: dict[str, ExpectationDefinition] = Field(
         min_length=1, max_length=EXPECTATIONS_MAX
     )
@@ -387,6 +389,7 @@ def to_actor(definition: AgentDefinition, app: App, *, revision: int = 0) -> Act
             overflow=definition.overflow,
             queue_max=definition.queue_max,
             stacks=definition.stacks,
+            capabilities=definition.capabilities,
         )
         for name, each in definition.expectations.items():
             strategy = _strategy(each.strategy, app, at=f"expectations.{name}.strategy")

@@ -36,7 +36,6 @@ from engine.app.tools import (
     PUBLISH,
     Announcement,
     CallContext,
-    EngineTool,
     Synthesis,
     Tool,
     ToolFailed,
@@ -45,7 +44,7 @@ from engine.episodes import dry_run
 from engine.episodes.episode import Announce, CancelEpisode, Episode, Performed
 from engine.execution.conclude import Conclusion
 from engine.outputs.keys import idempotency_key, inline_key
-from engine.runtime.tool_calls import ToolCalls, ToolRequest
+from engine.runtime.tool_calls import ToolCalls
 from engine.runtime.usercode import attempt, call, in_text
 from streams.clock import Clock
 from streams.errors import BadName, TooLarge, Unavailable
@@ -90,7 +89,7 @@ class StepExecutor:
         """Return the tool for `action`, if it is a tool call that can be made."""
         if not isinstance(action, ToolCall):
             return None
-        tool, is_allowed = self._registered(action), self.actor.may_call(action.capability)
+        tool, is_allowed = self._registered(action), self._is_allowed(action)
         if tool is None or not is_allowed or self._refusal(action, tool) is not None:
             return None
         return tool
@@ -146,7 +145,7 @@ class StepExecutor:
             tool_name=f"{action.capability}.{action.action}",
             args=validation.encode(tool.redact(shown) if tool else shown, what="arguments"),
         )
-        if not self.actor.may_call(action.capability):
+        if not self._is_allowed(action):
             allowed = ", ".join(sorted(self.actor.capabilities or ())) or "none"
             detail = f"{action.capability!r} is none of the actor's capabilities: {allowed}"
             return _failed(step, NOT_ALLOWED, detail)
@@ -164,12 +163,16 @@ class StepExecutor:
             return _failed(step, failure.error_class, failure.detail)
         return _with_result(step, result, redact=tool.redact_result)
 
+    def _is_allowed(self, action: ToolCall) -> bool:
+        actor = self.actor
+        return actor.capabilities is None or actor.may_call(action.capability)
+
     def _refusal(self, action: ToolCall, tool: Tool) -> ToolFailed | None:
         """Return why the call cannot be made; then it is not announced either."""
-        if not dry_run.may_call(self.opened, tool):
+        if tool.side_effect and not dry_run.may_call(self.opened, tool):
             name = f"{action.capability}.{action.action}"
             return ToolFailed(SIDE_EFFECT, f"no override stands for {name!r}")
-        problem = tool.problem_of(action.args)
+        problem = tool.problem_of(action.args) if isinstance(tool, FunctionTool) else None
         return ToolFailed(INVALID_ARGUMENTS, problem) if problem else None
 
     async def _called(self, tool: Tool, action: ToolCall, ctx: CallContext) -> object:
@@ -177,21 +180,7 @@ class StepExecutor:
         # not make the call now: the next owner may have made it, or recorded that its outcome is
         # unknown. So nothing lies between this check and the tool's code, on a busy node either.
         begin = self.check_claim if tool.side_effect else None
-        request = ToolRequest(
-            tool=tool,
-            name=f"{action.capability}.{action.action}",
-            args=action.args,
-            start=self._start_of(tool, action, ctx),
-            blocks=isinstance(tool, FunctionTool) and not tool.is_async,
-        )
-        return await self.tool_calls.make(request, begin=begin)
-
-    def _start_of(self, tool: Tool, action: ToolCall, ctx: CallContext) -> Callable[[], object]:
-        if isinstance(tool, EngineTool):
-            return lambda: tool.serve(self.opened, action.action, action.args)
-        if isinstance(tool, FunctionTool):
-            return tool.bound(action.args, ctx)
-        return lambda: tool.call(action.action, action.args, ctx)
+        return await self.tool_calls.make(tool, action, ctx, self.opened, begin=begin)
 
     async def _synthesize(self, action: Synthesize, ctx: CallContext) -> Performed:
         synthesizer = self.app.synthesizer_of(self.actor, self.expectation)

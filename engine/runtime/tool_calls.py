@@ -16,13 +16,23 @@ from typing import Final
 import msgspec
 
 from engine import validation
-from engine.app.tools import BREAKER_OPEN, RATE_LIMITED, Tool, ToolFailed
+from engine.app.actions import ToolCall
+from engine.app.function_tool import FunctionTool
+from engine.app.tools import (
+    BREAKER_OPEN,
+    RATE_LIMITED,
+    CallContext,
+    EngineTool,
+    Tool,
+    ToolFailed,
+)
 from engine.runtime.threads import Threads
 from engine.runtime.usercode import attempt
 from streams.clock import Clock
 from streams.errors import StreamError
-from streams.json import JsonObject, raw, unraw
+from streams.json import raw, unraw
 from streams.keys import cached_key
+from streams.model.events import EpisodeOpened
 from streams.ports.bucket import Bucket
 
 RATE_WAIT_S_MAX: Final = 5.0
@@ -41,20 +51,6 @@ TROUBLE: Final = frozenset({"tool_timeout", "tool_unavailable", "crash"})
 """Error classes that a breaker counts: with others, the tool has answered."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToolRequest:
-    """One call."""
-
-    tool: Tool
-    name: str
-    """`capability.action`."""
-    args: JsonObject
-    start: Callable[[], object]
-    """Begins the call; returns what to await, or the result if it blocks."""
-    blocks: bool = False
-    """Whether `start` must run in a thread."""
-
-
 class ToolCalls:
     """Calls tools on one node."""
 
@@ -65,52 +61,74 @@ class ToolCalls:
         """By the identity of the tool, which the record keeps alive."""
 
     async def make(
-        self, request: ToolRequest, *, begin: Callable[[], None] | None = None
+        self,
+        tool: Tool,
+        action: ToolCall,
+        ctx: CallContext,
+        opened: EpisodeOpened,
+        *,
+        begin: Callable[[], None] | None = None,
     ) -> object:
-        """Return a result; `ToolFailed`: there is none.
+        """Return the result of `action`, which `tool` does; `ToolFailed`: there is none.
 
         `begin` is called just before the first line of the tool, which does not run if it raises.
         """
-        tool = request.tool
         record = self._records.setdefault(id(tool), _Record(tool))
-        key = _cache_key(request)
+        key = _cache_key(action) if tool.cache_ttl_s else ""
         if key and (kept := await self._kept(record, key)) is not None:
             return unraw(kept)
         await self._wait_turn(record)
         try:
-            result = await self._run(request, begin)
+            result = await self._called(tool, action, ctx, opened, begin)
         except ToolFailed as failure:
-            record.note(self._clock.monotonic_s(), failed=failure.error_class in TROUBLE)
+            self._note(record, failed=failure.error_class in TROUBLE)
             raise
-        record.note(self._clock.monotonic_s(), failed=False)
+        self._note(record, failed=False)
         if key:
             await self._keep(record, key, validation.encode(result, what="result"))
         return result
 
-    async def _run(self, request: ToolRequest, begin: Callable[[], None] | None) -> object:
-        if request.blocks:
+    async def _called(
+        self,
+        tool: Tool,
+        action: ToolCall,
+        ctx: CallContext,
+        opened: EpisodeOpened,
+        begin: Callable[[], None] | None,
+    ) -> object:
+        if isinstance(tool, FunctionTool) and not tool.is_async:
             with await self._threads.take() as thread:
-                return await self._timed(request, thread.run(request.start), begin)
-        started = request.start()
-        assert isinstance(started, Awaitable), "what does not block can be awaited"
-        return await self._timed(request, started, begin)
+                work: Awaitable[object] = thread.run(tool.bound(action.args, ctx))
+                return await self._timed(tool, work, begin)
+        if isinstance(tool, EngineTool):
+            work = tool.serve(opened, action.action, action.args)
+        else:
+            work = tool.call(action.action, action.args, ctx)
+        return await self._timed(tool, work, begin)
 
     async def _timed(
-        self, request: ToolRequest, work: Awaitable[object], begin: Callable[[], None] | None
+        self, tool: Tool, work: Awaitable[object], begin: Callable[[], None] | None
     ) -> object:
-        timeout_s = request.tool.timeout_s
+        if tool.timeout_s is None:
+            return await attempt(work, begin=begin)
         try:
-            async with self._clock.timeout(timeout_s):
+            async with self._clock.timeout(tool.timeout_s):
                 return await attempt(work, begin=begin)
         except TimeoutError:
-            raise ToolFailed("tool_timeout", f"no result within {timeout_s} s") from None
+            raise ToolFailed("tool_timeout", f"no result within {tool.timeout_s} s") from None
 
     async def _wait_turn(self, record: _Record) -> None:
+        if record.tool.breaker is None and record.tool.rate_per_s is None:
+            return
         now_s = self._clock.monotonic_s()
         record.check_breaker(now_s)
         wait_s = record.reserve_s(now_s)
         if wait_s > 0:
             await self._clock.sleep(wait_s)
+
+    def _note(self, record: _Record, *, failed: bool) -> None:
+        if record.tool.breaker is not None:
+            record.note(self._clock.monotonic_s(), failed=failed)
 
     async def _kept(self, record: _Record, key: str) -> msgspec.Raw | None:
         if record.tool.cache_scope == "node":
@@ -131,12 +149,12 @@ class ToolCalls:
                 await self._gates.put(key, bytes(result), ttl_s=math.ceil(ttl_s))
 
 
-def _cache_key(request: ToolRequest) -> str:
-    """Return what calls with the same result have in common; empty: its result is not kept."""
+def _cache_key(action: ToolCall) -> str:
+    """Return what calls with the same result have in common; empty: the result is not kept."""
     # What must not be stored must not be guessed from a key either.
-    if not request.tool.cache_ttl_s or any(name.startswith("_") for name in request.args):
+    if any(name.startswith("_") for name in action.args):
         return ""
-    asked = raw({"tool": request.name, "args": request.args})
+    asked = raw(action)
     return blake2b(bytes(asked), digest_size=16).hexdigest()
 
 

@@ -10,9 +10,8 @@ import pytest
 from engine.app.actions import ToolCall, tool_call
 from engine.app.actor import Actor
 from engine.app.app import App
-from engine.app.checks import Breaker
 from engine.app.function_tool import FunctionTool, tool
-from engine.app.tools import CallContext, ToolFailed
+from engine.app.tools import CallContext, ToolBreaker, ToolFailed
 from engine.app.triggers import event
 from engine.errors import BadTool, DeclarationError
 from tests.engine.stage import Scripted
@@ -212,9 +211,12 @@ def test_a_time_limit_is_a_number_of_seconds_up_to_an_hour(seconds):
         ({"cache_scope": "world"}, "cache_scope: 'world' is not one of node, stack"),
         ({"cache_ttl_s": 60, "side_effect": True}, "cache_ttl_s: a side effect is to happen at"),
         ({"rate_per_s": 0}, "rate_per_s: 0 is not a number over 0, up to 1,000"),
-        ({"breaker": 5}, "breaker: 5 is not a Breaker(threshold=…"),
-        ({"breaker": Breaker(threshold=0)}, "breaker: threshold=0 is not a whole number"),
-        ({"breaker": Breaker(cancel_in_flight=True)}, "breaker: cancel_in_flight is for"),
+        ({"breaker": 5}, "breaker: 5 is not a ToolBreaker(threshold=…"),
+        ({"breaker": ToolBreaker(threshold=0)}, "breaker: threshold: 0 is not a whole number"),
+        (
+            {"breaker": ToolBreaker(half_open_after_s=0)},
+            "breaker: half_open_after_s: 0 is not a number over 0, up to 3,600",
+        ),
     ],
 )
 def test_limits_that_cannot_hold_are_refused(options, problem):

@@ -126,6 +126,7 @@ OF_ACTORS = {
     "overflow": ("shed_oldest", {}),
     "queue_max": (5, {"overflow": "shed_oldest"}),
     "stacks": (["orders", "orders-qa"], {}),
+    "capabilities": (["gather"], {}),
 }
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
-from engine.app.checks import Breaker
+from engine.app.actions import tool_call
 from engine.app.function_tool import tool
-from engine.app.tools import CallContext, ToolFailed
+from engine.app.tools import CallContext, ToolBreaker, ToolFailed
 from engine.runtime import tool_calls
-from engine.runtime.tool_calls import ToolCalls, ToolRequest
+from engine.runtime.tool_calls import ToolCalls
 from streams.memory import memory_ports
-from tests.engine.stage import Later
+from tests.engine.stage import Later, Scripted, app_of, opening
 
 CTX = CallContext(
     actor_id="a", expectation_id="x", episode_id="e", step_no=1, idempotency_key="e:1"
 )
+
+OPENED = opening(app_of(Scripted()))
 
 
 class Watch(Later):
@@ -36,9 +40,12 @@ class Bench:
 
     def __init__(self, **options):
         self.clock, self.failing, self.made = Watch(), "", 0
+        self.beside: Callable[[], Awaitable[None]] | None = None
 
         async def look(what: object) -> object:
             self.made += 1
+            if self.beside is not None:
+                await self.beside()
             if self.failing:
                 raise ToolFailed(self.failing)
             return what
@@ -47,10 +54,7 @@ class Bench:
         self.calls = ToolCalls(self.clock, memory_ports(clock=self.clock).gates)
 
     async def call(self, what: object = "a") -> object:
-        args = {"what": what}
-        start = self.tool.bound(args, CTX)
-        request = ToolRequest(tool=self.tool, name="look.call", args=args, start=start)
-        return await self.calls.make(request)
+        return await self.calls.make(self.tool, tool_call(self.tool, what=what), CTX, OPENED)
 
     async def fails(self, failing: str = "") -> str:
         """Return the error class of a call."""
@@ -82,7 +86,7 @@ async def test_a_call_whose_turn_is_far_fails_and_takes_none():
 
 
 async def test_failures_in_a_row_open_the_breaker():
-    bench = Bench(breaker=Breaker(threshold=2, half_open_after_s=30))
+    bench = Bench(breaker=ToolBreaker(threshold=2, half_open_after_s=30))
     assert await bench.fails("tool_timeout") == "tool_timeout"
     assert await bench.fails("tool_unavailable") == "tool_unavailable"
 
@@ -91,7 +95,7 @@ async def test_failures_in_a_row_open_the_breaker():
 
 
 async def test_a_success_between_failures_keeps_it_closed():
-    bench = Bench(breaker=Breaker(threshold=2, half_open_after_s=30))
+    bench = Bench(breaker=ToolBreaker(threshold=2, half_open_after_s=30))
     await bench.fails("crash")
     await bench.call()
     await bench.fails("crash")
@@ -100,14 +104,14 @@ async def test_a_success_between_failures_keeps_it_closed():
 
 
 async def test_what_the_tool_has_answered_is_no_failure_of_it():
-    bench = Bench(breaker=Breaker(threshold=1, half_open_after_s=30))
+    bench = Bench(breaker=ToolBreaker(threshold=1, half_open_after_s=30))
     await bench.fails("tool_not_found")
 
     assert await bench.call() == "a"
 
 
 async def test_after_its_time_one_call_is_let_through_and_closes_it():
-    bench = Bench(breaker=Breaker(threshold=1, half_open_after_s=30))
+    bench = Bench(breaker=ToolBreaker(threshold=1, half_open_after_s=30))
     await bench.fails("crash")
     bench.clock.ahead_s += 30
 
@@ -115,24 +119,23 @@ async def test_after_its_time_one_call_is_let_through_and_closes_it():
 
 
 async def test_no_other_call_is_let_through_beside_it():
-    bench = Bench(breaker=Breaker(threshold=1, half_open_after_s=30))
+    bench = Bench(breaker=ToolBreaker(threshold=1, half_open_after_s=30))
     await bench.fails("crash")
     bench.clock.ahead_s += 30
     told: list[str] = []
 
-    async def look(what: object) -> object:
+    async def look_beside() -> None:
+        bench.beside = None
         told.append(await bench.fails())
-        return what
 
-    args = {"what": "a"}
-    within = ToolRequest(tool=bench.tool, name="look.call", args=args, start=lambda: look("a"))
+    bench.beside = look_beside
 
-    assert await bench.calls.make(within) == "a"
+    assert await bench.call() == "a"
     assert told == ["tool_breaker_open"]
 
 
 async def test_a_call_let_through_that_fails_opens_it_again():
-    bench = Bench(breaker=Breaker(threshold=2, half_open_after_s=30))
+    bench = Bench(breaker=ToolBreaker(threshold=2, half_open_after_s=30))
     await bench.fails("crash")
     await bench.fails("crash")
     bench.clock.ahead_s += 30
