@@ -2177,7 +2177,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a dry run calls no tool with a side effect",
         "engine/execution/steps.py",
-        "if tool.side_effect and not dry_run.may_call(self.opened, tool):",
+        "if self.opened.mode is not Mode.LIVE and not dry_run.may_call(self.opened, tool):",
         "if False:",
         "tests/engine/execution/test_dry_run.py",
     ),

@@ -36,6 +36,7 @@ from engine.app.tools import (
     PUBLISH,
     Announcement,
     CallContext,
+    EngineTool,
     Synthesis,
     Tool,
     ToolFailed,
@@ -51,6 +52,7 @@ from streams.errors import BadName, TooLarge, Unavailable
 from streams.json import NOTHING, JsonObject, raw, unraw
 from streams.model.events import EpisodeOpened, StepKind
 from streams.model.outputs import OutputOutcome, OutputResult
+from streams.model.triggers import Mode
 from streams.ports.domain_events import DomainEvents
 from streams.tracing import traceparent
 
@@ -149,7 +151,8 @@ class StepExecutor:
             allowed = ", ".join(sorted(self.actor.capabilities or ())) or "none"
             detail = f"{action.capability!r} is none of the actor's capabilities: {allowed}"
             return _failed(step, NOT_ALLOWED, detail)
-        override = dry_run.result_of(self.opened, step.tool_name)
+        is_live = self.opened.mode is Mode.LIVE
+        override = None if is_live else dry_run.result_of(self.opened, step.tool_name)
         if override is not None:
             return _with_result(step, unraw(override), redact=tool.redact_result if tool else None)
         if tool is None:
@@ -169,7 +172,7 @@ class StepExecutor:
 
     def _refusal(self, action: ToolCall, tool: Tool) -> ToolFailed | None:
         """Return why the call cannot be made; then it is not announced either."""
-        if tool.side_effect and not dry_run.may_call(self.opened, tool):
+        if self.opened.mode is not Mode.LIVE and not dry_run.may_call(self.opened, tool):
             name = f"{action.capability}.{action.action}"
             return ToolFailed(SIDE_EFFECT, f"no override stands for {name!r}")
         problem = tool.problem_of(action.args) if isinstance(tool, FunctionTool) else None
@@ -180,7 +183,11 @@ class StepExecutor:
         # not make the call now: the next owner may have made it, or recorded that its outcome is
         # unknown. So nothing lies between this check and the tool's code, on a busy node either.
         begin = self.check_claim if tool.side_effect else None
-        return await self.tool_calls.make(tool, action, ctx, self.opened, begin=begin)
+        if isinstance(tool, EngineTool):
+            return await attempt(tool.serve(self.opened, action.action, action.args), begin=begin)
+        if isinstance(tool, FunctionTool) or _has_limits(tool):
+            return await self.tool_calls.make(tool, action, ctx, begin=begin)
+        return await attempt(tool.call(action.action, action.args, ctx), begin=begin)
 
     async def _synthesize(self, action: Synthesize, ctx: CallContext) -> Performed:
         synthesizer = self.app.synthesizer_of(self.actor, self.expectation)
@@ -204,6 +211,11 @@ class StepExecutor:
         telemetry.step_tokens.add(tokens, {**self._labels, "model": returned.model})
         step = replace(step, cost_tokens=tokens, model=in_text(returned.model))
         return _with_result(step, returned.content)
+
+
+def _has_limits(tool: Tool) -> bool:
+    limits = (tool.timeout_s, tool.rate_per_s, tool.breaker)
+    return bool(tool.cache_ttl_s) or any(limit is not None for limit in limits)
 
 
 def _with_result(

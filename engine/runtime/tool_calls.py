@@ -22,7 +22,6 @@ from engine.app.tools import (
     BREAKER_OPEN,
     RATE_LIMITED,
     CallContext,
-    EngineTool,
     Tool,
     ToolFailed,
 )
@@ -32,7 +31,6 @@ from streams.clock import Clock
 from streams.errors import StreamError
 from streams.json import raw, unraw
 from streams.keys import cached_key
-from streams.model.events import EpisodeOpened
 from streams.ports.bucket import Bucket
 
 RATE_WAIT_S_MAX: Final = 5.0
@@ -65,7 +63,6 @@ class ToolCalls:
         tool: Tool,
         action: ToolCall,
         ctx: CallContext,
-        opened: EpisodeOpened,
         *,
         begin: Callable[[], None] | None = None,
     ) -> object:
@@ -79,7 +76,7 @@ class ToolCalls:
             return unraw(kept)
         await self._wait_turn(record)
         try:
-            result = await self._called(tool, action, ctx, opened, begin)
+            result = await self._called(tool, action, ctx, begin)
         except ToolFailed as failure:
             self._note(record, failed=failure.error_class in TROUBLE)
             raise
@@ -93,18 +90,13 @@ class ToolCalls:
         tool: Tool,
         action: ToolCall,
         ctx: CallContext,
-        opened: EpisodeOpened,
         begin: Callable[[], None] | None,
     ) -> object:
         if isinstance(tool, FunctionTool) and not tool.is_async:
             with await self._threads.take() as thread:
                 work: Awaitable[object] = thread.run(tool.bound(action.args, ctx))
                 return await self._timed(tool, work, begin)
-        if isinstance(tool, EngineTool):
-            work = tool.serve(opened, action.action, action.args)
-        else:
-            work = tool.call(action.action, action.args, ctx)
-        return await self._timed(tool, work, begin)
+        return await self._timed(tool, tool.call(action.action, action.args, ctx), begin)
 
     async def _timed(
         self, tool: Tool, work: Awaitable[object], begin: Callable[[], None] | None

@@ -12,13 +12,11 @@ from engine.app.tools import CallContext, ToolBreaker, ToolFailed
 from engine.runtime import tool_calls
 from engine.runtime.tool_calls import ToolCalls
 from streams.memory import memory_ports
-from tests.engine.stage import Later, Scripted, app_of, opening
+from tests.engine.stage import Later
 
 CTX = CallContext(
     actor_id="a", expectation_id="x", episode_id="e", step_no=1, idempotency_key="e:1"
 )
-
-OPENED = opening(app_of(Scripted()))
 
 
 class Watch(Later):
@@ -54,7 +52,7 @@ class Bench:
         self.calls = ToolCalls(self.clock, memory_ports(clock=self.clock).gates)
 
     async def call(self, what: object = "a") -> object:
-        return await self.calls.make(self.tool, tool_call(self.tool, what=what), CTX, OPENED)
+        return await self.calls.make(self.tool, tool_call(self.tool, what=what), CTX)
 
     async def fails(self, failing: str = "") -> str:
         """Return the error class of a call."""
