@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -57,6 +57,10 @@ class MemoryCommandQueue:
     def publish_raw(self, subject: str, data: bytes, headers: Mapping[str, str]) -> int:
         """Put any bytes on an inbox's `subject`, as a foreign client would; return the sequence."""
         return self._streams[self._stack.stream_of(subject)].publish(subject, data, headers)
+
+    def durables(self) -> Iterator[tuple[str, Durable]]:
+        """Yield every queue that was ever opened, with its name, from each partition."""
+        yield from ((name, each) for (name, _), each in self._durables.items())
 
     async def open(self, actor: str) -> MemorySource[Command | Unreadable]:
         """See `CommandQueue.open`."""

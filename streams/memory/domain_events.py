@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
@@ -132,6 +132,10 @@ class MemoryDomainEvents:
         stream = self._capturing(subject)
         seq = stream.publish(subject, data, sent_headers(headers, id=id, hops=hops))
         return Sent(stream=stream.name, seq=seq)
+
+    def durables(self) -> Iterator[tuple[str, Durable]]:
+        """Yield every queue that was ever opened, with its name."""
+        yield from self._durables.items()
 
     async def open(
         self, actor: str, names: Collection[str], *, after: int | None = None

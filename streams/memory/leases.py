@@ -59,6 +59,11 @@ class MemoryLeases:
         )
         return self._hold(lease)
 
+    def claimed(self) -> dict[str, str]:
+        """Return the keys whose claims nobody has found lapsed, each with its holder."""
+        claims = ((key, stored.change.claim) for key, stored in self._bucket.items())
+        return {key: claim.owner_node for key, claim in claims if claim is not None}
+
     async def renew(self, lease: Lease) -> Lease:
         """See `Leases.renew`."""
         if not await self.owns(lease):

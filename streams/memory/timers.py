@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 
@@ -119,6 +119,14 @@ class MemoryTimers:
         """See `Timers.backlog`."""
         self.fire()
         return sum(self._waiting(actor, each) for each in self._stack.partitions_of(Stream.WORK))
+
+    def durables(self) -> Iterator[tuple[str, Durable]]:
+        """Yield every queue that was ever opened, with its name, from each partition."""
+        yield from ((name, each) for (name, _), each in self._durables.items())
+
+    def armed(self) -> Iterator[tuple[str, datetime]]:
+        """Yield the subject of every timer that waits, and when it is due."""
+        yield from ((subject, armed.fires_at) for subject, armed in self._armed.items())
 
     async def open(self, actor: str) -> MemorySource[Due | Unreadable]:
         """See `Timers.open`."""

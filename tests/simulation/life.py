@@ -58,6 +58,7 @@ class LifeClock(SimClock):
     """The clock of one process: off by a bit, and deaf while the process stands still."""
 
     def __init__(self, life: Life, skew_s: float) -> None:
+        super().__init__()
         self._life, self._skew = life, timedelta(seconds=skew_s)
 
     def now(self) -> datetime:

@@ -6,10 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from engine.reactor.position import published
-from engine.reactor.reactor import followed
-from engine.triggers import schedule
-from engine.waits.signals import QUEUE
 from streams.layout import Stream
 from streams.model.commands import Command
 from streams.ports.log import Recorded
@@ -19,7 +15,8 @@ from streams.wire.codec import decode_command
 from streams.wire.messages import COMMIT_HEADER, StreamMessage
 from tests.simulation.time import EPOCH
 from tests.simulation.wakeful import ORDERS
-from tests.simulation.wire import Servers, done
+from tests.simulation.wire import Servers
+from vigil.testing.idle import pending, what_is_left
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,48 +29,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_left(servers: Servers) -> bool:
     """Return whether anybody has something to do, or will have before long."""
-    waits = servers.unfinished or held(servers) or unanswered(servers)
-    return bool(waits or pending(servers) or unfollowed(servers))
-
-
-def unfollowed(servers: Servers) -> int:
-    """Return how many commits the reactors have not noted as followed."""
-    ports, left = servers.ports, 0
-    for stream, partition in followed(ports.stack):
-        part = ports.stack.part(stream, partition)
-        head = done(ports.log.head(stream, partition=partition))
-        left += head - done(published(ports, part)).seq
-    return left
-
-
-def held(servers: Servers) -> list[str]:
-    """Return the claims that are held, but for those of dispatchers, who keep theirs."""
-    bucket = servers.ports.leases._bucket
-    found = [key for key, stored in bucket.items() if stored.change.state == "claimed"]
-    return [key for key in found if not key.startswith("lane.")]
-
-
-def unanswered(servers: Servers) -> int:
-    """Return how many messages wait for someone, but for signals that nobody waits for."""
-    ports = servers.ports
-    waits, looks = ports.stack.gate_durable(QUEUE), ports.stack.due_durable(QUEUE)
-    durables = [
-        *(each for name, each in ports.domain_events._durables.items() if name != waits),
-        *ports.commands._durables.values(),
-        *(each for (name, _), each in ports.timers._durables.items() if name != looks),
-    ]
-    return sum(durable.backlog for durable in durables)
-
-
-def pending(servers: Servers) -> list[str]:
-    """Return the timers that have not fired, but for those that go on.
-
-    That is those of schedules, and of signals that nobody waits for yet.
-    """
-    timers = servers.ports.timers
-    timers.fire()
-    go_on = f".{schedule.PURPOSE}.", f".{QUEUE}."
-    return [subject for subject in timers._armed if not any(each in subject for each in go_on)]
+    return bool(servers.unfinished or what_is_left(servers.ports) or pending(servers.ports))
 
 
 def stored(servers: Servers, *streams: Stream) -> list[Recorded]:

@@ -1,8 +1,4 @@
-"""Time that costs nothing: it jumps to the next deadline once every task is asleep.
-
-It is the loop's own time, so whatever waits in it (sleeps, timeouts, waits with a limit)
-waits in simulated time, and the same program runs the same way every time.
-"""
+"""An event loop in simulated time, in which the same program runs the same way every time."""
 
 from __future__ import annotations
 
@@ -11,12 +7,13 @@ import itertools
 import selectors
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
+
+from vigil.testing.virtual_time import DAY_ONE, VirtualClock, VirtualSelector
 
 T = TypeVar("T")
 
-EPOCH: Final = datetime(2030, 1, 1, tzinfo=UTC)
+EPOCH: Final = DAY_ONE
 """When every world begins."""
 
 TICK_S: Final = 1e-6
@@ -28,15 +25,12 @@ class Stuck(Exception):
     """Every task waits for something that no other task will ever do."""
 
 
-class _Jump(selectors.SelectSelector):
-    """Waits for nothing: what it is asked to wait, it adds to the time."""
-
-    now_s = 0.0
+class _Nobody(selectors.SelectSelector):
+    """Hears from no file: there is nothing outside."""
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
             raise Stuck
-        self.now_s += max(0.0, timeout)
         return []
 
 
@@ -58,9 +52,9 @@ class SimLoop(asyncio.SelectorEventLoop):
     """An event loop in simulated time, which begins at 0."""
 
     def __init__(self) -> None:
-        self._jump = _Jump()
+        self._virtual = VirtualSelector(_Nobody())
         self._numbers = itertools.count()
-        super().__init__(self._jump)
+        super().__init__(self._virtual)
         self.set_task_factory(self._numbered)
 
     def _numbered(
@@ -69,7 +63,7 @@ class SimLoop(asyncio.SelectorEventLoop):
         return _Numbered(coro, loop=loop, number=next(self._numbers), **options)
 
     def time(self) -> float:
-        return self._jump.now_s
+        return self._virtual.now_s
 
     def call_at(
         self,
@@ -87,17 +81,8 @@ def simulate(work: Coroutine[Any, Any, T]) -> T:
         return runner.run(work)
 
 
-class SimClock:
+class SimClock(VirtualClock):
     """The clock of the servers."""
 
-    def now(self) -> datetime:
-        return EPOCH + timedelta(seconds=self.monotonic_s())
-
-    def monotonic_s(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    def timeout(self, seconds: float | None) -> asyncio.Timeout:
-        return asyncio.timeout(seconds)
+    def __init__(self) -> None:
+        super().__init__(EPOCH)

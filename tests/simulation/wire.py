@@ -9,12 +9,12 @@ sent until it is stored; an acknowledgement may get lost.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -55,6 +55,7 @@ from streams.wire import codec
 from streams.wire.messages import COMMIT_HEADER
 from tests.simulation.faults import Fault, Weather
 from tests.simulation.life import Life
+from vigil.testing.idle import done
 
 T = TypeVar("T")
 
@@ -70,15 +71,6 @@ LATENCY_S: Final = 0.02
 SLOW_S: Final = 1.5
 STALE_S: Final = 1.0
 """How long a read may lag."""
-
-
-def done(work: Coroutine[Any, Any, T]) -> T:
-    """Return what `work` on a memory port returns: all of it happens when it is called."""
-    try:
-        work.send(None)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
-    raise AssertionError("a memory port waited")
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):

@@ -40,8 +40,10 @@ from tests.simulation.rest import Asked
 from tests.simulation.rows import Rows, keep_up
 from tests.simulation.themes import TAKING_TURNS, Programme, Theme, programme_of
 from tests.simulation.time import SimClock, simulate
-from tests.simulation.wire import Arming, Kept, Servers, Wire, done, wired
+from tests.simulation.wire import Arming, Kept, Servers, Wire, wired
 from vigil import App
+from vigil.testing import idle
+from vigil.testing.idle import done
 
 NAME: Final = "sim"
 PARTITIONS: Final = (1, 1, 3)
@@ -305,8 +307,8 @@ class World:
             published=self.published,
             ledger=self.ledger,
             rows=self.rows,
-            held=rest.held(self.servers),
-            unanswered=rest.unanswered(self.servers),
+            held=idle.held(ports),
+            unanswered=idle.unanswered(ports),
             met=Counter(self.weather.met),
             shared=self.servers.shared,
             zombie_writes=self.servers.zombie_writes,
@@ -321,7 +323,7 @@ class World:
             kept=self.servers.kept,
             armed=self.servers.armed,
             due=rest.due(self.servers),
-            pending=rest.pending(self.servers),
+            pending=idle.pending(ports),
             asked=rest.asked(self.servers),
             fired=self.errands.fired,
             pauses=self.errands.pauses,

@@ -141,6 +141,7 @@ class Wrong(SimClock):
     """A clock that is wrong by so much."""
 
     def __init__(self, off):
+        super().__init__()
         self._off = off
 
     def now(self):

@@ -1,0 +1,86 @@
+"""Whether anything is left to do in a stack in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+from engine.reactor.position import published
+from engine.reactor.reactor import followed
+from engine.triggers import schedule
+from engine.waits.signals import QUEUE
+from streams.memory import MemoryPorts
+from streams.memory.durable import Durable
+from streams.memory.fake_leases import STRANGER
+
+T = TypeVar("T")
+
+LANES: Final = "lane."
+"""Begins the keys of the claims of those who order episodes: they keep theirs."""
+
+GOES_ON: Final = (f".{schedule.PURPOSE}.", f".{QUEUE}.")
+"""Parts of the subjects of timers that need no end: of schedules, and of signals that nobody waits
+for yet."""
+
+
+def done(work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` on a memory port returns: all of it happens when it is called."""
+    try:
+        work.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    raise AssertionError("a memory port waited")
+
+
+def what_is_left(ports: MemoryPorts) -> str:
+    """Return what nodes still have to do, for people; empty: nothing until a timer is due."""
+    counts = {
+        "commits not followed up": unfollowed(ports),
+        "claims held": len(held(ports)),
+        "messages not answered": unanswered(ports),
+    }
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+
+
+def unfollowed(ports: MemoryPorts) -> int:
+    """Return how many commits the reactors have not noted as followed."""
+    left = 0
+    for stream, partition in followed(ports.stack):
+        part = ports.stack.part(stream, partition)
+        head = done(ports.log.head(stream, partition=partition))
+        left += head - done(published(ports, part)).seq
+    return left
+
+
+def held(ports: MemoryPorts) -> list[str]:
+    """Return the claims that nodes hold, but for those of who orders episodes."""
+    claimed = ports.leases.claimed().items()
+    return [key for key, who in claimed if who != STRANGER and not key.startswith(LANES)]
+
+
+def unanswered(ports: MemoryPorts) -> int:
+    """Return how many messages wait for someone, but for signals that nobody waits for."""
+    return sum(durable.backlog for durable in _queues(ports))
+
+
+def next_due_at(ports: MemoryPorts) -> datetime | None:
+    """Return when the next timer fires; None: there is none."""
+    ports.timers.fire()
+    return min((at for _, at in ports.timers.armed()), default=None)
+
+
+def pending(ports: MemoryPorts) -> list[str]:
+    """Return the subjects of the timers that have not fired, but for those that go on."""
+    ports.timers.fire()
+    subjects = (subject for subject, _ in ports.timers.armed())
+    return [subject for subject in subjects if not any(part in subject for part in GOES_ON)]
+
+
+def _queues(ports: MemoryPorts) -> Iterator[Durable]:
+    signals, looks = ports.stack.gate_durable(QUEUE), ports.stack.due_durable(QUEUE)
+    for port in (ports.domain_events, ports.commands, ports.timers):
+        for name, durable in port.durables():
+            if name not in {signals, looks}:
+                yield durable
