@@ -52,6 +52,11 @@ SHARED_QUEUE: Final = "tests/streams/jetstream/test_shared_queue.py"
 LATE_STARTS: Final = "tests/engine/triggers/test_late_starts.py"
 CRASHES_OF_GATES: Final = "tests/gates/test_crashes.py"
 
+DECIDING_IN_TESTS: Final = "tests/testing/test_waits.py"
+STUBBING: Final = "tests/testing/test_stubs.py"
+TESTING: Final = "tests/testing/test_running.py"
+VIRTUAL_TIME: Final = "tests/testing/test_virtual_time.py"
+
 RECONCILING: Final = "tests/engine/operations/test_drift.py"
 RECONCILER: Final = "tests/engine/operations/test_reconcile.py"
 
@@ -6223,6 +6228,34 @@ TABLE: Final[Sequence[Mutant]] = (
         "    if publications:\n",
         "    publications = publications[:-1]\n    if publications:\n",
         SIMULATION,
+    ),
+    Mutant(
+        "virtual time stands still while a thread works",
+        "vigil/testing/virtual_time.py",
+        "if self._is_busy():",
+        "if not self._is_busy:",
+        VIRTUAL_TIME,
+    ),
+    Mutant(
+        "a call that no test answers is told",
+        "vigil/testing/stubs.py",
+        "        self.refused.append(name)\n",
+        "",
+        STUBBING,
+    ),
+    Mutant(
+        "a leap of the clock ends cooldowns",
+        "vigil/testing/running.py",
+        "bucket.age(seconds, but=ALIVE)",
+        "bucket.age(0, but=ALIVE)",
+        TESTING,
+    ),
+    Mutant(
+        "time passes for people who decide",
+        "vigil/testing/running.py",
+        "ports, clock = self.ports, self._clock",
+        "ports, clock = self.ports, VirtualClock(self.now + timedelta(days=1))",
+        DECIDING_IN_TESTS,
     ),
 )
 

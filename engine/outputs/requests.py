@@ -14,7 +14,7 @@ from engine.outputs.decide import answered, called_off, check_is_carried, tried_
 from engine.outputs.output import Output, fold
 from engine.validation import check_cause, check_hash
 from engine.waits.requests import send_decision
-from streams.clock import SystemClock
+from streams.clock import Clock, SystemClock
 from streams.model.commands import CancelOutput, Decide, RetryOutput, Verdict
 from streams.model.events import OutputProposed
 from streams.ports.all import Ports
@@ -24,21 +24,35 @@ _CLOCK: Final = SystemClock()
 
 
 async def approve_output(
-    ports: Ports, key: str, *, payload_hash: str, by: str, reason: str = ""
+    ports: Ports,
+    key: str,
+    *,
+    payload_hash: str,
+    by: str,
+    reason: str = "",
+    clock: Clock = _CLOCK,
 ) -> str:
     """Ask that a waiting output be delivered, and return the decision's id.
 
     It is delivered as soon as a node of its actor has room. Otherwise as `approve`, of episodes;
     `payload_hash` is that of the payload, and `BadName` says that no output can have such a key.
     """
-    return await _decide(ports, key, Verdict.APPROVE, payload_hash, by=by, reason=reason)
+    verdict = Verdict.APPROVE
+    return await _decide(ports, key, verdict, payload_hash, by=by, reason=reason, clock=clock)
 
 
 async def reject_output(
-    ports: Ports, key: str, *, payload_hash: str, by: str, reason: str = ""
+    ports: Ports,
+    key: str,
+    *,
+    payload_hash: str,
+    by: str,
+    reason: str = "",
+    clock: Clock = _CLOCK,
 ) -> str:
     """Ask that a waiting output not be delivered; otherwise as `approve_output`."""
-    return await _decide(ports, key, Verdict.DENY, payload_hash, by=by, reason=reason)
+    verdict = Verdict.DENY
+    return await _decide(ports, key, verdict, payload_hash, by=by, reason=reason, clock=clock)
 
 
 async def retry_output(ports: Ports, key: str, *, by: str, reason: str = "") -> str:
@@ -93,7 +107,14 @@ async def cancel_output(ports: Ports, key: str, *, by: str, reason: str = "") ->
 
 
 async def _decide(
-    ports: Ports, key: str, verdict: Verdict, payload_hash: str, *, by: str, reason: str
+    ports: Ports,
+    key: str,
+    verdict: Verdict,
+    payload_hash: str,
+    *,
+    by: str,
+    reason: str,
+    clock: Clock,
 ) -> str:
     check_hash("payload_hash", payload_hash)
     output, proposed = await _look(ports, key, by=by, reason=reason)
@@ -108,7 +129,7 @@ async def _decide(
         output_key=key,
         round_no=output.round_no,
     )
-    answered(output, command, at=_CLOCK.now())
+    answered(output, command, at=clock.now())
     return await send_decision(ports, command)
 
 

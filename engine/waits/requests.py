@@ -15,7 +15,7 @@ from engine.validation import check_cause, check_hash, check_id
 from engine.waits import answer as answers
 from engine.waits.signal import command_for, signal
 from engine.waits.signals import References
-from streams.clock import SystemClock
+from streams.clock import Clock, SystemClock
 from streams.model.commands import Decide, DecideStep, Resolve, Verdict
 from streams.ports.all import Ports
 from streams.ports.log import Recorded
@@ -25,7 +25,13 @@ _CLOCK: Final = SystemClock()
 
 
 async def approve(
-    ports: Ports, episode_id: str, *, plan_hash: str, by: str, reason: str = ""
+    ports: Ports,
+    episode_id: str,
+    *,
+    plan_hash: str,
+    by: str,
+    reason: str = "",
+    clock: Clock = _CLOCK,
 ) -> str:
     """Ask that what an episode waits for be approved, and return the decision's id.
 
@@ -36,21 +42,32 @@ async def approve(
         plan_hash: of the plan that is approved: 64 hex digits.
         by: who approves: 1 to 200 characters; one of the approvers, if the request names any.
         reason: why, for people and for the strategy: up to 4,000 characters.
+        clock: what the time is, by default the machine's.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
         Refused: it is not allowed; the message says why.
     """
-    return await _decide(ports, episode_id, Verdict.APPROVE, plan_hash, by=by, reason=reason)
+    verdict = Verdict.APPROVE
+    return await _decide(ports, episode_id, verdict, plan_hash, by=by, reason=reason, clock=clock)
 
 
-async def deny(ports: Ports, episode_id: str, *, plan_hash: str, by: str, reason: str = "") -> str:
+async def deny(
+    ports: Ports,
+    episode_id: str,
+    *,
+    plan_hash: str,
+    by: str,
+    reason: str = "",
+    clock: Clock = _CLOCK,
+) -> str:
     """Ask that what an episode waits for be denied, and return the decision's id.
 
     The strategy gets a `Failure` of class `denied`; by default this cancels the episode. Otherwise
     as `approve`.
     """
-    return await _decide(ports, episode_id, Verdict.DENY, plan_hash, by=by, reason=reason)
+    verdict = Verdict.DENY
+    return await _decide(ports, episode_id, verdict, plan_hash, by=by, reason=reason, clock=clock)
 
 
 async def resolve(
@@ -91,7 +108,14 @@ async def resolve(
 
 
 async def _decide(
-    ports: Ports, episode_id: str, verdict: Verdict, plan_hash: str, *, by: str, reason: str
+    ports: Ports,
+    episode_id: str,
+    verdict: Verdict,
+    plan_hash: str,
+    *,
+    by: str,
+    reason: str,
+    clock: Clock,
 ) -> str:
     check_id("episode_id", episode_id)
     check_hash("plan_hash", plan_hash)
@@ -111,7 +135,7 @@ async def _decide(
         reason=reason,
         step_no=asked[-1].blocked.step_no,
     )
-    answers.answer(records, command, at=_CLOCK.now())
+    answers.answer(records, command, at=clock.now())
     return await send_decision(ports, command)
 
 

@@ -28,7 +28,7 @@ from engine.workflows.decide import resumed, step_decided
 from engine.workflows.instance import INSTANCE_ENDED, Instance, fold_instance
 from engine.workflows.instance import instance_id as instance_id_of
 from engine.workflows.start import busy_instance, why_unbegun
-from streams.clock import SystemClock
+from streams.clock import Clock, SystemClock
 from streams.json import JsonObject
 from streams.model.commands import CancelWorkflow, DecideStep, ResumeWorkflow, Verdict
 from streams.model.triggers import Mode, Overrides
@@ -175,6 +175,7 @@ async def decide_step(
     plan_hash: str,
     by: str,
     reason: str = "",
+    clock: Clock = _CLOCK,
 ) -> str:
     """Approve or deny a step that waits for it, as `approve` and `deny` do for an episode.
 
@@ -194,7 +195,7 @@ async def decide_step(
         by=by,
         reason=reason,
     )
-    step_decided(instance, command, at=_CLOCK.now())
+    step_decided(instance, command, at=clock.now())
     return await send_decision(ports, command)
 
 

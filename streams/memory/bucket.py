@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 
 from streams.clock import Clock
@@ -72,6 +72,16 @@ class MemoryBucket:
             standing, start=start, settle=self._settle, next_due_s=self._next_end_s
         ) as watch:
             yield watch
+
+    def age(self, seconds: float, *, but: Collection[str]) -> None:
+        """Let every key lapse so much sooner, except for those that begin with one of `but`."""
+        kept = tuple(but)
+        self._ends = [
+            (ends_s if key.startswith(kept) else ends_s - seconds, revision, key)
+            for ends_s, revision, key in self._ends
+        ]
+        heapq.heapify(self._ends)
+        self._settle()
 
     def _settle(self) -> None:
         now_s = self._clock.monotonic_s()

@@ -133,6 +133,10 @@ class MemoryDomainEvents:
         seq = stream.publish(subject, data, sent_headers(headers, id=id, hops=hops))
         return Sent(stream=stream.name, seq=seq)
 
+    def published(self) -> Sequence[DomainEvent | Unreadable]:
+        """Return every event of the stack, in order."""
+        return [self._parse(message) for message in self._stream.past(0)]
+
     def durables(self) -> Iterator[tuple[str, Durable]]:
         """Yield every queue that was ever opened, with its name."""
         yield from self._durables.items()

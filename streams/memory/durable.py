@@ -83,6 +83,15 @@ class Durable:
         for seq in sorted(seq for seq, given in self._unanswered.items() if given.to is of):
             self.hand_back(seq, delay_s=0.0)
 
+    def deliver_again(self) -> None:
+        """Deliver at once all that was ever delivered, as if no acknowledgement had come."""
+        now_s = self.stream.clock.monotonic_s()
+        for message in self.stream.past(0, most=self._position):
+            if self.matches(message.subject) and message.seq not in self._unanswered:
+                again = _Unanswered(deliveries=1, due_s=now_s, to=None)
+                self._unanswered[message.seq] = again
+        self.stream.bell.ring()
+
     def _take_due(self, room: int) -> list[StreamMessage]:
         now_s = self.stream.clock.monotonic_s()
         due = sorted((at.due_s, seq) for seq, at in self._unanswered.items() if at.due_s <= now_s)

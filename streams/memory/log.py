@@ -49,6 +49,12 @@ class MemoryLog:
         """See `EventLog.head`."""
         return self._partition(stream, partition).last_seq
 
+    def records(self, stream: Stream) -> Sequence[Recorded]:
+        """Return every commit of `stream`, one partition after the other."""
+        parts = self._stack.partitions_of(stream)
+        held = (self._partition(stream, each).past(0) for each in parts)
+        return [parse_commit(message) for messages in held for message in messages]
+
     def follow(
         self, stream: Stream = Stream.JOURNAL, *, after: int = START, partition: int = 0
     ) -> AbstractAsyncContextManager[MemoryFollower[Recorded]]:

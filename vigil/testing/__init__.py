@@ -1,10 +1,13 @@
-"""What tests of an app need: ports in memory, and leases that a test controls.
+"""What tests of an app need: the whole real engine, in memory and in virtual time.
 
-    ports = dataclasses.replace(memory_ports(clock=SystemClock()), leases=FakeLeases())
-    ports.leases.set_busy("episode.monitor.e1")    # now nobody can acquire it
-    ports.leases.lapse("episode.monitor.e1")       # now the next one to ask takes it over
+    async with run(app, tools={"disk.largest": {"path": "/var"}}) as vigil:
+        await vigil.publish("resource.updated", {"host": "web-1", "disk_used": 0.97})
+        await vigil.run_until_idle()
+        assert vigil.finding("host:disk:web-1").severity == "high"
 
-The events are those of the journal that tests look for most often.
+`run` needs no servers and calls nothing real that the test has not allowed. For a node of one's own
+there are `memory_ports`, `FakeLeases`, and the events of the journal that tests look for most
+often.
 """
 
 from __future__ import annotations
@@ -18,18 +21,37 @@ if TYPE_CHECKING:
     from streams.memory import memory_ports
     from streams.memory.fake_leases import FakeLeases
     from streams.model.events import EpisodeFinished, FindingRaised, StepRecorded
+    from vigil.testing.running import RunningApp, StillBusy, run
+    from vigil.testing.stubs import Call, FakeAdapter, FakeSynthesizer, Unstubbed, in_turn
+    from vigil.testing.views import EpisodeRecord, OutputRecord, StepRecord, Waiting, WorkflowRecord
 
 __all__ = [
+    "Call",
     "EpisodeFinished",
+    "EpisodeRecord",
+    "FakeAdapter",
     "FakeLeases",
+    "FakeSynthesizer",
     "FindingRaised",
+    "OutputRecord",
+    "RunningApp",
+    "StepRecord",
     "StepRecorded",
+    "StillBusy",
     "SystemClock",
+    "Unstubbed",
+    "Waiting",
+    "WorkflowRecord",
+    "in_turn",
     "memory_ports",
-]
+    "run",
+]  # fmt: skip
 
 _HOMES: Final = {
     "streams.memory.fake_leases": "FakeLeases",
+    "vigil.testing.running": "RunningApp StillBusy run",
+    "vigil.testing.stubs": "Call FakeAdapter FakeSynthesizer Unstubbed in_turn",
+    "vigil.testing.views": "EpisodeRecord OutputRecord StepRecord Waiting WorkflowRecord",
     "streams.clock": "SystemClock",
     "streams.memory": "memory_ports",
     "streams.model.events": "EpisodeFinished FindingRaised StepRecorded",

@@ -1,0 +1,99 @@
+"""What people and other systems do to an app in a test."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.stage import HAPPENED, Scripted
+from tests.testing.apps import ASKS, WAITS, app_with
+from vigil import ConvergeResult, Refused, propose_output
+from vigil.testing import run
+
+
+async def test_who_may_approves():
+    async with run(app_with(Scripted(ASKS))) as vigil:
+        await vigil.publish(HAPPENED)
+        await vigil.run_until_idle()
+        (waiting,) = vigil.waits()
+        assert (waiting.plan, waiting.approvers) == ({"delete": "/var/log"}, ("ann",))
+
+        await vigil.approve()
+        await vigil.run_until_idle()
+        assert vigil.episode().classification["seen"][0]["by"] == "ann"
+
+
+async def test_who_may_not_is_refused():
+    async with run(app_with(Scripted(ASKS))) as vigil:
+        await vigil.publish(HAPPENED)
+        await vigil.run_until_idle()
+        with pytest.raises(Refused, match="'zoe' is none of those who may decide"):
+            await vigil.approve(by="zoe")
+
+
+async def test_what_is_denied_is_not_done():
+    async with run(app_with(Scripted(ASKS))) as vigil:
+        await vigil.publish(HAPPENED)
+        await vigil.run_until_idle()
+        await vigil.deny(by="ann", reason="no")
+        await vigil.run_until_idle()
+        assert vigil.episode().classification["seen"] == ["denied"]
+
+
+async def test_an_approval_expires_in_its_time():
+    async with run(app_with(Scripted(ASKS))) as vigil:
+        await vigil.publish(HAPPENED)
+        await vigil.advance(minutes=59)
+        assert vigil.episode().status == "blocked"
+        await vigil.advance(minutes=2)
+        assert vigil.episode().classification["seen"] == ["denied"]
+
+
+async def test_of_several_that_wait_one_is_named():
+    async with run(app_with(Scripted(ASKS))) as vigil:
+        for _ in range(2):
+            await vigil.publish(HAPPENED)
+        await vigil.run_until_idle()
+        with pytest.raises(AssertionError, match="2 times approval that waits, and one is meant"):
+            await vigil.approve()
+
+        first = vigil.episodes()[0].id
+        await vigil.approve(first)
+        await vigil.run_until_idle()
+        assert [each.id for each in vigil.episodes(status="done")] == [first]
+
+
+async def test_a_signal_comes_to_who_waits_for_it():
+    async with run(app_with(Scripted(WAITS))) as vigil:
+        await vigil.publish(HAPPENED)
+        await vigil.run_until_idle()
+        assert [each.ref for each in vigil.waits()] == ["ticket:1"]
+
+        await vigil.signal("ticket:1", {"paid": True})
+        await vigil.run_until_idle()
+        assert vigil.episode().classification["seen"] == [{"paid": True}]
+
+
+class Asking(Scripted):
+    def converge(self, state, ctx):
+        asked = propose_output("pager", {"n": 1}, requires_approval=True, approvers=["ann"])
+        return ConvergeResult(outputs=[asked])
+
+
+@pytest.mark.parametrize(("decide", "status"), [("approve", "delivered"), ("deny", "rejected")])
+async def test_people_decide_on_an_output(decide, status):
+    async with run(app_with(Asking())) as vigil:
+        await vigil.publish(HAPPENED)
+        await vigil.run_until_idle()
+        assert vigil.output().status == "awaiting_approval"
+        await getattr(vigil, decide)(vigil.output().key)
+        await vigil.run_until_idle()
+        assert vigil.output().status == status
+
+
+async def test_an_episode_can_be_canceled():
+    async with run(app_with(Scripted(WAITS))) as vigil:
+        await vigil.publish(HAPPENED)
+        await vigil.run_until_idle()
+        await vigil.cancel(vigil.episode().id)
+        await vigil.run_until_idle()
+        assert vigil.episode().status == "canceled"

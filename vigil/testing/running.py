@@ -1,0 +1,492 @@
+"""`run`: an app on the whole real engine, in memory and in virtual time, for one test.
+
+    async with run(app, tools={"disk.largest": {"path": "/var"}}) as vigil:
+        await vigil.publish("resource.updated", {"host": "web-1", "disk_used": 0.97})
+        await vigil.run_until_idle()
+        assert vigil.finding("host:disk:web-1").severity == "high"
+
+Gates, episodes, findings, outputs, waits, workflows, schedules, timers and the reactor are those of
+a node; only the servers are not there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Final
+
+from engine.app.app import App
+from engine.app.outputs import OutputAdapter, OutputView
+from engine.episodes.cancel import cancel
+from engine.episodes.fire import fire
+from engine.node.node import Node
+from engine.operations.replay import record
+from engine.outputs.requests import approve_output, reject_output
+from engine.waits.requests import approve, deny
+from engine.waits.signal import RESOLVED
+from engine.workflows.instance import fold_instance
+from engine.workflows.requests import decide_step, start_workflow
+from streams.json import JsonObject
+from streams.keys import NODES, REACTORS
+from streams.layout import Kind, Stream
+from streams.memory import MemoryPorts, memory_ports
+from streams.memory.fake_leases import FakeLeases
+from streams.model.events import DeadLettered
+from streams.model.findings import Finding
+from streams.ports.domain_events import DomainEvent
+from streams.ports.log import Recorded
+from streams.subjects import Stack
+from vigil.testing.idle import next_due_at, what_is_left
+from vigil.testing.stubs import Answer, Call, Stubs, stubbed
+from vigil.testing.views import (
+    EpisodeRecord,
+    OutputRecord,
+    Waiting,
+    WorkflowRecord,
+    episode_of,
+    finding_of,
+    fitting,
+    only,
+    output_of,
+    output_wait,
+    workflow_of,
+)
+from vigil.testing.virtual_time import DAY_ONE, VirtualClock, VirtualSelector, virtual_time
+
+BY: Final = "test"
+"""Who asks and decides, unless a test says otherwise."""
+
+BUSY_S_MAX: Final = 3_600.0
+"""Longest that `run_until_idle` lets time pass, in virtual seconds, by default."""
+
+STEP_S_MIN: Final = 0.02
+STEP_S_MAX: Final = 1.0
+"""Between two looks whether a busy stack is idle, in virtual seconds: doubled each time."""
+
+LANES_S: Final = 30.0
+"""How long those who order episodes of the whole cluster may wait for each other, in seconds."""
+
+RECENT_MAX: Final = 8
+"""Most runs of one test whose stories are told if it fails."""
+
+ALIVE: Final = (f"{NODES}.", f"{REACTORS}.")
+"""What the keys begin with that a node repeats for as long as it lives."""
+
+recent: deque[RunningApp] = deque(maxlen=RECENT_MAX)
+"""The newest runs, for who shows what happened."""
+
+
+class StillBusy(AssertionError):
+    """An app has not come to rest in the time that it had."""
+
+
+class RunningApp:
+    """An app that runs in a test. Whatever is asked of it is answered as of now, by the journal."""
+
+    def __init__(
+        self, app: App, stubs: Stubs, selector: VirtualSelector, clock: VirtualClock, stack: Stack
+    ) -> None:
+        self._app, self._stubs, self._selector, self._clock = app, stubs, selector, clock
+        self._leases = FakeLeases(clock)
+        self.ports: MemoryPorts = replace(
+            memory_ports(stack=stack, clock=clock), leases=self._leases
+        )
+        """The log in memory, for whatever the methods do not do."""
+        self._numbers = count(1)
+        self._node: Node | None = None
+        self._running: asyncio.Task[bool] | None = None
+        self._stopped_at: datetime | None = None
+
+    # What happens to it.
+
+    async def publish(
+        self, name: str, payload: JsonObject | None = None, *, id: str | None = None
+    ) -> None:
+        """Publish a domain event, as any program may. Two of the same `id` are one."""
+        chosen = id or f"event-{next(self._numbers)}"
+        await self.ports.domain_events.publish(name, payload or {}, id=chosen)
+
+    async def fire(
+        self,
+        actor: str,
+        expectation: str,
+        payload: JsonObject | None = None,
+        *,
+        by: str = BY,
+        key: str | None = None,
+        dry_run: bool = False,
+    ) -> str:
+        """Ask for an episode by hand, as `vigil fire` does, and return its id."""
+        return await fire(
+            self.ports,
+            actor,
+            expectation,
+            payload,
+            by=by,
+            key=key or f"fire-{next(self._numbers)}",
+            dry_run=dry_run,
+        )
+
+    async def start_workflow(
+        self, name: str, payload: JsonObject | None = None, *, by: str = BY
+    ) -> str:
+        """Ask for an instance of a workflow, and return its id."""
+        key = f"start-{next(self._numbers)}"
+        return await start_workflow(self.ports, name, payload, by=by, key=key)
+
+    async def signal(self, ref: str, result: object = None, *, by: str = BY) -> None:
+        """Send the signal `ref` to all that wait for it, now or within an hour."""
+        await self.publish(RESOLVED, {"ref": ref, "result": result, "by": by})
+
+    async def approve(self, id: str | None = None, *, by: str = "", reason: str = "") -> None:
+        """Approve what waits: the only approval, or that of an episode, output or instance `id`.
+
+        `by`: one of the approvers; by default the first of them. Raises `Refused` if that one may
+        not, and an `AssertionError` that shows what waits if it is not one.
+        """
+        await self._decide(id, by=by, reason=reason, is_approved=True)
+
+    async def deny(self, id: str | None = None, *, by: str = "", reason: str = "") -> None:
+        """Deny what waits; as `approve`."""
+        await self._decide(id, by=by, reason=reason, is_approved=False)
+
+    async def cancel(self, episode_id: str, *, by: str = BY, reason: str = "") -> None:
+        """Cancel an episode, as `vigil episodes cancel` does."""
+        await cancel(self.ports, self.episode(episode_id).actor, episode_id, by=by, reason=reason)
+
+    # Time.
+
+    @property
+    def now(self) -> datetime:
+        """The time of the app; once it has stopped, when it did."""
+        return self._clock.now() if self._stopped_at is None else self._stopped_at
+
+    async def run_until_idle(self, *, most_s: float = BUSY_S_MAX) -> None:
+        """Let the app do all that it has to do now.
+
+        Time passes only where a tool or a pause takes some. What waits for a timer, for people or a
+        signal is left waiting.
+
+        Raises:
+            Unstubbed: the app called something that the test has no answer for.
+            StillBusy: it was not idle after `most_s` seconds of its time.
+        """
+        if not await self._work(within_s=most_s):
+            left = what_is_left(self.ports)
+            raise StillBusy(f"after {most_s:g} s there are still {left}\n{self.story()}")
+
+    async def advance(
+        self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0
+    ) -> None:
+        """Let so much time pass, and the app do all that becomes due by then.
+
+        Schedules tick, findings and approvals expire, outputs are tried again. It takes hardly any
+        real time: while the app is idle, the clock leaps from one timer to the next.
+        """
+        await self.run_until(
+            self.now + timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        )
+
+    async def run_until(self, time: datetime) -> None:
+        """Let time pass until `time`, as `advance` does; a time that has passed is now."""
+        while (left_s := (time - self.now).total_seconds()) > 0:
+            is_idle = await self._work(within_s=left_s)
+            if is_idle and self._is_laned:
+                await self._clock.sleep(min(LANES_S, max(0.0, (time - self.now).total_seconds())))
+                is_idle = await self._work(within_s=0)
+            if is_idle:
+                due_at = next_due_at(self.ports)
+                self._leap((min(time, due_at or time) - self.now).total_seconds())
+        await self._settle()
+        await self._work(within_s=BUSY_S_MAX)
+
+    # What goes wrong.
+
+    async def crash(self) -> None:
+        """Kill the node without a word, and start another one, which takes its work over."""
+        node, running = self._node, self._running
+        assert node is not None, "it runs"
+        assert running is not None, "it runs"
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await self.start()
+        for key, holder in self.ports.leases.claimed().items():
+            if holder == node.name:
+                self._leases.lapse(key)
+
+    async def deliver_again(self) -> None:
+        """Deliver every message once more, as if no acknowledgement had reached the server."""
+        for port in (self.ports.domain_events, self.ports.commands, self.ports.timers):
+            for _, durable in port.durables():
+                durable.deliver_again()
+
+    # What there is.
+
+    def episodes(
+        self,
+        *,
+        actor: str | None = None,
+        expectation: str | None = None,
+        subject: str | None = None,
+        status: str | None = None,
+    ) -> list[EpisodeRecord]:
+        """Return the episodes that are such, oldest first."""
+        found = [episode_of(each) for each in self._journals(Kind.EPISODE).values()]
+        return fitting(found, actor=actor, expectation=expectation, subject=subject, status=status)
+
+    def episode(
+        self,
+        id: str | None = None,
+        *,
+        actor: str | None = None,
+        expectation: str | None = None,
+        subject: str | None = None,
+        status: str | None = None,
+    ) -> EpisodeRecord:
+        """Return the only such episode; else an `AssertionError` shows those that there are."""
+        __tracebackhide__ = True
+        wanted = {
+            "id": id,
+            "actor": actor,
+            "expectation": expectation,
+            "subject": subject,
+            "status": status,
+        }
+        known = self.episodes()
+        return only(fitting(known, **wanted), _described("episode", wanted), known)
+
+    def findings(self, *, status: str | None = "active") -> list[Finding]:
+        """Return the findings, oldest first: those in force, or those of `status`; None: all."""
+        found = [finding_of(each) for each in self._journals(Kind.FINDING).values()]
+        return fitting(found, status=status)
+
+    def finding(self, key: str, *, status: str | None = "active") -> Finding:
+        """Return the finding `key` that is in force, or is of `status`; None: of any.
+
+        Otherwise an `AssertionError` shows the findings that there are.
+        """
+        __tracebackhide__ = True
+        known = self.findings(status=None)
+        found = fitting(known, finding_key=key, status=status)
+        shown = [f"{each.finding_key} is {each.status}, {each.severity}" for each in known]
+        return only(found, _described(f"finding {key!r}", {"status": status}), shown)
+
+    def outputs(
+        self, *, adapter: str | None = None, status: str | None = None
+    ) -> list[OutputRecord]:
+        """Return the outputs that are such, oldest first."""
+        found = [output_of(each) for each in self._journals(Kind.OUTPUT).values()]
+        return fitting([each for each in found if each], adapter=adapter, status=status)
+
+    def output(self, adapter: str | None = None, *, status: str | None = None) -> OutputRecord:
+        """Return the only such output; else an `AssertionError` shows those that there are."""
+        __tracebackhide__ = True
+        wanted = {"adapter": adapter, "status": status}
+        known = self.outputs()
+        return only(fitting(known, **wanted), _described("output", wanted), known)
+
+    def deliveries(self, adapter: str) -> Sequence[OutputView]:
+        """Return what was delivered by an adapter that delivers to nobody, in order."""
+        if adapter not in self._stubs.adapters:
+            raise AssertionError(f"{adapter!r} is no output of the app, or a real one")
+        return self._stubs.adapters[adapter].deliveries
+
+    def calls(self, name: str | None = None) -> list[Call]:
+        """Return the calls of tools and synthesizers, in order: all, or those of a name."""
+        return fitting(self._stubs.calls, name=name)
+
+    def workflow(self, id: str | None = None, *, name: str | None = None) -> WorkflowRecord:
+        """Return the only such instance; else an `AssertionError` shows those that there are."""
+        __tracebackhide__ = True
+        wanted, known = {"id": id, "name": name}, self.workflows()
+        return only(fitting(known, **wanted), _described("instance", wanted), known)
+
+    def workflows(self, *, name: str | None = None) -> list[WorkflowRecord]:
+        """Return the instances of workflows, oldest first."""
+        journals = self._journals(Kind.WORKFLOW).items()
+        return fitting((workflow_of(id_, fold_instance(each)) for id_, each in journals), name=name)
+
+    def waits(self) -> list[Waiting]:
+        """Return what waits for people or for a signal."""
+        episodes = [wait for each in self.episodes() for wait in each.waits]
+        outputs = [output_wait(each) for each in self._journals(Kind.OUTPUT).values()]
+        steps = [wait for each in self.workflows() for wait in each.waits]
+        return [*episodes, *(each for each in outputs if each), *steps]
+
+    def events(self, name: str | None = None) -> list[DomainEvent]:
+        """Return the domain events so far, the test's and the engine's: all, or those of a name."""
+        told = self.ports.domain_events.published()
+        return fitting((each for each in told if isinstance(each, DomainEvent)), name=name)
+
+    def dead_letters(self) -> list[DeadLettered]:
+        """Return what was rejected for good, in order."""
+        events = (
+            event for each in self.ports.log.records(Stream.DEAD) for event in each.commit.events
+        )
+        return [each for each in events if isinstance(each, DeadLettered)]
+
+    async def history(self, episode_id: str) -> bytes:
+        """Return the journal of an episode, for `vigil.histories.load`."""
+        return await record(self.ports, episode_id)
+
+    def story(self) -> str:
+        """Return all that there is, for people."""
+        findings = [
+            f"finding {each.finding_key} is {each.status}, {each.severity}: {each.summary}"
+            for each in self.findings(status=None)
+        ]
+        outputs = [f"output {each}" for each in self.outputs()]
+        letters = [f"dead letter: {each.reason}: {each.detail}" for each in self.dead_letters()]
+        workflows = [f"workflow {each}" for each in self.workflows()]
+        episodes = [f"episode {each}" for each in self.episodes()]
+        told = [*episodes, *workflows, *findings, *outputs, *letters]
+        return "\n".join([f"it is {self.now:%Y-%m-%d %H:%M:%S} UTC", *(told or ["nothing yet"])])
+
+    # Its life, for `run`.
+
+    async def start(self) -> None:
+        """Start a node, and wait until it hears what is published."""
+        name = f"node-{next(self._numbers)}"
+        self._node = Node(self._app, self.ports, name=name, clock=self._clock)
+        self._running = asyncio.create_task(self._node.run())
+        await self._settle()
+
+    async def stop(self) -> None:
+        """Stop the node in order."""
+        assert self._node is not None, "it runs"
+        assert self._running is not None, "it runs"
+        self._node.stop()
+        await self._running
+        self._stubs.tell()
+
+    async def kill(self) -> None:
+        """End the node at once; what there is can still be looked at."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+        self._stopped_at = self.now
+
+    async def _settle(self) -> None:
+        """Wait until nobody has anything to do at this very moment."""
+        await self._selector.wait_settled()
+        if self._running is not None and self._running.done() and not self._running.cancelled():
+            self._running.result()
+        self._stubs.tell()
+
+    async def _work(self, *, within_s: float) -> bool:
+        """Let the app work until it is idle; return whether it is, after `within_s` at most."""
+        ends_s, step_s = self._clock.monotonic_s() + within_s, STEP_S_MIN
+        await self._settle()
+        while what_is_left(self.ports):
+            left_s = ends_s - self._clock.monotonic_s()
+            if left_s <= 0:
+                return False
+            await self._clock.sleep(min(step_s, left_s))
+            step_s = min(step_s * 2, STEP_S_MAX)
+            await self._settle()
+        return True
+
+    def _leap(self, seconds: float) -> None:
+        """Put the clock forward while nobody has anything to do, and let fire what is due then."""
+        if seconds <= 0:
+            return
+        self._clock.leap(seconds)
+        for bucket in (self.ports.gates, self.ports.registry):
+            bucket.age(seconds, but=ALIVE)
+        self.ports.timers.fire()
+
+    @property
+    def _is_laned(self) -> bool:
+        return any(each.is_laned for each in self._app.actors.values())
+
+    async def _decide(self, id: str | None, *, by: str, reason: str, is_approved: bool) -> None:
+        known = [each for each in self.waits() if not each.ref]
+        found = only(fitting(known, id=id), _described("approval that waits", {"id": id}), known)
+        by = by or next(iter(found.approvers), BY)
+        ports, clock = self.ports, self._clock
+        if found.what == "episode":
+            answer = approve if is_approved else deny
+            await answer(
+                ports, found.id, plan_hash=found.plan_hash, by=by, reason=reason, clock=clock
+            )
+        elif found.what == "output":
+            decide = approve_output if is_approved else reject_output
+            await decide(
+                ports, found.id, payload_hash=found.plan_hash, by=by, reason=reason, clock=clock
+            )
+        else:
+            await decide_step(
+                ports,
+                found.id,
+                found.step,
+                "approve" if is_approved else "deny",
+                plan_hash=found.plan_hash,
+                by=by,
+                reason=reason,
+                clock=clock,
+            )
+
+    def _journals(self, kind: Kind) -> Mapping[str, list[Recorded]]:
+        """Return the commits of each aggregate of `kind`, by its id or key."""
+        stream = Stream.STATE if kind is Kind.FINDING else Stream.JOURNAL
+        found: defaultdict[str, list[Recorded]] = defaultdict(list)
+        for each in self.ports.log.records(stream):
+            its_kind, key = self.ports.stack.aggregate_of(each.subject)
+            if its_kind is kind:
+                found[key].append(each)
+        return found
+
+
+def _described(what: str, wanted: Mapping[str, str | None]) -> str:
+    given = [f"{name} {value!r}" for name, value in wanted.items() if value is not None]
+    return f"{what} of {' and '.join(given)}" if given else what
+
+
+@asynccontextmanager
+async def run(
+    app: App,
+    *,
+    tools: Mapping[str, Answer] | None = None,
+    outputs: Mapping[str, Answer | OutputAdapter] | None = None,
+    synthesizer: Answer | None = None,
+    allow: Sequence[str] = (),
+    start: datetime = DAY_ONE,
+    stack: str = "vigil",
+) -> AsyncIterator[RunningApp]:
+    """Run `app` on one node in memory while the context lasts, in virtual time.
+
+    Nothing outside is called unless the test allows it. The time of the whole event loop is virtual
+    meanwhile: sleeps and timeouts of the test itself, too.
+
+    Args:
+        app: as it is deployed.
+        tools: `capability.action` → the answer to its calls; see `vigil.testing.stubs`. A `*`
+            stands for anything.
+        outputs: adapter → the reference that it returns, an exception, `in_turn(…)` or an adapter.
+            Default: they deliver to nobody, and `deliveries` returns what they got.
+        synthesizer: the answer to every prompt, such as a text, or a `FakeSynthesizer`.
+        allow: what may be real: patterns such as `disk.*`, `output.pager` and `synthesizer`.
+        start: when it begins, with a time zone.
+        stack: the name of the stack, for actors that run on some only.
+
+    Raises:
+        ValueError: a stub is for something that the app has not.
+        RuntimeError: the event loop is none of asyncio's own.
+    """
+    stubs = Stubs(tools=tools or {}, outputs=outputs or {}, synthesizer=synthesizer, allow=allow)
+    standing_in = stubbed(app, stubs)
+    with virtual_time() as selector:
+        clock = VirtualClock(start, since_s=selector.now_s)
+        running = RunningApp(standing_in, stubs, selector, clock, Stack(stack))
+        recent.append(running)
+        try:
+            await running.start()
+            yield running
+            await running.stop()
+        finally:
+            await running.kill()

@@ -1,0 +1,344 @@
+"""What stands in for the outside of an app: tools, gatherers, synthesizers and adapters.
+
+A test calls nothing real that it has not allowed. Each call is answered by what the test gave for
+its name, and is refused if it gave nothing. Names are `capability.action`, `gather.<gatherer>`,
+`output.<adapter>` and `synthesizer`; a `*` stands for anything.
+
+    tools={"disk.largest": {"path": "/var"}}                   this result, as often as it is asked
+    tools={"http.fetch": in_turn(ToolFailed("tool_timeout"), {"ok": True})}
+    tools={"mail.send": lambda args: {"to": args["to"]}}       what a function says, async or not
+    allow=["disk.*"]                                           the real ones
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Final, TypeAlias
+
+from engine.app.actor import Actor
+from engine.app.app import App
+from engine.app.outputs import OutputAdapter, OutputView, as_adapter
+from engine.app.tools import CallContext, Failure, Synthesizer, Tool, ToolFailed
+from streams.json import JsonObject
+
+SYNTHESIZER: Final = "synthesizer"
+"""What a test calls every synthesizer."""
+
+OUTPUT: Final = "output"
+"""What the names of adapters begin with."""
+
+REFUSED: Final = "unstubbed"
+"""Error class of a call that was refused, for the strategy; the test fails besides."""
+
+Answer: TypeAlias = object
+"""A result; an exception, which is raised; a `Failure`; `in_turn(…)`; or a function, async or not,
+of the arguments, or of the arguments and the `CallContext`."""
+
+
+class Unstubbed(AssertionError):
+    """An app called something that its test gave no answer for, and did not allow."""
+
+
+@dataclass
+class InTurn:
+    """Answers that are used up one after the other; see `in_turn`."""
+
+    answers: Sequence[Answer]
+    used: int = 0
+    _known: dict[str, Answer] = field(default_factory=dict)
+
+    def next(self, key: str) -> Answer:
+        """Return the next answer; for a call that succeeded before, by its `key`, the same one.
+
+        Raises `Unstubbed` when they are used up.
+        """
+        if key in self._known:
+            return self._known[key]
+        if self.used == len(self.answers):
+            raise Unstubbed(f"in_turn(…) has {self.used} answers, and this is one call more")
+        answer = self.answers[self.used]
+        self.used += 1
+        if not isinstance(answer, Exception | Failure):
+            self._known[key] = answer
+        return answer
+
+
+def in_turn(*answers: Answer) -> InTurn:
+    """Return the answer of a stub that says each of `answers` once.
+
+    A call that is repeated after a crash, under its idempotency key, gets what it got before,
+    unless that was a failure.
+    """
+    return InTurn(answers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One call that a test has answered, or allowed."""
+
+    name: str
+    """Such as `disk.largest`, or `synthesizer`."""
+    args: object
+    """As the tool gets them; of a synthesizer, the prompt."""
+    idempotency_key: str
+    side_effect: bool = False
+    idempotent: bool = False
+
+
+class FakeAdapter(OutputAdapter):
+    """An adapter that delivers to nobody and keeps what it was given."""
+
+    def __init__(self, answer: Answer = None) -> None:
+        """Return `answer` as the receiver's reference: a text, None, or see `Answer`."""
+        self._answer = answer
+        self.attempts: list[OutputView] = []
+        """Every attempt, failed ones included."""
+        self.deliveries: list[OutputView] = []
+        """What was delivered, in order; again, if it was delivered again."""
+
+    async def deliver(self, output: OutputView) -> str | None:
+        """Keep `output` and return the reference, or raise what the test wants."""
+        self.attempts.append(output)
+        ref = await _said(self._answer, output.idempotency_key, output)
+        self.deliveries.append(output)
+        return None if ref is None else str(ref)
+
+
+class FakeSynthesizer:
+    """A synthesizer that says what it was told to, and keeps what it was asked."""
+
+    def __init__(self, answer: Answer) -> None:
+        """Answer each prompt with `answer`: see `Answer`. A function gets the prompt."""
+        self._answer = answer
+        self.prompts: list[object] = []
+
+    async def __call__(self, prompt: object, transient: JsonObject, ctx: CallContext) -> object:
+        """Return the answer to `prompt`."""
+        del transient
+        self.prompts.append(prompt)
+        return await _said(self._answer, ctx.idempotency_key, prompt, ctx)
+
+
+async def _said(answer: Answer, key: str, *given: object) -> object:
+    """Return what `answer` says to a call with `given`, or raise it."""
+    if isinstance(answer, InTurn):
+        answer = answer.next(key)
+    match answer:
+        case Exception():
+            raise answer
+        case Failure(error_class=error_class, detail=detail):
+            raise ToolFailed(error_class, detail)
+        case _ if callable(answer):
+            said: object = answer(*given[: _arity(answer)])
+            return await said if isinstance(said, Awaitable) else said
+        case _:
+            return answer
+
+
+def _arity(function: Callable[..., object]) -> int:
+    kinds = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    return sum(each.kind in kinds for each in inspect.signature(function).parameters.values())
+
+
+class Stubs:
+    """What answers the calls of one app, and what was called."""
+
+    def __init__(
+        self,
+        *,
+        tools: Mapping[str, Answer],
+        outputs: Mapping[str, Answer | OutputAdapter],
+        synthesizer: Answer | None,
+        allow: Sequence[str],
+    ) -> None:
+        """Answer with these; `allow`: patterns of the names of what may be real."""
+        self._tools, self._allow = tools, allow
+        self._outputs, self.synthesizer = outputs, synthesizer
+        self.calls: list[Call] = []
+        """All calls of tools and synthesizers, in order."""
+        self.refused: list[str] = []
+        """What was called and had no answer, until it is told."""
+        self.adapters: dict[str, FakeAdapter] = {}
+        """By name, those that deliver to nobody."""
+
+    def allows(self, name: str) -> bool:
+        """Return whether what has this name may be real."""
+        return any(fnmatchcase(name, pattern) for pattern in self._allow)
+
+    def tell(self) -> None:
+        """Raise `Unstubbed` once for all calls that were refused since the last time."""
+        if not self.refused:
+            return
+        names, self.refused = dict.fromkeys(self.refused), []
+        what = ", ".join(map(repr, names))
+        hint = "; ".join(f"run(app, {_how(name)})" for name in names)
+        raise Unstubbed(f"the app called {what}, and the test has no answer: {hint}")
+
+    async def call(self, name: str, tool: Tool, args: JsonObject, ctx: CallContext) -> object:
+        """Return the answer to a call of the action `name` of `tool`."""
+        self._note(name, args, ctx, side_effect=tool.side_effect, idempotent=tool.idempotent)
+        pattern = next((each for each in self._tools if fnmatchcase(name, each)), None)
+        if pattern is not None:
+            return await self._told(name, self._tools[pattern], ctx.idempotency_key, args, ctx)
+        if self.allows(name):
+            return await tool.call(name.partition(".")[2], args, ctx)
+        return self._refuse(name)
+
+    async def synthesize(
+        self, real: Synthesizer | None, prompt: object, transient: JsonObject, ctx: CallContext
+    ) -> object:
+        """Return the answer to a prompt."""
+        self._note(SYNTHESIZER, prompt, ctx)
+        if isinstance(self.synthesizer, FakeSynthesizer):
+            return await self.synthesizer(prompt, transient, ctx)
+        if self.synthesizer is not None:
+            return await self._told(
+                SYNTHESIZER, self.synthesizer, ctx.idempotency_key, prompt, transient, ctx
+            )
+        if real is not None and self.allows(SYNTHESIZER):
+            return await real(prompt, transient, ctx)
+        return self._refuse(SYNTHESIZER)
+
+    def adapter(self, name: str, real: OutputAdapter) -> OutputAdapter:
+        """Return what delivers the outputs of the adapter `name`."""
+        given = self._outputs.get(name)
+        if isinstance(given, OutputAdapter):
+            made = given
+        elif given is None and self.allows(f"{OUTPUT}.{name}"):
+            made = real
+        else:
+            made = FakeAdapter(given)
+        if isinstance(made, FakeAdapter):
+            self.adapters[name] = made
+        return made
+
+    def check(self, app: App) -> None:
+        """Raise `ValueError` if a stub is for something that `app` has not."""
+        capabilities = {*app.tools, *(name for each in app.actors.values() for name in each.tools)}
+        for name in self._tools:
+            capability, dot, _ = name.partition(".")
+            if not dot:
+                raise ValueError(f"tools: {name!r}: write 'capability.action', or '{name}.*'")
+            if not any(fnmatchcase(each, capability) for each in capabilities):
+                known = ", ".join(sorted(capabilities))
+                raise ValueError(f"tools: {name!r}: the app has no tool of that name but {known}")
+        for name in self._outputs:
+            if name not in app.outputs:
+                known = ", ".join(sorted(app.outputs)) or "none"
+                raise ValueError(f"outputs: the app has no output {name!r}; it has {known}")
+
+    async def _told(self, name: str, answer: Answer, key: str, *given: object) -> object:
+        try:
+            return await _said(answer, key, *given)
+        except Unstubbed:
+            return self._refuse(name)
+
+    def _refuse(self, name: str) -> object:
+        self.refused.append(name)
+        raise ToolFailed(REFUSED, f"the test has no answer for {name!r}")
+
+    def _note(
+        self,
+        name: str,
+        args: object,
+        ctx: CallContext,
+        *,
+        side_effect: bool = False,
+        idempotent: bool = False,
+    ) -> None:
+        self.calls.append(
+            Call(
+                name=name,
+                args=args,
+                idempotency_key=ctx.idempotency_key,
+                side_effect=side_effect,
+                idempotent=idempotent,
+            )
+        )
+
+
+def _how(name: str) -> str:
+    if name == SYNTHESIZER:
+        return "synthesizer=…"
+    return f"tools={{{name!r}: …}}"
+
+
+class StubbedTool(Tool):
+    """A tool of an app whose calls a test answers."""
+
+    def __init__(self, capability: str, real: Tool, stubs: Stubs) -> None:
+        """Stand in for `real`, with its promises about side effects."""
+        self.side_effect, self.idempotent = real.side_effect, real.idempotent
+        self._capability, self._real, self._stubs = capability, real, stubs
+
+    async def call(self, action: str, args: JsonObject, ctx: CallContext) -> object:
+        """Return or raise what the test says."""
+        return await self._stubs.call(f"{self._capability}.{action}", self._real, args, ctx)
+
+    def redact(self, args: JsonObject) -> object:
+        """Redact as the real one does."""
+        return self._real.redact(args)
+
+    def redact_result(self, result: object) -> object:
+        """Redact as the real one does."""
+        return self._real.redact_result(result)
+
+
+@dataclass(frozen=True)
+class StubbedSynthesizer:
+    """A synthesizer of an app whose prompts a test answers."""
+
+    real: Synthesizer | None
+    stubs: Stubs
+
+    async def __call__(self, prompt: object, transient: JsonObject, ctx: CallContext) -> object:
+        """Return or raise what the test says."""
+        return await self.stubs.synthesize(self.real, prompt, transient, ctx)
+
+
+def stubbed(app: App, stubs: Stubs) -> App:
+    """Return `app` with nothing real but what `stubs` allows."""
+    stubs.check(app)
+    made = copy(app)
+    changed = {
+        "tools": _tools(app.tools, stubs),
+        "outputs": {
+            name: replace(route, adapter=stubs.adapter(name, as_adapter(route.adapter)))
+            for name, route in app.outputs.items()
+        },
+        "synthesizer": _synthesizer(app.synthesizer, stubs, is_given=stubs.synthesizer is not None),
+        "actors": {id_: _actor(actor, stubs) for id_, actor in app.actors.items()},
+    }
+    for name, value in changed.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def _actor(actor: Actor, stubs: Stubs) -> Actor:
+    made = copy(actor)
+    expectations = {
+        name: replace(each, synthesizer=_synthesizer(each.synthesizer, stubs))
+        for name, each in actor.expectations.items()
+    }
+    changed = {
+        "tools": _tools(actor.tools, stubs),
+        "synthesizer": _synthesizer(actor.synthesizer, stubs),
+        "expectations": expectations,
+    }
+    for name, value in changed.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def _tools(tools: Mapping[str, Tool], stubs: Stubs) -> dict[str, Tool]:
+    return {name: StubbedTool(name, real, stubs) for name, real in tools.items()}
+
+
+def _synthesizer(
+    real: Synthesizer | None, stubs: Stubs, *, is_given: bool = False
+) -> Synthesizer | None:
+    return StubbedSynthesizer(real, stubs) if real is not None or is_given else None

@@ -1,0 +1,330 @@
+"""What a test sees of episodes, outputs, waits and workflows: typed values from the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+from engine.episodes.episode import Status, fold
+from engine.findings.store import newest_event
+from engine.outputs.output import fold as fold_output
+from engine.waits import answer as answers
+from engine.workflows.instance import Instance
+from streams.json import unraw
+from streams.model.events import EpisodeStarted, OutputDelivered, StepKind, StepRecorded
+from streams.model.findings import Finding
+from streams.ports.log import Recorded
+
+T = TypeVar("T")
+
+INDENT: Final = "  "
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRecord:
+    """A recorded step."""
+
+    number: int
+    """From 1."""
+    name: str
+    """`capability.action` of a tool call; else its kind, such as `approval` or `synthesis`."""
+    kind: StepKind
+    args: Any
+    """As people may see them."""
+    result: Any
+    """As the strategy got it; None if it failed."""
+    error_class: str
+    """Empty: it succeeded."""
+    error_detail: str
+
+    def __str__(self) -> str:
+        failed = f"{self.error_class}: {self.error_detail}"
+        return f"{self.number}. {self.name} → {failed if self.error_class else repr(self.result)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """Something that waits for people, or for a signal."""
+
+    what: str
+    """`episode`, `output` or `step`."""
+    id: str
+    """Of the episode, the output (its key) or the workflow's instance."""
+    step: str = ""
+    """Of a workflow."""
+    summary: str = ""
+    plan: Any = None
+    """What is to be approved."""
+    plan_hash: str = ""
+    approvers: tuple[str, ...] = ()
+    """Who may decide; none: anybody."""
+    ref: str = ""
+    """The signal that it waits for; empty: an approval."""
+    expires_at: datetime | None = None
+
+    def __str__(self) -> str:
+        for_what = f"the signal {self.ref!r}" if self.ref else f"approval of {self.plan!r}"
+        until = f", until {self.expires_at:%Y-%m-%d %H:%M:%S}" if self.expires_at else ""
+        return f"{self.what} {self.id} waits for {for_what}{until}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeRecord:
+    """An episode, as its journal has it."""
+
+    id: str
+    actor: str
+    expectation: str
+    status: str
+    """`queued`, `running`, `blocked`, `converging`, `delivering`; or how it ended: `done`,
+    `failed`, `partially_failed`, `canceled`."""
+    error_class: str
+    """Why it failed or was canceled; empty: neither."""
+    error_detail: str
+    payload: Any
+    """Of what triggered it."""
+    subject: str
+    """What it is about; empty: nothing in particular."""
+    steps: tuple[StepRecord, ...]
+    summary: str
+    classification: Any
+    confidence: float | None
+    result: Any
+    """What it decided; each is empty or None before that."""
+    attempts: int
+    """How often a node took it; 1: no node crashed or stopped over it."""
+    tokens: int
+    opened_at: datetime
+    ended_at: datetime | None
+    waits: tuple[Waiting, ...]
+    """Of those that it has had, the one that is open, if one is."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.ended_at is not None
+
+    def step(self, name: str) -> StepRecord:
+        """Return the only step called `name`; an `AssertionError` shows those that there are."""
+        __tracebackhide__ = True
+        found = [each for each in self.steps if each.name == name]
+        return only(found, f"step {name!r}", self.steps, of=f" of {self.title}")
+
+    @property
+    def title(self) -> str:
+        """Which one it is, in a few words."""
+        return f"{self.actor}.{self.expectation} {self.id}"
+
+    def __str__(self) -> str:
+        why = f": {self.error_class}: {self.error_detail}" if self.error_class else ""
+        lines = [f"{self.title} is {self.status}{why}", *map(str, self.steps)]
+        return f"\n{INDENT}".join([*lines, *map(str, self.waits)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputRecord:
+    """An output, as its journal has it."""
+
+    key: str
+    adapter: str
+    payload: Any
+    status: str
+    """`awaiting_approval`, `proposed`, `delivered`, `failed`, `rejected` or `canceled`."""
+    attempts: int
+    error_class: str
+    """Why it failed; empty: it has not."""
+    ref: str
+    """What the receiver said; empty: nothing."""
+    episode_id: str
+
+    def __str__(self) -> str:
+        why = f": {self.error_class}" if self.error_class else ""
+        return f"{self.adapter} {self.key} is {self.status}{why}, {self.payload!r}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkflowRecord:
+    """An instance of a workflow, as its journal has it."""
+
+    id: str
+    name: str
+    status: str
+    """`running`, `blocked`, `stopping`, `compensating`, `done`, `failed` or `canceled`."""
+    steps: dict[str, str]
+    """Step → status; of a step that fans out, that of each item, with commas."""
+    results: dict[str, Any]
+    """Step → result, of those that are done."""
+    waits: tuple[Waiting, ...]
+
+    def __str__(self) -> str:
+        steps = ", ".join(f"{name} {status}" for name, status in self.steps.items())
+        return f"{self.name} {self.id} is {self.status}: {steps}"
+
+
+def episode_of(records: Sequence[Recorded]) -> EpisodeRecord:
+    """Return the episode of these commits, the first of which opened it."""
+    episode = fold(records)
+    opened, end, decided = episode.opened, episode.finished, episode.converged
+    assert opened is not None, "an episode begins with EpisodeOpened"
+    events = [event for record in records for event in record.commit.events]
+    return EpisodeRecord(
+        id=opened.episode_id,
+        actor=opened.actor_id,
+        expectation=opened.expectation_id,
+        status=episode.status.value,
+        error_class=end.error_class if end else "",
+        error_detail=end.error_detail if end else "",
+        payload=opened.trigger.payload,
+        subject=opened.trigger.entity_id,
+        steps=tuple(_step(each) for each in events if isinstance(each, StepRecorded)),
+        summary=decided.summary if decided else "",
+        classification=unraw(decided.classification) if decided else None,
+        confidence=decided.confidence if decided else None,
+        result=unraw(decided.result) if decided else None,
+        attempts=sum(isinstance(each, EpisodeStarted) for each in events),
+        tokens=episode.tokens_used,
+        opened_at=records[0].commit.at,
+        ended_at=records[-1].commit.at if end else None,
+        waits=_waits(records) if episode.status is Status.BLOCKED else (),
+    )
+
+
+def _step(recorded: StepRecorded) -> StepRecord:
+    return StepRecord(
+        number=recorded.step_no,
+        name=recorded.tool_name or recorded.kind.value,
+        kind=recorded.kind,
+        args=unraw(recorded.args),
+        result=unraw(recorded.result),
+        error_class=recorded.error_class,
+        error_detail=recorded.error_detail,
+    )
+
+
+def _waits(records: Sequence[Recorded]) -> tuple[Waiting, ...]:
+    opened = fold(records).opened
+    assert opened is not None, "an episode begins with EpisodeOpened"
+    return tuple(
+        _wait(opened.episode_id, each) for each in answers.waits_of(records) if each.end is None
+    )
+
+
+def _wait(episode_id: str, still: answers.StillWaiting) -> Waiting:
+    event = still.blocked.event
+    if event.approval is not None:
+        return Waiting(
+            what="episode",
+            id=episode_id,
+            summary=event.approval.summary,
+            plan=unraw(event.approval.plan),
+            plan_hash=event.approval.plan_hash,
+            approvers=event.approval.approvers,
+            expires_at=event.approval.expires_at,
+        )
+    terms = still.blocked.terms
+    ref = event.wait.ref if event.wait else ""
+    return Waiting(
+        what="episode",
+        id=episode_id,
+        ref=ref,
+        expires_at=terms.expires_at,
+    )
+
+
+def finding_of(records: Sequence[Recorded]) -> Finding:
+    """Return the finding of these commits as it is now."""
+    return newest_event(records[-1]).finding
+
+
+def output_of(records: Sequence[Recorded]) -> OutputRecord | None:
+    """Return the output of these commits; None: nobody has proposed it."""
+    output = fold_output(records)
+    if output.proposed is None or output.status is None:
+        return None
+    events = (event for record in records for event in record.commit.events)
+    refs = [event.delivered_ref for event in events if isinstance(event, OutputDelivered)]
+    return OutputRecord(
+        key=output.proposed.output_key,
+        adapter=output.proposed.adapter,
+        payload=unraw(output.proposed.payload),
+        status=output.status.value,
+        attempts=output.attempts,
+        error_class=output.failed.error_class if output.failed else "",
+        ref=refs[-1] if refs else "",
+        episode_id=output.proposed.episode_id,
+    )
+
+
+def output_wait(records: Sequence[Recorded]) -> Waiting | None:
+    """Return the approval that the output of these commits waits for, or None."""
+    output = fold_output(records)
+    if output.pending is None or output.proposed is None:
+        return None
+    proposed, approval = output.proposed, output.pending.terms
+    return Waiting(
+        what="output",
+        id=proposed.output_key,
+        summary=approval.summary,
+        plan=unraw(proposed.payload),
+        plan_hash=approval.plan_hash,
+        approvers=approval.approvers,
+        expires_at=approval.expires_at,
+    )
+
+
+def workflow_of(instance_id: str, instance: Instance) -> WorkflowRecord:
+    """Return an instance as a test sees it."""
+    specs = instance.specs
+    return WorkflowRecord(
+        id=instance_id,
+        name=instance.begun.spec.name,
+        status=instance.status.value,
+        steps={
+            name: ", ".join(item.status.value for item in state.items)
+            for name, state in instance.steps.items()
+        },
+        results={
+            name: state.result(specs[name])
+            for name, state in instance.steps.items()
+            if state.is_settled
+        },
+        waits=tuple(_step_waits(instance_id, instance)),
+    )
+
+
+def _step_waits(instance_id: str, instance: Instance) -> Iterable[Waiting]:
+    for name, state in instance.steps.items():
+        if state.asked is not None and instance.goes_on:
+            asked = state.asked.approval
+            yield Waiting(
+                what="step",
+                id=instance_id,
+                step=name,
+                summary=asked.summary,
+                plan=[unraw(each) for each in state.asked.inputs],
+                plan_hash=asked.plan_hash,
+                approvers=asked.approvers,
+                expires_at=asked.expires_at,
+            )
+
+
+def only(found: Sequence[T], what: str, known: Sequence[object], *, of: str = "") -> T:
+    """Return the one that was `found`; else raise an `AssertionError` that shows all `known`."""
+    __tracebackhide__ = True  # What a test got wrong is in the test.
+    if len(found) == 1:
+        return found[0]
+    problem = f"no {what}" if not found else f"{len(found)} times {what}, and one is meant"
+    shown = f"\n{INDENT}".join(["there is:", *map(str, known)]) if known else "there is none at all"
+    raise AssertionError(f"{problem}{of}; {shown}")
+
+
+def fitting(candidates: Iterable[T], **wanted: str | None) -> list[T]:
+    """Return those of `candidates` whose attributes are as `wanted`; None: anything."""
+    given = {name: value for name, value in wanted.items() if value is not None}
+    return [
+        each
+        for each in candidates
+        if all(getattr(each, name) == value for name, value in given.items())
+    ]
