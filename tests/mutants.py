@@ -52,6 +52,7 @@ SHARED_QUEUE: Final = "tests/streams/jetstream/test_shared_queue.py"
 LATE_STARTS: Final = "tests/engine/triggers/test_late_starts.py"
 CRASHES_OF_GATES: Final = "tests/gates/test_crashes.py"
 
+CRASHING: Final = "tests/testing/test_crashes.py"
 DECIDING_IN_TESTS: Final = "tests/testing/test_waits.py"
 STUBBING: Final = "tests/testing/test_stubs.py"
 TESTING: Final = "tests/testing/test_running.py"
@@ -6256,6 +6257,27 @@ TABLE: Final[Sequence[Mutant]] = (
         "ports, clock = self.ports, self._clock",
         "ports, clock = self.ports, VirtualClock(self.now + timedelta(days=1))",
         DECIDING_IN_TESTS,
+    ),
+    Mutant(
+        "a node that died in a test does nothing more",
+        "vigil/testing/running.py",
+        "if node == self._dead:",
+        "if not node:",
+        CRASHING,
+    ),
+    Mutant(
+        "a second side effect after a crash is told",
+        "vigil/testing/crashes.py",
+        "if count > 1]",
+        "if count > 9]",
+        CRASHING,
+    ),
+    Mutant(
+        "a test that dies looks at how it ends",
+        "vigil/testing/crashes.py",
+        "        problems += _differences(wanted, found)\n",
+        "        pass\n",
+        CRASHING,
     ),
 )
 

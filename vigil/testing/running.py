@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import count
 from typing import Final
 
@@ -42,6 +43,7 @@ from streams.ports.domain_events import DomainEvent
 from streams.ports.log import Recorded
 from streams.subjects import Stack
 from vigil.testing.idle import next_due_at, what_is_left
+from vigil.testing.mortal import mortal
 from vigil.testing.stubs import Answer, Call, Stubs, stubbed
 from vigil.testing.views import (
     EpisodeRecord,
@@ -97,7 +99,14 @@ class RunningApp:
             memory_ports(stack=stack, clock=clock), leases=self._leases
         )
         """The log in memory, for whatever the methods do not do."""
-        self._numbers = count(1)
+        self._numbers, self._nodes = count(1), count(1)
+        self.moments = 0
+        """Before and after each commit of a node so far, there was one to die at."""
+        self.crashed = ""
+        """When the node died that `crash_at` is about, for people; empty: it has not."""
+        self._fatal = 0
+        self._crashing: asyncio.Task[None] | None = None
+        self._dead = ""
         self._node: Node | None = None
         self._running: asyncio.Task[bool] | None = None
         self._stopped_at: datetime | None = None
@@ -219,6 +228,10 @@ class RunningApp:
             if holder == node.name:
                 self._leases.lapse(key)
 
+    def crash_at(self, moment: int) -> None:
+        """Have a node die at the `moment`-th moment, from 1; see `crash_everywhere`."""
+        self._fatal = moment
+
     async def deliver_again(self) -> None:
         """Deliver every message once more, as if no acknowledgement had reached the server."""
         for port in (self.ports.domain_events, self.ports.commands, self.ports.timers):
@@ -296,6 +309,10 @@ class RunningApp:
             raise AssertionError(f"{adapter!r} is no output of the app, or a real one")
         return self._stubs.adapters[adapter].deliveries
 
+    def all_deliveries(self) -> list[OutputView]:
+        """Return what was delivered by all adapters that deliver to nobody."""
+        return [each for fake in self._stubs.adapters.values() for each in fake.deliveries]
+
     def calls(self, name: str | None = None) -> list[Call]:
         """Return the calls of tools and synthesizers, in order: all, or those of a name."""
         return fitting(self._stubs.calls, name=name)
@@ -351,8 +368,9 @@ class RunningApp:
 
     async def start(self) -> None:
         """Start a node, and wait until it hears what is published."""
-        name = f"node-{next(self._numbers)}"
-        self._node = Node(self._app, self.ports, name=name, clock=self._clock)
+        name = f"node-{next(self._nodes)}"
+        ports = mortal(self.ports, partial(self._moment, name))
+        self._node = Node(self._app, ports, name=name, clock=self._clock)
         self._running = asyncio.create_task(self._node.run())
         await self._settle()
 
@@ -366,10 +384,22 @@ class RunningApp:
 
     async def kill(self) -> None:
         """End the node at once; what there is can still be looked at."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+        tasks = [each for each in (self._crashing, self._running) if each is not None]
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._stopped_at = self.now
+
+    async def _moment(self, node: str, what: str) -> None:
+        """Let `node` pass, unless this is where it dies."""
+        if self._crashing is None:
+            self.moments += 1
+            if self.moments == self._fatal:
+                self.crashed = what
+                self._dead = node
+                self._crashing = asyncio.create_task(self.crash())
+        if node == self._dead:
+            await asyncio.Event().wait()
 
     async def _settle(self) -> None:
         """Wait until nobody has anything to do at this very moment."""

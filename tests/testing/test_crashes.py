@@ -1,0 +1,143 @@
+"""A scenario is played once for each moment at which a node may die."""
+
+from __future__ import annotations
+
+import pytest
+
+from streams.layout import Stream
+from streams.model.events import EpisodeStarted
+from tests.engine.stage import HAPPENED, Scripted
+from tests.testing.apps import ASKS, KEY, LOOKS, Proposing, app_with
+from vigil import Actor, App, Tool, event, raise_finding
+from vigil.testing import crash_everywhere, deliver_twice, in_turn, run
+
+PLAN = (LOOKS, ASKS, LOOKS)
+
+
+class Scene(Proposing):
+    def __init__(self):
+        super().__init__(*PLAN, findings=[raise_finding(KEY, class_="full", severity="high")])
+
+
+async def story(vigil):
+    await vigil.publish(HAPPENED, {"host": "web-1"})
+    await vigil.run_until_idle()
+    await vigil.approve()
+    await vigil.run_until_idle()
+    assert vigil.finding(KEY).severity == "high"
+
+
+async def happening(vigil):
+    await vigil.publish(HAPPENED)
+    await vigil.run_until_idle()
+
+
+class Effect(Tool):
+    side_effect = True
+
+    def __init__(self, *, idempotent):
+        self.idempotent = idempotent
+
+
+def effecting(*, idempotent):
+    actor = Actor("worker", tools={"disk": Effect(idempotent=idempotent)})
+    actor.expect("thing", Scripted(LOOKS), on=event(HAPPENED))
+    app = App(actors=[actor])
+    return lambda: run(app, tools={"disk.largest": "done"})
+
+
+async def test_it_ends_the_same_whenever_a_node_dies():
+    moments = await crash_everywhere(
+        lambda: run(app_with(Scene()), tools={"disk.largest": in_turn(1, 2)}), story
+    )
+    assert moments >= 12
+
+
+async def test_a_side_effect_that_can_be_repeated_is():
+    assert await crash_everywhere(effecting(idempotent=True), happening) >= 4
+
+
+async def test_one_that_cannot_be_repeated_is_told():
+    with pytest.raises(AssertionError, match=r"(?s)died at moment .* outcome_unknown: a tool that"):
+        await crash_everywhere(effecting(idempotent=False), happening)
+
+
+async def test_a_test_may_accept_that_nobody_knows():
+    assert await crash_everywhere(effecting(idempotent=False), happening, may_be_unknown=True)
+
+
+class Forgetful(Scripted):
+    """Counts in the process what it should keep in its state."""
+
+    calls = 0
+
+    def next_step(self, state, ctx):
+        type(self).calls += 1
+        return super().next_step(state, ctx)
+
+    def converge(self, state, ctx):
+        result = super().converge(state, ctx)
+        return type(result)(classification={"calls": self.calls})
+
+
+async def test_an_app_that_ends_in_another_way_is_told_with_the_moment():
+    def anew():
+        Forgetful.calls = 0
+        return run(app_with(Forgetful(LOOKS)), tools={"disk.*": 1})
+
+    with pytest.raises(AssertionError, match=r"(?s)died at moment \d+ of \d+, (before|after) .*"):
+        await crash_everywhere(anew, happening)
+
+
+async def test_what_a_scenario_asserts_must_hold_each_time():
+    lives = []
+
+    async def fails_later(vigil):
+        lives.append(vigil)
+        await happening(vigil)
+        assert len(lives) < 3, "the third one"
+
+    with pytest.raises(AssertionError, match=r"(?s)moment 2 of .*the third one"):
+        await crash_everywhere(lambda: run(app_with(Scripted())), fails_later)
+
+
+async def test_messages_that_come_twice_change_nothing():
+    await deliver_twice(
+        lambda: run(app_with(Scene()), tools={"disk.largest": in_turn(1, 2)}), story
+    )
+
+
+async def test_a_node_that_died_does_nothing_more():
+    async with run(app_with(Scripted())) as vigil:
+        vigil.crash_at(1)
+        await happening(vigil)
+        starts = [
+            each.node
+            for record in vigil.ports.log.records(Stream.JOURNAL)
+            for each in record.commit.events
+            if isinstance(each, EpisodeStarted)
+        ]
+    assert starts == ["node-2"]
+    assert vigil.crashed.startswith("before EpisodeOpened")
+
+
+async def test_a_scenario_that_is_not_the_same_each_time_is_told():
+    lives = []
+
+    async def shorter(vigil):
+        lives.append(vigil)
+        for _ in range(3 if len(lives) == 1 else 1):
+            await happening(vigil)
+
+    with pytest.raises(AssertionError, match=r"not the same each time|ends in another way"):
+        await crash_everywhere(lambda: run(app_with(Scripted())), shorter)
+
+
+async def test_a_second_side_effect_is_told_however_it_ends():
+    async def doubled(vigil):
+        await happening(vigil)
+        if vigil.crashed:
+            vigil._stubs.calls.append(vigil.calls("disk.largest")[0])
+
+    with pytest.raises(AssertionError, match=r"disk\.largest was called twice"):
+        await crash_everywhere(effecting(idempotent=False), doubled, may_be_unknown=True)

@@ -1,0 +1,170 @@
+"""Scenarios played over and over, each time with something that goes wrong: the end is the same.
+
+async def closing(vigil):
+    await vigil.publish("ticket.solved", {"ticket": "T-1"})
+    await vigil.run_until_idle()
+
+await crash_everywhere(lambda: run(app, tools=ROTA), closing)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, fields
+from typing import Final, TypeAlias
+
+from engine.outputs.decide import OUTCOME_UNKNOWN
+from vigil.testing.running import RunningApp
+from vigil.testing.stubs import Call
+
+MOMENTS_MAX: Final = 10_000
+"""Most moments of one scenario at which a node can die."""
+
+Run: TypeAlias = Callable[[], AbstractAsyncContextManager[RunningApp]]
+"""Runs the app anew, with stubs that nobody has used: `lambda: run(app, …)`."""
+
+Scenario: TypeAlias = Callable[[RunningApp], Awaitable[object]]
+"""What happens to the app. It lets the app come to rest where it asks for something."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a scenario has ended: what must not depend on what went wrong."""
+
+    episodes: Counter[str]
+    findings: Counter[str]
+    outputs: Counter[str]
+    workflows: Counter[str]
+    waits: Counter[str]
+    effects: Counter[str]
+    """Calls that change the outside, one for each idempotency key; and deliveries."""
+    is_unknown: bool
+    """Whether an episode ended because nobody knows whether it changed something outside."""
+
+
+async def crash_everywhere(
+    run: Run, scenario: Scenario, *, every: int = 1, may_be_unknown: bool = False
+) -> int:
+    """Play `scenario` once for each moment at which a node may die, and return how many there are.
+
+    A moment is right before or after a commit to the log. Another node then takes over.
+
+    Args:
+        run: `lambda: run(app, …)`.
+        scenario: an async function of the running app; what it asserts must hold each time.
+        every: 3 tries every third moment.
+        may_be_unknown: whether episodes may end as `outcome_unknown`, where a node dies in the
+            middle of a call that is not idempotent.
+
+    Raises `AssertionError`, which names the moment, if it ends in another way than without a crash,
+    or a call that is not idempotent was made twice.
+    """
+    async with run() as vigil:
+        await _play(scenario, vigil)
+        wanted, moments = _ending(vigil), vigil.moments
+    assert moments <= MOMENTS_MAX, f"{moments:,} moments; the limit is {MOMENTS_MAX:,}"
+    for moment in range(1, moments + 1, every):
+        async with run() as vigil:
+            vigil.crash_at(moment)
+            where = f"a node that died at moment {moment} of {moments}"
+            try:
+                await _play(scenario, vigil)
+            except AssertionError as error:
+                if not (may_be_unknown and _ending(vigil).is_unknown):
+                    raise _told(f"{where}, {vigil.crashed}", [str(error)], vigil) from error
+            assert vigil.crashed, f"no {where}: the scenario is not the same each time"
+            _compare(f"{where}, {vigil.crashed}", wanted, vigil, may_be_unknown=may_be_unknown)
+    return moments
+
+
+async def deliver_twice(run: Run, scenario: Scenario) -> None:
+    """Play `scenario`, and then deliver every message to the app once more: nothing may change.
+
+    Raises `AssertionError`, which shows what has.
+    """
+    async with run() as vigil:
+        await _play(scenario, vigil)
+        wanted = _ending(vigil)
+        await vigil.deliver_again()
+        await vigil.run_until_idle()
+        _compare("every message that came again", wanted, vigil, may_be_unknown=False)
+
+
+async def _play(scenario: Scenario, vigil: RunningApp) -> None:
+    await scenario(vigil)
+    await vigil.run_until_idle()
+
+
+def _compare(where: str, wanted: Ending, vigil: RunningApp, *, may_be_unknown: bool) -> None:
+    found = _ending(vigil)
+    problems = [f"{name} was called twice" for name in _twice(vigil.calls())]
+    if not (may_be_unknown and found.is_unknown):
+        problems += _differences(wanted, found)
+    if problems:
+        if found.is_unknown and not wanted.is_unknown:
+            hint = "a tool that can be called again is idempotent=True; else say may_be_unknown"
+            problems.append(f"an episode is {OUTCOME_UNKNOWN}: {hint}")
+        raise _told(where, problems, vigil)
+
+
+def _told(where: str, problems: Sequence[str], vigil: RunningApp) -> AssertionError:
+    shown = "\n".join(f"  {each}" for each in problems)
+    return AssertionError(f"with {where}, it ends in another way:\n{shown}\n{vigil.story()}")
+
+
+def _differences(wanted: Ending, found: Ending) -> list[str]:
+    problems = []
+    for field in fields(Ending):
+        before, after = getattr(wanted, field.name), getattr(found, field.name)
+        if isinstance(before, Counter):
+            problems += [f"{field.name}, missing: {each}" for each in (before - after).elements()]
+            problems += [f"{field.name}, instead: {each}" for each in (after - before).elements()]
+    return problems
+
+
+def _twice(calls: Iterable[Call]) -> list[str]:
+    """Return the names of calls that were made twice and must not be."""
+    once = (each for each in calls if each.side_effect and not each.idempotent)
+    made = Counter((each.name, each.idempotency_key) for each in once)
+    return [name for (name, _), count in made.items() if count > 1]
+
+
+def _ending(vigil: RunningApp) -> Ending:
+    episodes = vigil.episodes()
+    return Ending(
+        episodes=Counter(
+            f"{each.actor}.{each.expectation} of {each.subject!r} is {each.status}"
+            f" {each.error_class}: {each.summary} {each.classification!r};"
+            f" {', '.join(map(str, each.steps))}"
+            for each in episodes
+        ),
+        findings=Counter(
+            f"{each.finding_key} is {each.status}, {each.severity}, raised {each.raise_no} times"
+            for each in vigil.findings(status=None)
+        ),
+        outputs=Counter(
+            f"{each.adapter} is {each.status}, {each.payload!r}" for each in vigil.outputs()
+        ),
+        workflows=Counter(
+            f"{each.name} is {each.status}: {each.steps} {each.results!r}"
+            for each in vigil.workflows()
+        ),
+        waits=Counter(f"{each.what}: {each.ref or each.plan!r}" for each in vigil.waits()),
+        effects=_effects(vigil),
+        is_unknown=any(each.error_class == OUTCOME_UNKNOWN for each in episodes),
+    )
+
+
+def _effects(vigil: RunningApp) -> Counter[str]:
+    calls = {
+        (each.name, each.idempotency_key): f"{each.name} {each.args!r}"
+        for each in vigil.calls()
+        if each.side_effect
+    }
+    delivered = {
+        each.idempotency_key: f"delivery by {each.adapter}: {each.payload!r}"
+        for each in vigil.all_deliveries()
+    }
+    return Counter([*calls.values(), *delivered.values()])
