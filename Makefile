@@ -25,7 +25,7 @@ TIMED := $(addprefix tests/,chaos contracts gates/test_on_a_server.py \
 unexport PYTHONDONTWRITEBYTECODE
 
 # Tests that play a story once for each moment at which a node may die in it.
-CRASHES := $(addprefix tests/,gates/test_crashes.py engine/execution/test_every_crash.py \
+CRASHES := $(addprefix tests/,gates/test_crashes.py testing/test_guides.py engine/execution/test_every_crash.py \
 	$(addprefix engine/outputs/,test_outputs.py test_outputs_left.py test_outputs_called_off.py))
 
 # A pip that only installs needs to say nothing but what goes wrong.

@@ -1,0 +1,158 @@
+"""The apps of the guides and of the demo, run by the kit, and by nodes that die at any moment."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.docs.pages import blocks
+from tests.moments import STRIDE
+from vigil.demo.app import app as demo
+from vigil.testing import RunningApp, crash_everywhere, deliver_twice, run
+
+
+@cache
+def app_of(page: str, file: str):
+    """Return the app that `file` of a guide declares, as the page shows it first."""
+    shown = (each.text for each in blocks(f"docs/guides/{page}.md", "python"))
+    text = next(each for each in shown if each.startswith(f"# {file}.py\n"))
+    module = sys.modules[file] = ModuleType(file)
+    exec(compile(text, file, "exec"), vars(module))  # noqa: S102 - it is ours
+    return module.app
+
+
+@dataclass(frozen=True)
+class Guide:
+    """An app of a guide, what happens to it there, and how that ends."""
+
+    page: str
+    file: str
+    scenario: Callable[[RunningApp], Awaitable[None]]
+    given: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.file
+
+    def run(self):
+        app = demo if self.page == "demo" else app_of(self.page, self.file)
+        return run(app, **self.given)
+
+
+async def releases(vigil):
+    await vigil.fire("releases", "releases_are_wanted", {"version": "2.7"})
+    await vigil.fire("releases", "orders_are_paid", {"order": "o-42"})
+    await vigil.run_until_idle()
+    await vigil.approve(by="bob")
+    await vigil.signal("payment:o-42", {"paid": True})
+    await vigil.run_until_idle()
+    said = {each.expectation: each.summary for each in vigil.episodes(status="done")}
+    assert said == {
+        "releases_are_wanted": "2.7: approved by bob",
+        "orders_are_paid": "o-42: paid",
+    }
+
+
+async def orders(vigil):
+    await vigil.fire("orders", "orders_are_shipped", {"order": "o-1", "worth": 20})
+    await vigil.fire("orders", "orders_are_shipped", {"order": "o-2", "worth": 5_000})
+    await vigil.run_until_idle()
+    assert [each.payload["order"] for each in vigil.deliveries("warehouse")][:1] == ["o-1"]
+    await vigil.approve("ship:o-2")
+    await vigil.run_until_idle()
+    assert {each.status for each in vigil.outputs()} == {"delivered"}
+
+
+async def disks(vigil):
+    await vigil.publish("disk.measured", {"host": "web-1", "used": 0.97})
+    await vigil.advance(minutes=31)
+    assert vigil.finding("disk:web-1").severity == "critical"
+    assert vigil.finding("silent:web-1", status="expired").caused_by_key == "disk:web-1"
+
+
+async def checkout(vigil):
+    for items in range(3):
+        await vigil.publish("cart.changed", {"cart": "c-7", "customer": "ann", "items": items})
+    for _ in range(2):
+        await vigil.publish("payment.refused", {"cart": "c-7", "customer": "ann"})
+    await vigil.advance(minutes=5)
+    said = {each.expectation: each.summary for each in vigil.episodes(status="done")}
+    assert said == {
+        "carts_make_sense": "c-7: the newest of 3",
+        "payment_works": "c-7: the newest of 1",
+    }
+
+
+async def clients(vigil):
+    id_ = await vigil.start_workflow("client_review", {"client": "acme"})
+    await vigil.run_until_idle()
+    await vigil.approve(id_)
+    await vigil.run_until_idle()
+    instance = vigil.workflow(id_)
+    assert (instance.status, instance.steps["notify"]) == ("done", "done, done")
+
+
+async def invoices(vigil):
+    await vigil.fire("invoices", "customers_pay", {"customer": "ann"})
+    await vigil.run_until_idle()
+    if vigil.episode().status == "done":
+        assert vigil.finding("reminded:ann").severity == "low"
+
+
+async def shop(vigil):
+    for number, order in enumerate(["o-17", "o-17", "o-18"]):
+        placed = {"order": {"id": order, "total": 20 if order == "o-18" else 120}}
+        await vigil.publish("order.placed", placed, id=f"web-{number}")
+    await vigil.run_until_idle()
+    assert vigil.episode().summary == "looked at o-17"
+
+
+async def watching(vigil):
+    measured = {"host": "web-1", "mount": "/", "used_fraction": 0.97}
+    await vigil.publish("host.disk.measured", measured)
+    await vigil.run_until_idle()
+    assert vigil.finding("disk:web-1:/").severity == "critical"
+    advice = vigil.finding("advice:disk:web-1:/")
+    assert (advice.summary, advice.caused_by_key) == ("Empty /var/log.", "disk:web-1:/")
+
+    await vigil.publish("host.disk.measured", {**measured, "used_fraction": 0.01})
+    await vigil.run_until_idle()
+    assert vigil.findings() == []
+
+
+ADVICE = {
+    "tools": {"directories.largest": {"largest": [{"name": "/var/log"}], "complete": True}},
+    "synthesizer": "Empty /var/log.",
+}
+
+GUIDES = [
+    Guide("approvals", "releases", releases),
+    Guide("outputs", "orders", orders),
+    Guide("findings", "disks", disks),
+    Guide("limits", "checkout", checkout),
+    Guide("workflows", "clients", clients),
+    Guide("by-hand", "invoices", invoices, {"tools": {"mail.send": {"id": "m-1"}}}),
+    Guide("triggers", "shop", shop),
+    Guide("demo", "watching", watching, ADVICE),
+]
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=str)
+async def test_an_app_of_a_guide_does_what_the_guide_says(guide):
+    async with guide.run() as vigil:
+        await guide.scenario(vigil)
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=str)
+async def test_it_ends_the_same_whenever_a_node_dies(guide):
+    assert await crash_everywhere(guide.run, guide.scenario, every=STRIDE, may_be_unknown=True) > 1
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=str)
+async def test_it_ends_the_same_if_messages_come_twice(guide):
+    await deliver_twice(guide.run, guide.scenario)
