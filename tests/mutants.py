@@ -52,6 +52,7 @@ SHARED_QUEUE: Final = "tests/streams/jetstream/test_shared_queue.py"
 LATE_STARTS: Final = "tests/engine/triggers/test_late_starts.py"
 CRASHES_OF_GATES: Final = "tests/gates/test_crashes.py"
 
+CASSETTES: Final = "tests/testing/test_cassettes.py"
 CRASHING: Final = "tests/testing/test_crashes.py"
 DECIDING_IN_TESTS: Final = "tests/testing/test_waits.py"
 STUBBING: Final = "tests/testing/test_stubs.py"
@@ -6240,8 +6241,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a call that no test answers is told",
         "vigil/testing/stubs.py",
-        "        self.refused.append(name)\n",
-        "",
+        "        self.refused.append(",
+        "        str(",
         STUBBING,
     ),
     Mutant(
@@ -6278,6 +6279,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "        problems += _differences(wanted, found)\n",
         "        pass\n",
         CRASHING,
+    ),
+    Mutant(
+        "a cassette asks no model unless it records",
+        "vigil/testing/cassettes.py",
+        "if not self._records or self._model is None:",
+        "if self._model is None:",
+        CASSETTES,
+    ),
+    Mutant(
+        "a journal that cannot go on fails the gate",
+        "vigil/testing/replays.py",
+        "assert not problems,",
+        "assert journals,",
+        "tests/testing/test_replays.py",
     ),
 )
 

@@ -65,7 +65,7 @@ async def test_answers_in_turn_are_used_up():
     app, answers = app_with(Scripted(LOOKS, more)), {"disk.largest": in_turn(1, ToolFailed("no"))}
 
     assert await seen(app, tools=answers) == [1, "no"]
-    with pytest.raises(Unstubbed):
+    with pytest.raises(Unstubbed, match=r"'disk.largest': in_turn\(…\) has 1 answers"):
         await seen(app, tools={"disk.largest": in_turn(1)})
 
 

@@ -21,21 +21,25 @@ if TYPE_CHECKING:
     from streams.memory import memory_ports
     from streams.memory.fake_leases import FakeLeases
     from streams.model.events import EpisodeFinished, FindingRaised, StepRecorded
+    from vigil.testing.cassettes import Cassette
     from vigil.testing.crashes import crash_everywhere, deliver_twice
+    from vigil.testing.replays import replay_histories
     from vigil.testing.running import RunningApp, StillBusy, run
     from vigil.testing.stubs import Call, FakeAdapter, FakeSynthesizer, Unstubbed, in_turn
     from vigil.testing.views import EpisodeRecord, OutputRecord, StepRecord, Waiting, WorkflowRecord
 
 __all__ = [
-    "Call", "EpisodeFinished", "EpisodeRecord", "FakeAdapter", "FakeLeases", "FakeSynthesizer",
-    "FindingRaised", "OutputRecord", "RunningApp", "StepRecord", "StepRecorded", "StillBusy",
-    "SystemClock", "Unstubbed", "Waiting", "WorkflowRecord", "crash_everywhere", "deliver_twice",
-    "in_turn", "memory_ports", "run",
+    "Call", "Cassette", "EpisodeFinished", "EpisodeRecord", "FakeAdapter", "FakeLeases",
+    "FakeSynthesizer", "FindingRaised", "OutputRecord", "RunningApp", "StepRecord",
+    "StepRecorded", "StillBusy", "SystemClock", "Unstubbed", "Waiting", "WorkflowRecord",
+    "crash_everywhere", "deliver_twice", "in_turn", "memory_ports", "replay_histories", "run",
 ]  # fmt: skip
 
 _HOMES: Final = {
+    "vigil.testing.cassettes": "Cassette",
     "vigil.testing.crashes": "crash_everywhere deliver_twice",
     "streams.memory.fake_leases": "FakeLeases",
+    "vigil.testing.replays": "replay_histories",
     "vigil.testing.running": "RunningApp StillBusy run",
     "vigil.testing.stubs": "Call FakeAdapter FakeSynthesizer Unstubbed in_turn",
     "vigil.testing.views": "EpisodeRecord OutputRecord StepRecord Waiting WorkflowRecord",

@@ -59,7 +59,7 @@ class InTurn:
         if key in self._known:
             return self._known[key]
         if self.used == len(self.answers):
-            raise Unstubbed(f"in_turn(…) has {self.used} answers, and this is one call more")
+            raise Unstubbed(f"in_turn(…) has {self.used} answers, and this is one more call")
         answer = self.answers[self.used]
         self.used += 1
         if not isinstance(answer, Exception | Failure):
@@ -161,7 +161,7 @@ class Stubs:
         self.calls: list[Call] = []
         """All calls of tools and synthesizers, in order."""
         self.refused: list[str] = []
-        """What was called and had no answer, until it is told."""
+        """Why a call had no answer, until it is told."""
         self.adapters: dict[str, FakeAdapter] = {}
         """By name, those that deliver to nobody."""
 
@@ -173,10 +173,8 @@ class Stubs:
         """Raise `Unstubbed` once for all calls that were refused since the last time."""
         if not self.refused:
             return
-        names, self.refused = dict.fromkeys(self.refused), []
-        what = ", ".join(map(repr, names))
-        hint = "; ".join(f"run(app, {_how(name)})" for name in names)
-        raise Unstubbed(f"the app called {what}, and the test has no answer: {hint}")
+        problems, self.refused = dict.fromkeys(self.refused), []
+        raise Unstubbed("\n".join(problems))
 
     async def call(self, name: str, tool: Tool, args: JsonObject, ctx: CallContext) -> object:
         """Return the answer to a call of the action `name` of `tool`."""
@@ -193,8 +191,6 @@ class Stubs:
     ) -> object:
         """Return the answer to a prompt."""
         self._note(SYNTHESIZER, prompt, ctx)
-        if isinstance(self.synthesizer, FakeSynthesizer):
-            return await self.synthesizer(prompt, transient, ctx)
         if self.synthesizer is not None:
             return await self._told(
                 SYNTHESIZER, self.synthesizer, ctx.idempotency_key, prompt, transient, ctx
@@ -234,12 +230,13 @@ class Stubs:
     async def _told(self, name: str, answer: Answer, key: str, *given: object) -> object:
         try:
             return await _said(answer, key, *given)
-        except Unstubbed:
-            return self._refuse(name)
+        except Unstubbed as error:
+            return self._refuse(name, str(error))
 
-    def _refuse(self, name: str) -> object:
-        self.refused.append(name)
-        raise ToolFailed(REFUSED, f"the test has no answer for {name!r}")
+    def _refuse(self, name: str, why: str = "") -> object:
+        problem = why or f"the test has no answer; run(app, {_how(name)})"
+        self.refused.append(f"the app called {name!r}: {problem}")
+        raise ToolFailed(REFUSED, problem)
 
     def _note(
         self,
