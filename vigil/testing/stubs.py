@@ -264,27 +264,6 @@ def _how(name: str) -> str:
     return f"tools={{{name!r}: …}}"
 
 
-class StubbedTool(Tool):
-    """A tool of an app whose calls a test answers."""
-
-    def __init__(self, capability: str, real: Tool, stubs: Stubs) -> None:
-        """Stand in for `real`, with its promises about side effects."""
-        self.side_effect, self.idempotent = real.side_effect, real.idempotent
-        self._capability, self._real, self._stubs = capability, real, stubs
-
-    async def call(self, action: str, args: JsonObject, ctx: CallContext) -> object:
-        """Return or raise what the test says."""
-        return await self._stubs.call(f"{self._capability}.{action}", self._real, args, ctx)
-
-    def redact(self, args: JsonObject) -> object:
-        """Redact as the real one does."""
-        return self._real.redact(args)
-
-    def redact_result(self, result: object) -> object:
-        """Redact as the real one does."""
-        return self._real.redact_result(result)
-
-
 @dataclass(frozen=True)
 class StubbedSynthesizer:
     """A synthesizer of an app whose prompts a test answers."""
@@ -332,7 +311,18 @@ def _actor(actor: Actor, stubs: Stubs) -> Actor:
 
 
 def _tools(tools: Mapping[str, Tool], stubs: Stubs) -> dict[str, Tool]:
-    return {name: StubbedTool(name, real, stubs) for name, real in tools.items()}
+    return {capability: _tool(capability, real, stubs) for capability, real in tools.items()}
+
+
+def _tool(capability: str, real: Tool, stubs: Stubs) -> Tool:
+    """Return a copy of `real`, with all that it declares, whose calls a test answers."""
+
+    async def call(action: str, args: JsonObject, ctx: CallContext) -> object:
+        return await stubs.call(f"{capability}.{action}", real, args, ctx)
+
+    made = copy(real)
+    vars(made)["call"] = call
+    return made
 
 
 def _synthesizer(
