@@ -9,7 +9,7 @@ import pytest
 
 from tests.engine.stage import HAPPENED, Scripted
 from tests.testing.apps import HOURLY, KEY, LOOKS, Proposing, app_with, finds
-from vigil import Actor, App, DeliveryFailed, Retries, Route, event, observe
+from vigil import Actor, App, DeliveryFailed, Retries, Route, approval, cron, event, observe, wait
 from vigil.histories import load, replay
 from vigil.testing import StillBusy, in_turn, run
 
@@ -90,6 +90,22 @@ async def test_a_day_of_ticks_takes_no_day():
 
         assert len(vigil.episodes(status="done")) == 24
         assert DAY_S <= (vigil.now - began).total_seconds() < DAY_S + 1
+
+
+async def test_a_day_of_ticks_a_wait_and_an_approval_that_expires_takes_a_fifth_of_a_second():
+    nap = wait("nap:1", expires_s=1800, on_expiry="continue")
+    app = app_with(Scripted(nap, approval({"x": 1}, expires_s=12 * 3600)), subject_key="")
+    ticking = Actor("ticking")
+    ticking.expect("tick", Scripted(), on=cron("0 */4 * * *"))
+    app = App(actors=[*app.actors.values(), ticking])
+
+    began_s = time.process_time()
+    async with run(app) as vigil:
+        await vigil.publish(HAPPENED)
+        await vigil.advance(hours=24)
+        assert len(vigil.episodes(expectation="tick")) == 6
+        assert vigil.episode(actor="worker").classification["seen"] == [None, "denied"]
+    assert time.process_time() - began_s < 0.2
 
 
 async def test_a_day_in_which_nothing_happens_takes_milliseconds():

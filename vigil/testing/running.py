@@ -435,7 +435,7 @@ class RunningApp:
         return any(each.is_laned for each in self._app.actors.values())
 
     async def _decide(self, id: str | None, *, by: str, reason: str, is_approved: bool) -> None:
-        known = [each for each in self.waits() if not each.ref]
+        known = [each for each in self.waits() if each.plan_hash]
         found = only(fitting(known, id=id), _described("approval that waits", {"id": id}), known)
         by = by or next(iter(found.approvers), BY)
         ports, clock = self.ports, self._clock

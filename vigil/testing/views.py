@@ -58,16 +58,20 @@ class Waiting:
     plan: Any = None
     """What is to be approved."""
     plan_hash: str = ""
+    """Empty: it needs no approval."""
     approvers: tuple[str, ...] = ()
     """Who may decide; none: anybody."""
     ref: str = ""
-    """The signal that it waits for; empty: an approval."""
+    """The signal that it waits for; empty: none."""
     expires_at: datetime | None = None
 
     def __str__(self) -> str:
-        for_what = f"the signal {self.ref!r}" if self.ref else f"approval of {self.plan!r}"
+        for_what = ""
+        if self.ref or self.plan_hash:
+            named = f"the signal {self.ref!r}" if self.ref else f"approval of {self.plan!r}"
+            for_what = f" for {named}"
         until = f", until {self.expires_at:%Y-%m-%d %H:%M:%S}" if self.expires_at else ""
-        return f"{self.what} {self.id} waits for {for_what}{until}"
+        return f"{self.what} {self.id} waits{for_what}{until}"
 
 
 @dataclass(frozen=True, kw_only=True)
