@@ -16,8 +16,10 @@ from dataclasses import dataclass, fields
 from typing import Final, TypeAlias
 
 from engine.outputs.decide import OUTCOME_UNKNOWN
+from streams.model.events import StepKind
 from vigil.testing.running import RunningApp
 from vigil.testing.stubs import Call
+from vigil.testing.views import StepRecord
 
 MOMENTS_MAX: Final = 10_000
 """Most moments of one scenario at which a node can die."""
@@ -137,7 +139,7 @@ def _ending(vigil: RunningApp) -> Ending:
         episodes=Counter(
             f"{each.actor}.{each.expectation} of {each.subject!r} is {each.status}"
             f" {each.error_class}: {each.summary} {each.classification!r};"
-            f" {', '.join(map(str, each.steps))}"
+            f" {', '.join(map(_shown, each.steps))}"
             for each in episodes
         ),
         findings=Counter(
@@ -155,6 +157,12 @@ def _ending(vigil: RunningApp) -> Ending:
         effects=_effects(vigil),
         is_unknown=any(each.error_class == OUTCOME_UNKNOWN for each in episodes),
     )
+
+
+def _shown(step: StepRecord) -> str:
+    """Return a step without when it was: a wait that a crash made longer has ended later."""
+    has_time = step.kind is StepKind.WAIT and not step.error_class
+    return f"{step.number}. {step.name}" if has_time else str(step)
 
 
 def _effects(vigil: RunningApp) -> Counter[str]:
