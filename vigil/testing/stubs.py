@@ -17,10 +17,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from engine.app.actor import Actor
 from engine.app.app import App
+from engine.app.function_tool import CONTEXT, FunctionTool, ToolGroup
 from engine.app.outputs import OutputAdapter, OutputView, as_adapter
 from engine.app.tools import CallContext, Failure, Synthesizer, Tool, ToolFailed
 from streams.json import JsonObject
@@ -316,6 +317,10 @@ def _tools(tools: Mapping[str, Tool], stubs: Stubs) -> dict[str, Tool]:
 
 def _tool(capability: str, real: Tool, stubs: Stubs) -> Tool:
     """Return a copy of `real`, with all that it declares, whose calls a test answers."""
+    if isinstance(real, ToolGroup):
+        return ToolGroup(
+            {action: _function(each, stubs) for action, each in real.functions.items()}
+        )
 
     async def call(action: str, args: JsonObject, ctx: CallContext) -> object:
         return await stubs.call(f"{capability}.{action}", real, args, ctx)
@@ -329,3 +334,15 @@ def _synthesizer(
     real: Synthesizer | None, stubs: Stubs, *, is_given: bool = False
 ) -> Synthesizer | None:
     return StubbedSynthesizer(real, stubs) if real is not None or is_given else None
+
+
+def _function(real: FunctionTool[..., Any], stubs: Stubs) -> FunctionTool[..., Any]:
+    """Return a copy of `real` that a test answers, whose arguments are checked as ever."""
+    name = f"{real.capability}.{real.action}"
+
+    async def answered(**given: object) -> object:
+        ctx = given.pop(CONTEXT)
+        assert isinstance(ctx, CallContext), "it takes the context"
+        return await stubs.call(name, real, given, ctx)
+
+    return replace(real, function=answered, is_async=True, takes_context=True)
