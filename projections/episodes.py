@@ -31,7 +31,7 @@ from streams.model.events import (
     StepRecorded,
 )
 from streams.model.outputs import OutputOutcome
-from streams.model.triggers import Mode, Trigger
+from streams.model.triggers import Mode, Trigger, WorkflowTrigger
 from streams.model.waits import Approval
 from streams.ports.log import Recorded
 
@@ -50,6 +50,10 @@ SAVE: Final = Statement(
 OPEN: Final = Statement(name="open_episodes", table="episodes", keys=("episode_id",))
 
 ADVANCE: Final = Statement(name="advance_episodes", table="episodes", keys=("episode_id",))
+
+ATTEMPT: Final = Statement(
+    name="record_attempts", table="episode_attempts", keys=("episode_id", "attempt")
+)
 
 _EVENTS: Final[frozenset[type[EpisodeEvent]]] = frozenset(get_args(EpisodeEvent))
 
@@ -248,6 +252,14 @@ class EpisodeProgress(Row, kw_only=True):
     tokens_used: int | None = None
     """The final count, replacing the sum of the steps."""
     tokens_added: int = 0
+    wall_used_ms: int | None = None
+    """The final time, replacing the sum of the steps."""
+    wall_added_ms: int = 0
+    model: str | None = None
+    """Kept from the first answer."""
+    first_node: str | None = None
+    metadata: JsonObject | None = None
+    """Merged into what there is."""
     classification: msgspec.Raw = NOTHING
     confidence: float | None = None
     summary: str | None = None
@@ -280,6 +292,22 @@ class Opened(EpisodeProgress, kw_only=True):
     start_by: datetime | None = None
     definition_revision: int | None = None
     """None: its actor is declared in code."""
+    workflow_id: str | None = None
+    workflow_instance_id: str | None = None
+    workflow_step_id: str | None = None
+    workflow_step_no: int | None = None
+    workflow_item: int | None = None
+
+
+class Attempted(Row, kw_only=True):
+    """One row of `sql/record_attempts.sql`: a start after the first one."""
+
+    episode_id: str
+    attempt: int
+    journal_seq: int
+    node: str
+    started_at: datetime
+    is_fresh: bool = False
 
 
 class _Place(TypedDict):
@@ -298,6 +326,7 @@ class EpisodeFold:
         self._steps: dict[int, StepChange] = {}
         self._saved: dict[int, CheckpointChange] = {}
         self._blocks: dict[int, AnswerGiven] = {}
+        self._attempts: dict[int, Attempted] = {}
 
     @classmethod
     def begin(cls, record: Recorded, aggregate: str) -> EpisodeFold:
@@ -322,6 +351,8 @@ class EpisodeFold:
             yield RowChange(SAVE, saved)
         for block in self._blocks.values():
             yield RowChange(SAVE_BLOCKS if isinstance(block, BlockBegun) else ANSWER, block)
+        for attempt in self._attempts.values():
+            yield RowChange(ATTEMPT, attempt)
 
     def _add(self, event: EpisodeEvent, *, seq: int, at: datetime) -> None:
         match event:
@@ -334,6 +365,9 @@ class EpisodeFold:
                 self._advance = _opened(event, episode_id=self._episode_id, seq=seq, at=at)
             case EpisodeStarted():
                 _start(self._advanced(seq), event, at=at)
+                if event.attempt > 1:
+                    place = _Place(episode_id=self._episode_id, seq=seq, at=at)
+                    self._attempts[event.attempt] = attempted(event, **place)
             case EpisodeLeft():
                 _enter(self._advanced(seq), "queued")
             case EpisodeConverged():
@@ -355,6 +389,8 @@ class EpisodeFold:
                 advance = self._advanced(seq)
                 advance.turns_used = event.step_no
                 advance.tokens_added += event.cost_tokens
+                advance.wall_added_ms += event.cost_ms
+                advance.model = advance.model or event.model or None
             case CheckpointSaved():
                 self._saved[event.checkpoint_no] = checkpoint(event, **place)
             case StepAnnounced():
@@ -384,8 +420,20 @@ class EpisodeFold:
         self._steps[step.step_no] = step if earlier is None else filled_in(earlier, step)
 
 
+def attempted(event: EpisodeStarted, *, episode_id: str, seq: int, at: datetime) -> Attempted:
+    """Return the row of a start after the first one."""
+    return Attempted(
+        episode_id=episode_id,
+        attempt=event.attempt,
+        journal_seq=seq,
+        node=event.node,
+        started_at=at,
+        is_fresh=event.fresh,
+    )
+
+
 def _opened(event: EpisodeOpened, *, episode_id: str, seq: int, at: datetime) -> Opened:
-    return Opened(
+    row = Opened(
         episode_id=episode_id,
         journal_seq=seq,
         status="queued",
@@ -406,7 +454,19 @@ def _opened(event: EpisodeOpened, *, episode_id: str, seq: int, at: datetime) ->
         is_request=event.is_request,
         start_by=event.start_by,
         definition_revision=event.revision or None,
+        metadata=event.metadata or None,
     )
+    if isinstance(event.trigger, WorkflowTrigger):
+        _place_in_workflow(row, event.trigger)
+    return row
+
+
+def _place_in_workflow(row: Opened, trigger: WorkflowTrigger) -> None:
+    row.workflow_id = trigger.workflow_id or None
+    row.workflow_instance_id = uuid_or_none(trigger.workflow_instance_id)
+    row.workflow_step_id = trigger.workflow_step_id
+    row.workflow_step_no = trigger.workflow_step_no
+    row.workflow_item = trigger.item
 
 
 def _enter(advance: EpisodeProgress, status: str, *, blocked_by: str | None = None) -> None:
@@ -417,6 +477,7 @@ def _enter(advance: EpisodeProgress, status: str, *, blocked_by: str | None = No
 def _start(advance: EpisodeProgress, event: EpisodeStarted, *, at: datetime) -> None:
     _enter(advance, "running")
     advance.node = event.node
+    advance.first_node = event.node if event.attempt == 1 else advance.first_node
     advance.attempts = event.attempt
     advance.started_at = advance.started_at or at
 
@@ -427,6 +488,8 @@ def _converge(advance: EpisodeProgress, event: EpisodeConverged) -> None:
     if event.confidence is not None:
         advance.confidence = event.confidence
     advance.summary = event.summary or advance.summary
+    if event.metadata:
+        advance.metadata = {**(advance.metadata or {}), **event.metadata}
 
 
 def _defer(advance: EpisodeProgress, event: EpisodeDeferred) -> None:
@@ -440,6 +503,8 @@ def _finish(advance: EpisodeProgress, event: EpisodeFinished, *, at: datetime) -
     advance.turns_used = event.turns_used
     advance.tokens_used = event.tokens_used
     advance.tokens_added = 0
+    if event.wall_used_ms:
+        advance.wall_used_ms, advance.wall_added_ms = event.wall_used_ms, 0
     advance.error_class = event.error_class or advance.error_class
     advance.error_detail = event.error_detail or advance.error_detail
     advance.outputs = event.outputs or advance.outputs

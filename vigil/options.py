@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import sys
 from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias, cast
 
@@ -20,6 +21,9 @@ WAIT_S: Final = 3_600.0
 
 DECISION_S: Final = 30.0
 """How long commands wait by default until a request is on the journal, in seconds."""
+
+PAST_S_MAX: Final = 3_660 * 86_400
+"""Longest time ago that can be given as a duration, in seconds: ten years."""
 
 BY_CHARS_MAX: Final = 200
 """Longest name of a person that is kept."""
@@ -101,6 +105,36 @@ def require_consent(question: str) -> None:
     if not sys.stdin.isatty():
         raise Mistake("there is no terminal to confirm on; give --yes")
     typer.confirm(question, abort=True, err=True)
+
+
+def read_time(text: str, *, what: str) -> datetime:
+    """Return the time in `text`, which has a zone; raise `Mistake` if it has none."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise Mistake(f"{what}: {text!r} is not a time, such as 2030-01-31T09:00:00Z") from error
+    if time.utcoffset() is None:
+        raise Mistake(f"{what}: {text!r} is in no time zone; write Z or +01:00 after it")
+    return time
+
+
+def read_past(text: str | None, *, what: str, now: datetime) -> datetime | None:
+    """Return the time in `text`, or so long before `now`; None: it is None.
+
+    Raises `Mistake` if it is neither.
+    """
+    from engine.validation import seconds_of
+
+    if text is None:
+        return None
+    try:
+        return now - timedelta(seconds=seconds_of(text, least_s=0, most_s=PAST_S_MAX))
+    except ValueError:
+        pass
+    try:
+        return read_time(text, what=what)
+    except Mistake as error:
+        raise Mistake(f"{error}; or how long ago, such as 15m or 2d") from error
 
 
 def read_bytes(text: str, *, what: str) -> bytes:

@@ -17,7 +17,7 @@ from engine.app.findings import SUMMARY_CHARS_MAX, Enriched, checked_key
 from engine.app.outputs import checked_intent
 from engine.app.tools import Failure, check_name
 from engine.errors import InvalidResult
-from streams.json import JsonObject
+from streams.json import JsonObject, unraw
 from streams.model.events import EpisodeConverged, StepKind
 from streams.model.findings import ClearFinding, Finding, FindingIntent, RaiseFinding, UpdateFinding
 from streams.model.outputs import OutputIntent
@@ -64,6 +64,10 @@ class ConvergeResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a workflow's step, any JSON value; None: an object of classification,
     confidence and summary.
     """
+    metadata: JsonObject = {}
+    """Any JSON object that people and queries find with the episode, such as `{"ticket": 42}`; its
+    values win over those that the episode was fired with.
+    """
 
 
 def conclude(result: object) -> EpisodeConverged:
@@ -78,6 +82,7 @@ def conclude(result: object) -> EpisodeConverged:
         findings=tuple(result.findings),
         outputs=tuple(result.outputs),
         result=validation.encode(result.result, what="result"),
+        metadata=unraw(validation.encode(result.metadata, what="metadata")),
     )
     encoded = msgspec.json.encode(converged)
     try:
@@ -96,6 +101,8 @@ def conclude(result: object) -> EpisodeConverged:
 def _check(result: ConvergeResult) -> None:
     if not isinstance(result.classification, dict):
         raise InvalidResult(f"classification must be a dict, not {_name(result.classification)}")
+    if not isinstance(result.metadata, dict):
+        raise InvalidResult(f"metadata must be a dict, not {_name(result.metadata)}")
     if not isinstance(result.summary, str):
         raise InvalidResult(f"summary must be text, not {_name(result.summary)}")
     confidence: object = result.confidence

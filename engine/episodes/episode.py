@@ -330,6 +330,7 @@ def _event(episode: Episode, command: Command) -> EpisodeEvent:
                 status=EndStatus.FAILED if isinstance(command, FailEpisode) else EndStatus.CANCELED,
                 turns_used=episode.turns_used,
                 tokens_used=episode.tokens_used,
+                wall_used_ms=round(episode.wall_used_s * 1000),
                 **msgspec.structs.asdict(command),
             )
         case _:
@@ -368,6 +369,7 @@ def _finished(episode: Episode, command: Finish) -> EpisodeFinished:
         error_detail=f"{failed} could not be delivered: {why}" if failed_all else "",
         findings=command.findings,
         outputs=command.outputs,
+        wall_used_ms=round(episode.wall_used_s * 1000),
     )
 
 

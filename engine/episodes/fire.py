@@ -40,6 +40,9 @@ from streams.wire.timers import due_time
 PURPOSE: Final = "fire"
 """Of the timers that carry fires by hand."""
 
+METADATA_BYTES_MAX: Final = 16 * 1024
+"""Largest metadata of a fire, in bytes of JSON: every list of episodes may show it."""
+
 
 class FireRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A request for an episode."""
@@ -61,6 +64,8 @@ class FireRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Of a dry run of a workflow: step → overrides that win over all others."""
     hops: int = 0
     """How many engine-made events lie between the outside world and the requester."""
+    metadata: JsonObject = {}
+    """Kept with the episode, for people and queries: up to `METADATA_BYTES_MAX`."""
 
 
 def fire_timer(asked: FireRequest, *, actor: str) -> Timer:
@@ -117,7 +122,8 @@ def _check(asked: FireRequest) -> None:
     _check_key(asked)
     _check_number("priority", asked.priority, least=-PRIORITY_MAX, most=PRIORITY_MAX)
     _check_number("hops", asked.hops, least=0, most=COUNT_MAX)
-    _check_payload(asked.payload)
+    _check_object("payload", asked.payload, most_bytes=EVENT_BYTES_MAX)
+    _check_object("metadata", asked.metadata, most_bytes=METADATA_BYTES_MAX)
     if asked.overrides is not None:
         _check_overrides("overrides", asked.overrides, mode=asked.mode)
     _check_step_overrides(asked)
@@ -159,16 +165,16 @@ def _check_number(field: str, value: int, *, least: int, most: int) -> None:
         raise BadRequest(field=field, problem=problem)
 
 
-def _check_payload(payload: object) -> None:
-    if not isinstance(payload, dict):
-        raise BadRequest(field="payload", problem=f"a {type(payload).__name__}, not a JSON object")
+def _check_object(field: str, given: object, *, most_bytes: int) -> None:
+    if not isinstance(given, dict):
+        raise BadRequest(field=field, problem=f"a {type(given).__name__}, not a JSON object")
     try:
-        size_bytes = len(bytes(exact(payload)))
+        size_bytes = len(bytes(exact(given)))
     except (TypeError, ValueError) as error:
-        raise BadRequest(field="payload", problem=str(error)) from error
-    if size_bytes > EVENT_BYTES_MAX:
-        problem = f"{size_bytes:,} bytes, the limit is {EVENT_BYTES_MAX:,}"
-        raise BadRequest(field="payload", problem=problem)
+        raise BadRequest(field=field, problem=str(error)) from error
+    if size_bytes > most_bytes:
+        problem = f"{size_bytes:,} bytes, the limit is {most_bytes:,}"
+        raise BadRequest(field=field, problem=problem)
 
 
 async def fire(
@@ -184,6 +190,7 @@ async def fire(
     at: datetime | None = None,
     dry_run: bool = False,
     overrides: Overrides | None = None,
+    metadata: JsonObject | None = None,
 ) -> str:
     """Ask `actor` for an episode of `expectation`, and return the id of the episode.
 
@@ -200,6 +207,7 @@ async def fire(
         at: when to open it, with a time zone; None or a time in the past: now.
         dry_run: whether to change nothing outside; see `engine.episodes.dry_run`.
         overrides: of a dry run, made by `overrides(…)`; they win over the expectation's.
+        metadata: a JSON object that people and queries find with the episode, of up to 16 KiB.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
@@ -215,6 +223,7 @@ async def fire(
         priority=priority,
         mode=Mode.DRY_RUN if dry_run else Mode.LIVE,
         overrides=overrides,
+        metadata={} if metadata is None else metadata,
     )
     return await send_fire(ports, actor, asked, at=at)
 

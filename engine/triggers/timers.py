@@ -172,6 +172,7 @@ class TimerRouter:
             overrides=merged(asked.overrides, expectation.dry_run) if is_dry else None,
             step_overrides=asked.step_overrides,
             priority=asked.priority or opened.priority,
+            metadata=asked.metadata,
         )
 
     def _unreadable(

@@ -30,10 +30,28 @@ async def list_episodes(
     *,
     status: str | None = None,
     actor: str | None = None,
+    expectation: str | None = None,
+    subject: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    past: Row | None = None,
     limit: int = 50,
 ) -> list[Row]:
-    """Return episodes: queued ones first, then the latest started."""
-    return await _rows(pool, "list_episodes", stack.name, status, actor, limit)
+    """Return episodes: queued ones first, then the latest started.
+
+    Args:
+        subject: the id of what they are about.
+        since: only those that were opened then or later.
+        until: only those that were opened before.
+        past: a row of `list_episodes` or `show_episode`: only those that come after it.
+    """
+    place = (
+        (None, None, None)
+        if past is None
+        else (past["started_at"], past["queued_at"], past["episode_id"])
+    )
+    said = (status, actor, expectation, subject, since, until)
+    return await _rows(pool, "list_episodes", stack.name, *said, *place, limit)
 
 
 async def show_episode(pool: Pool, stack: Stack, episode_id: UUID) -> Row | None:
@@ -46,6 +64,13 @@ async def list_steps(
 ) -> list[Row]:
     """Return an episode's steps, in order."""
     return await _rows(pool, "list_steps", stack.name, episode_id, limit)
+
+
+async def list_timeline(
+    pool: Pool, stack: Stack, episode_id: UUID, *, limit: int = ROWS_MAX
+) -> list[Row]:
+    """Return all that an episode did, in order."""
+    return await _rows(pool, "list_timeline", stack.name, episode_id, limit)
 
 
 async def show_block(pool: Pool, stack: Stack, episode_id: UUID) -> Row | None:

@@ -19,11 +19,20 @@ UPDATE episodes AS episode SET
     summary = coalesce(advance.summary, episode.summary),
     error_class = coalesce(advance.error_class, episode.error_class),
     error_detail = coalesce(advance.error_detail, episode.error_detail),
-    outputs = coalesce(advance.outputs, episode.outputs)
+    outputs = coalesce(advance.outputs, episode.outputs),
+    metadata = CASE
+        WHEN advance.metadata IS NULL THEN episode.metadata
+        ELSE coalesce(episode.metadata, '{}') || advance.metadata
+    END,
+    model = coalesce(episode.model, advance.model),
+    wall_used_ms = coalesce(advance.wall_used_ms, episode.wall_used_ms)
+        + coalesce(advance.wall_added_ms, 0),
+    first_node = coalesce(episode.first_node, advance.first_node)
 FROM json_to_recordset($2::json) AS advance (
     episode_id uuid, journal_seq bigint, status text, blocked_by text, node text,
     attempts bigint, started_at timestamptz, finished_at timestamptz, turns_used bigint,
     tokens_used bigint, tokens_added bigint, classification jsonb, confidence double precision,
-    summary text, error_class text, error_detail text, outputs jsonb
+    summary text, error_class text, error_detail text, outputs jsonb, metadata jsonb, model text,
+    wall_used_ms bigint, wall_added_ms bigint, first_node text
 )
 WHERE episode.stack = $1 AND episode.episode_id = advance.episode_id

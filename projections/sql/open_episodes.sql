@@ -6,7 +6,9 @@ INSERT INTO episodes (
     trigger_type, trigger_ref, subject_kind, subject_id, dedupe_key, budget, queued_at,
     status, node, attempts, started_at, finished_at, turns_used, tokens_used,
     classification, confidence, summary, error_class, error_detail,
-    mode, priority, opened_by, is_request, start_by, blocked_by, outputs, definition_revision
+    mode, priority, opened_by, is_request, start_by, blocked_by, outputs, definition_revision,
+    metadata, model, wall_used_ms, first_node,
+    workflow_id, workflow_instance_id, workflow_step_id, workflow_step_no, workflow_item
 )
 SELECT
     $1, episode_id, journal_seq, actor_id, expectation_id, spec_rev, generation,
@@ -15,7 +17,9 @@ SELECT
     coalesce(tokens_used, 0) + coalesce(tokens_added, 0),
     classification, confidence, summary, error_class, error_detail,
     coalesce(mode, 'live'), coalesce(priority, 0), opened_by, coalesce(is_request, false), start_by,
-    blocked_by, outputs, definition_revision
+    blocked_by, outputs, definition_revision,
+    metadata, model, coalesce(wall_used_ms, 0) + coalesce(wall_added_ms, 0), first_node,
+    workflow_id, workflow_instance_id, workflow_step_id, workflow_step_no, workflow_item
 FROM json_to_recordset($2::json) AS opened (
     episode_id uuid, journal_seq bigint, actor_id text, expectation_id text, spec_rev text,
     generation bigint, trigger_type text, trigger_ref jsonb, subject_kind text,
@@ -24,7 +28,10 @@ FROM json_to_recordset($2::json) AS opened (
     finished_at timestamptz, turns_used bigint, tokens_used bigint, tokens_added bigint,
     classification jsonb, confidence double precision, summary text, error_class text,
     error_detail text, mode text, priority bigint, opened_by text, is_request boolean,
-    start_by timestamptz, blocked_by text, outputs jsonb, definition_revision bigint
+    start_by timestamptz, blocked_by text, outputs jsonb, definition_revision bigint,
+    metadata jsonb, model text, wall_used_ms bigint, wall_added_ms bigint, first_node text,
+    workflow_id text, workflow_instance_id uuid, workflow_step_id text, workflow_step_no bigint,
+    workflow_item bigint
 )
 ON CONFLICT (stack, episode_id) DO UPDATE SET
     journal_seq = excluded.journal_seq,
@@ -58,4 +65,13 @@ ON CONFLICT (stack, episode_id) DO UPDATE SET
     start_by = excluded.start_by,
     blocked_by = excluded.blocked_by,
     outputs = excluded.outputs,
-    definition_revision = excluded.definition_revision
+    definition_revision = excluded.definition_revision,
+    metadata = excluded.metadata,
+    model = excluded.model,
+    wall_used_ms = excluded.wall_used_ms,
+    first_node = excluded.first_node,
+    workflow_id = excluded.workflow_id,
+    workflow_instance_id = excluded.workflow_instance_id,
+    workflow_step_id = excluded.workflow_step_id,
+    workflow_step_no = excluded.workflow_step_no,
+    workflow_item = excluded.workflow_item

@@ -64,6 +64,7 @@ TABLES: Final = (
     "episode_steps",
     "episode_checkpoints",
     "episode_blocks",
+    "episode_attempts",
     "findings",
     "finding_events",
     "outputs",
@@ -136,7 +137,7 @@ def converged(*, summary: str = "the disk is full") -> EpisodeConverged:
 
 
 def finished(status: EndStatus = EndStatus.DONE, **fields: object) -> EpisodeFinished:
-    return EpisodeFinished(status=status, turns_used=3, tokens_used=40, **fields)
+    return EpisodeFinished(status=status, turns_used=3, tokens_used=40, wall_used_ms=9, **fields)
 
 
 PLAN_HASH: Final = "ab" * 32

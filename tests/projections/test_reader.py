@@ -49,6 +49,30 @@ async def test_episodes_can_be_narrowed(filled, stack):
     assert await reader.list_episodes(filled, stack, actor="nobody") == []
 
 
+async def test_episodes_can_be_narrowed_by_what_they_are_about_and_when(filled, stack):
+    async def found(**narrowed):
+        return len(await reader.list_episodes(filled, stack, **narrowed))
+
+    assert await found(subject="h1", expectation="check_disk") == 3
+    assert await found(subject="h2") == await found(expectation="other") == 0
+    assert (await found(since=AT), await found(until=AT)) == (3, 0)
+    later = AT + timedelta(seconds=1)
+    assert (await found(since=later), await found(until=later)) == (0, 3)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+async def test_episodes_can_be_read_page_by_page(filled, stack, limit):
+    # Queued at the same moment: the id tells them apart.
+    await write_events(
+        filled, lives.opened(9), stack=stack, subject=stack.episode(lives.episode_id(9))
+    )
+    rows = await reader.list_episodes(filled, stack)
+    found, past = [], None
+    while page := await reader.list_episodes(filled, stack, past=past, limit=limit):
+        found, past = [*found, *page], page[-1]
+    assert (len(rows), found) == (4, rows)
+
+
 async def test_what_an_actor_has_open_can_be_narrowed(filled, stack):
     rows = await reader.list_unended_episodes(filled, stack, actor="monitor")
     assert [row["status"] for row in rows] == ["queued", "running"]

@@ -88,6 +88,51 @@ async def test_every_kind_of_trigger_has_its_word(pool, stack, trigger, kind):
     assert (row["trigger_type"], json.loads(row["trigger_ref"])["kind"]) == (kind, kind)
 
 
+async def test_the_episode_of_a_step_shows_its_place_in_the_workflow(pool, stack):
+    trigger = WorkflowTrigger(
+        workflow_instance_id=lives.episode_id(7),
+        workflow_id="onboard",
+        workflow_step_id="check",
+        workflow_step_no=2,
+        item=3,
+    )
+    await live(pool, stack, msgspec.structs.replace(lives.opened(), trigger=trigger))
+    row = await only_row(pool, "episodes", stack=stack)
+    assert (row["workflow_id"], row["workflow_instance_id"]) == ("onboard", UUID(int=7))
+    assert (row["workflow_step_id"], row["workflow_step_no"]) == ("check", 2)
+    assert row["workflow_item"] == 3
+
+
+async def test_metadata_is_what_it_was_fired_with_and_what_the_strategy_says(pool, stack):
+    opened = msgspec.structs.replace(lives.opened(), metadata={"ticket": 1, "team": "a"})
+    said = msgspec.structs.replace(lives.converged(), metadata={"ticket": 2, "cost": 0.5})
+    for events in [(opened,), (lives.started(), said)]:
+        await live(pool, stack, *events)
+    row = await only_row(pool, "episodes", stack=stack)
+    assert json.loads(row["metadata"]) == {"ticket": 2, "team": "a", "cost": 0.5}
+
+
+async def test_time_used_is_that_of_the_steps_and_the_model_the_first_that_answered(pool, stack):
+    other = msgspec.structs.replace(lives.recorded(2), model="m2")
+    for events in [(lives.opened(), lives.started()), (lives.recorded(1),), (other,)]:
+        await live(pool, stack, *events)
+    row = await only_row(pool, "episodes", stack=stack)
+    assert (row["wall_used_ms"], row["model"]) == (14, "m1")
+    await live(pool, stack, lives.finished())
+    row = await only_row(pool, "episodes", stack=stack)
+    assert row["wall_used_ms"] == 9, "the end says it all"
+
+
+async def test_every_start_is_kept_with_its_node(pool, stack):
+    again = msgspec.structs.replace(lives.started(2, node="n2"), fresh=True)
+    for events in [(lives.opened(), lives.started(node="n1")), (again,)]:
+        await live(pool, stack, *events)
+    row = await only_row(pool, "episodes", stack=stack)
+    assert (row["first_node"], row["node"], row["attempts"]) == ("n1", "n2", 2)
+    row = await only_row(pool, "episode_attempts", stack=stack)
+    assert (row["attempt"], row["node"], row["is_fresh"]) == (2, "n2", True)
+
+
 async def test_an_episode_that_says_nothing_of_it_is_meant_and_wanted_here(pool, stack):
     await live(pool, stack, lives.opened())
     row = await only_row(pool, "episodes", stack=stack)

@@ -36,7 +36,7 @@ from vigil.asking.connect import with_ports
 from vigil.asking.rows import ENDS, ask, ask_one, parse_id, require, show_found, wait_ended
 from vigil.errors import EXIT_TROUBLE, Mistake, Trouble
 from vigil.printing import tables
-from vigil.printing.output import show_record, show_rows
+from vigil.printing.output import say_aside, show_record, show_rows
 from vigil.settings import Config
 
 if TYPE_CHECKING:
@@ -140,15 +140,52 @@ def list_(
     *,
     status: Annotated[EpisodeStatus | None, Option(help="Only with this status.")] = None,
     actor: Annotated[str | None, Option(help="Only of this actor.")] = None,
+    expectation: Annotated[str | None, Option(help="Only of the expectation of this name.")] = None,
+    subject: Annotated[
+        str | None, Option(help="Only about the thing with this id, such as web-1.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        Option(metavar="TIME", help="Only opened then or later: 2030-01-31T09:00:00Z, or 2h ago."),
+    ] = None,
+    until: Annotated[
+        str | None, Option(metavar="TIME", help="Only opened before; written as for --since.")
+    ] = None,
+    after: Annotated[
+        str | None,
+        Option(metavar="ID", help="The next page: only what the list has after this episode."),
+    ] = None,
     limit: options.Limit = 50,
     is_json: options.IsJson = False,
 ) -> None:
     """List episodes: queued ones first, then the latest started."""
-    config = options.config(ctx)
-    question = partial(list_episodes, stack=config.stack, status=status, actor=actor, limit=limit)
+    past = None if after is None else parse_id(after)
+    now = _CLOCK.now()
+    config, narrowed = (
+        options.config(ctx),
+        {
+            "status": status,
+            "actor": actor,
+            "expectation": expectation,
+            "subject": subject,
+        },
+    )
+    begins = options.read_past(since, what="--since", now=now)
+    ends = options.read_past(until, what="--until", now=now)
+
+    async def question(pool: Pool) -> list[Row]:
+        last = None if past is None else await show_episode(pool, config.stack, past)
+        if past is not None:
+            require(last, f"episode {past}", config.stack)
+        return await list_episodes(
+            pool, config.stack, **narrowed, since=begins, until=ends, past=last, limit=limit
+        )
+
     rows = ask(config, question)
     shown = rows if is_json else [{**row, "says": says(row)} for row in rows]
     show_found(config, shown, COLUMNS, is_json=is_json, spare=SPARE)
+    if len(rows) == limit and not is_json:
+        say_aside(f"there may be more: add --after {rows[-1]['episode_id']}")
 
 
 @app.command()

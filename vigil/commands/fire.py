@@ -53,6 +53,9 @@ def fire(
     ] = None,
     is_dry: options.IsDry = False,
     overrides: options.OverridesText = None,
+    metadata: Annotated[
+        str, Option(help="A JSON object to find the episode by; @FILE, or - for standard input.")
+    ] = "{}",
     by: options.By = None,
     is_waiting: options.IsWaitingForEnd = False,
     timeout_s: options.Timeout = options.WAIT_S,
@@ -81,6 +84,7 @@ def fire(
             at=when,
             dry_run=is_dry,
             overrides=replaced,
+            metadata=options.read_object(metadata, what="--metadata"),
         )
         is_over = used is not None and used.is_over
         return episode_id, "" if is_over else stacks.waking_obstacle(seen, actor), used
@@ -132,10 +136,4 @@ def time_of(at: str | None, within: str | None) -> datetime | None:
         return _CLOCK.now() + timedelta(seconds=delay_s)
     if at is None:
         return None
-    try:
-        time = datetime.fromisoformat(at)
-    except ValueError as error:
-        raise Mistake(f"--at: {at!r} is not a time, such as 2030-01-31T09:00:00Z") from error
-    if time.utcoffset() is None:
-        raise Mistake(f"--at: {at!r} is in no time zone; write Z or +01:00 after it")
-    return time
+    return options.read_time(at, what="--at")

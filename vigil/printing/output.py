@@ -30,8 +30,12 @@ def show_rows(
     shown = tables.fitted(rows, columns, width=terminal.width, spare=spare)
     terminal.print(shown.body, crop=False)
     if shown.left_out:
-        words = f"no room for {', '.join(shown.left_out)}; --json has all"
-        tables.terminal(stderr=True).print(words, style="dim")
+        say_aside(f"no room for {', '.join(shown.left_out)}; --json has all")
+
+
+def say_aside(words: str) -> None:
+    """Print on stderr what is not part of the answer."""
+    tables.terminal(stderr=True).print(words, style="dim", markup=False)
 
 
 def show_record(row: Mapping[str, object], *, is_json: bool) -> None:

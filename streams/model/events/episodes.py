@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from streams.json import NOTHING
+from streams.json import NOTHING, JsonObject
 from streams.model.findings import FindingIntent, FindingOutcome
 from streams.model.outputs import OutputIntent, OutputOutcome
 from streams.model.struct import Event
@@ -46,6 +46,8 @@ class EpisodeOpened(Event, frozen=True, kw_only=True, tag="episode.opened@1"):
     """Of the definition that its actor was made of; 0: the actor is declared in code."""
     step_overrides: dict[str, Overrides] = msgspec.field(default_factory=dict)
     """Of a dry run that begins a workflow: step → what goes before `overrides` there."""
+    metadata: JsonObject = msgspec.field(default_factory=dict)
+    """What whoever fired it says of it, for people and queries."""
 
 
 class EpisodeStarted(Event, frozen=True, kw_only=True, tag="episode.started@1"):
@@ -137,6 +139,8 @@ class EpisodeConverged(Event, frozen=True, kw_only=True, tag="episode.converged@
     outputs: tuple[OutputIntent, ...] = ()
     result: msgspec.Raw = NOTHING
     """What a workflow's step brings; `null`: what the fields above say."""
+    metadata: JsonObject = msgspec.field(default_factory=dict)
+    """What the strategy says of it, for people and queries; added to the opening's."""
 
 
 class BlockReason(StrEnum):
@@ -211,6 +215,8 @@ class EpisodeFinished(Event, frozen=True, kw_only=True, tag="episode.finished@1"
     error_detail: str = ""
     findings: tuple[FindingOutcome, ...] = ()
     outputs: tuple[OutputOutcome, ...] = ()
+    wall_used_ms: int = 0
+    """How long its steps took, over all attempts."""
 
 
 EpisodeEvent: TypeAlias = (

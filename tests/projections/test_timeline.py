@@ -1,0 +1,148 @@
+"""One view has all that an episode did, in order."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from projections.postgres import reader
+from projections.project import project
+from streams.json import raw
+from streams.model.events import EndStatus, OutputDelivered, Resolution, StepKind
+from streams.model.triggers import ManualTrigger, ScheduleTrigger, WorkflowTrigger
+from streams.ports.log import Commit, Recorded
+from tests.projections import lives
+from tests.projections.lives import AT, write, write_events
+
+
+@pytest.fixture
+def tell(pool, stack):
+    """Have events happen, a second later at each call, by default to the episode."""
+    told: list[int] = []
+
+    async def happen(*events, subject=None):
+        told.append(1)
+        at = AT + timedelta(seconds=len(told))
+        commit = Commit(id=f"c{len(told)}", at=at, events=events)
+        where = subject or stack.episode(lives.episode_id(1))
+        record = Recorded(subject=where, seq=len(told), commit=commit)
+        await write(pool, project([record], stack=stack), stack=stack)
+
+    return happen
+
+
+@pytest.fixture
+def timeline(pool, stack):
+    """What the view says of the episode."""
+
+    async def read():
+        return await reader.list_timeline(pool, stack, UUID(int=1))
+
+    return read
+
+
+def approval_step(step_no):
+    return msgspec.structs.replace(
+        lives.recorded(step_no), kind=StepKind.APPROVAL, tool_name="", result=raw({"by": "ann"})
+    )
+
+
+async def test_everything_comes_in_the_order_in_which_it_happened(tell, timeline, stack):
+    await tell(lives.opened())
+    await tell(lives.started(), lives.recorded(1))
+    await tell(lives.blocked(2))
+    await tell(approval_step(2), lives.resolved(2, by="ann", reason="go on"))
+    await tell(lives.started(2, node="n2"), lives.recorded(3), lives.converged())
+    await tell(lives.raised(), subject=stack.finding("disk:h1"))
+    await tell(lives.proposed(), subject=stack.output("mail:1"))
+    await tell(OutputDelivered(attempt=1, delivered_ref="m-7"), subject=stack.output("mail:1"))
+    await tell(lives.finished())
+
+    rows = await timeline()
+
+    assert [(row["kind"], row["step_no"]) for row in rows] == [
+        ("episode_opened", None),
+        ("episode_started", None),
+        ("tool_call", 1),
+        ("approval_requested", 2),
+        ("approval_resolved", 2),
+        ("episode_started", None),
+        ("tool_call", 3),
+        ("finding_raised", None),
+        ("output_proposed", None),
+        ("output_delivered", None),
+        ("episode_finished", None),
+    ]
+    assert [row["position"] for row in rows] == list(range(1, 12))
+    assert [row["says"] for row in rows] == [
+        "opened by event resource.updated about host h1",
+        "started on n1",
+        "tool_call disk.clean",
+        "asks for approval: wipe the disk",
+        "approved by ann: go on",
+        "continued on n2 (attempt 2)",
+        "tool_call disk.clean",
+        "finding_raised disk:h1 (high): the disk is full",
+        "output_proposed mail:1",
+        "output_delivered mail:1 as m-7",
+        "done: the disk is full",
+    ]
+    assert rows[2]["details"]["args"] == {"path": "/var"}
+
+
+async def test_what_happened_in_one_commit_keeps_its_order(pool, stack, timeline):
+    events = (lives.opened(), lives.started(), lives.recorded(1), lives.recorded(2))
+    await write_events(
+        pool, *events, lives.finished(), stack=stack, subject=stack.episode(lives.episode_id(1))
+    )
+    kinds = [row["kind"] for row in await timeline()]
+    assert kinds == [
+        "episode_opened", "episode_started", "tool_call", "tool_call", "episode_finished",
+    ]  # fmt: skip
+
+
+async def test_a_wait_shows_its_reference_and_an_announced_step_that_nobody_knows_its_outcome(
+    tell, timeline
+):
+    await tell(lives.opened(), lives.started(), lives.blocked(1, ref="payment:1"))
+    await tell(lives.resolved(1, Resolution.RESOLVED, by="bank"), lives.announced(2))
+    says = [row["says"] for row in await timeline()]
+    assert says[2:] == [
+        "waits for payment:1",
+        "payment:1 resolved by bank",
+        "tool_call disk.clean: begun, and its outcome is not recorded",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "says"),
+    [
+        (
+            ManualTrigger(requested_by="ann", reason="to see", entity_id="h1"),
+            "opened by ann: to see about host h1",
+        ),
+        (ScheduleTrigger(scheduled_at=AT, schedule="every 900s"), "opened by schedule every 900s"),
+        (
+            WorkflowTrigger(
+                workflow_instance_id=lives.episode_id(7), workflow_id="w", workflow_step_id="s"
+            ),
+            "opened by step s of workflow w",
+        ),
+    ],
+)
+async def test_the_opening_says_who_or_what_opened_it(tell, timeline, trigger, says):
+    kind = "host" if trigger.entity_id else ""
+    await tell(msgspec.structs.replace(lives.opened(), trigger=trigger, subject_kind=kind))
+    (row,) = await timeline()
+    assert row["says"] == says
+
+
+async def test_an_end_shows_the_last_line_of_what_went_wrong(tell, timeline):
+    detail = 'Traceback:\n  File "a.py"\nKeyError: host\n'
+    failed = lives.finished(EndStatus.FAILED, error_class="crash", error_detail=detail)
+    await tell(lives.opened(), lives.started(), failed)
+    row = (await timeline())[-1]
+    assert (row["says"], row["error_detail"]) == ("failed: crash: KeyError: host", detail)
