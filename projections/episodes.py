@@ -202,13 +202,20 @@ def recorded(event: StepRecorded, *, episode_id: str, seq: int, at: datetime) ->
         tool_name=event.tool_name or None,
         created_at=at,
         args_redacted=event.args,
-        result=event.result if event.result_shown == NOTHING else event.result_shown,
+        result=shown_result(event),
         error_class=event.error_class or None,
         error_detail=event.error_detail or None,
         cost_tokens=event.cost_tokens,
         cost_ms=event.cost_ms,
         model=event.model or None,
     )
+
+
+def shown_result(event: StepRecorded) -> msgspec.Raw:
+    """Return the result of a step as people may see it."""
+    if event.is_hidden:
+        return NOTHING
+    return event.result if event.result_shown == NOTHING else event.result_shown
 
 
 def filled_in(earlier: StepChange, later: StepChange) -> StepChange:
@@ -292,6 +299,7 @@ class Opened(EpisodeProgress, kw_only=True):
     start_by: datetime | None = None
     definition_revision: int | None = None
     """None: its actor is declared in code."""
+    log_strategy: str | None = None
     workflow_id: str | None = None
     workflow_instance_id: str | None = None
     workflow_step_id: str | None = None
@@ -455,6 +463,7 @@ def _opened(event: EpisodeOpened, *, episode_id: str, seq: int, at: datetime) ->
         start_by=event.start_by,
         definition_revision=event.revision or None,
         metadata=event.metadata or None,
+        log_strategy=event.log_strategy.value,
     )
     if isinstance(event.trigger, WorkflowTrigger):
         _place_in_workflow(row, event.trigger)

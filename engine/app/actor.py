@@ -51,6 +51,9 @@ POLICIES: Final[tuple[str, ...]] = get_args(Policy)
 Durability = Literal["pipelined", "strict"]
 """When a step must be on disk; see `ExpectationOptions.durability`."""
 
+Logging = Literal["none", "summary_only", "timeline", "full_debug"]
+"""What people may see; see `ExpectationOptions.log_strategy`."""
+
 DEFAULT_BUDGET: Final = Budget()
 
 DEFAULT_SCHEMA: Final = StateSchema()
@@ -150,6 +153,10 @@ class ExpectationOptions:
     )
     """`pipelined`: a recorded step is on its way to disk while the next one is decided, and is
     there before any side effect. `strict`: it is on disk before the next one is decided."""
+    log_strategy: Annotated[Logging, partial(Check.choice, known=get_args(Logging))] = "full_debug"
+    """What people may see of its steps, in the tables and in `vigil episodes log`. `none` and
+    `summary_only`: neither arguments nor results. `timeline`: names, and results in short.
+    `full_debug`: everything but prompts."""
     loop_detection: Annotated[bool, Check.switch] = True
     """Whether an episode that goes in circles is ended."""
     recovery: Annotated[Policy, partial(Check.choice, known=POLICIES)] = "resume"

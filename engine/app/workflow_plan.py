@@ -19,7 +19,7 @@ from engine.app.strategy import Abort, ConvergeResult, Retry, StepTaken, Strateg
 from engine.app.tools import WORKFLOWS, Failure
 from engine.app.workflow import Workflow, WorkflowCheck, WorkflowStep, cycle, depths
 from engine.errors import DeclarationError
-from streams.model.triggers import Trigger
+from streams.model.triggers import LogStrategy, Trigger
 from streams.model.workflows import StepSpec, Task, WorkflowSpec
 
 DEPTH_MAX: Final = 8
@@ -183,6 +183,7 @@ def _task(actor: str, expectation: str, actors: Mapping[str, Actor]) -> Task:
         subject_key=declared.subject_key,
         priority=declared.priority,
         overrides=declared.dry_run,
+        log_strategy=LogStrategy(declared.log_strategy),
     )
 
 

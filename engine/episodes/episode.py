@@ -14,6 +14,7 @@ from typing import Final, TypeAlias, assert_never
 import msgspec
 from msgspec.structs import replace
 
+from engine.episodes.redaction import as_shown
 from engine.errors import Rejected
 from streams.json import NOTHING
 from streams.model.events import (
@@ -345,7 +346,8 @@ def _step_event(
         case Announce():
             return StepAnnounced(step_no=last + 1, **said)
         case Performed():
-            return StepRecorded(step_no=last + 1, **said)
+            recorded = StepRecorded(step_no=last + 1, **said)
+            return as_shown(recorded, episode.opened.log_strategy) if episode.opened else recorded
         case BlockEpisode():
             return EpisodeBlocked(step_no=last + 1, **said)
         case AnswerEpisode():

@@ -46,7 +46,7 @@ from engine.triggers.rules import (
 from streams.errors import RevisionConflict, TooLarge, Unavailable, UnreadableEvent
 from streams.keys import cooldown_key
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
-from streams.model.triggers import Mode, Trigger
+from streams.model.triggers import LogStrategy, Mode, Trigger
 from streams.ports.bucket import Bucket
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import DomainEvent
@@ -202,6 +202,7 @@ class OpeningBuilder:
             subject_kind=expectation.subject_key,
             priority=expectation.priority,
             opened_by=context.node,
+            log_strategy=LogStrategy(expectation.log_strategy),
             is_request=context.permits.wakes.is_given and not context.permits.runs.is_given,
             start_by=context.clock.now() + timedelta(seconds=within_s) if within_s else None,
         )

@@ -271,6 +271,7 @@ def _episode(
         mode=begun.mode,
         overrides=instance.overrides(event.step, task.overrides),
         priority=task.priority,
+        log_strategy=task.log_strategy,
     )
 
 

@@ -73,6 +73,21 @@ async def list_timeline(
     return await _rows(pool, "list_timeline", stack.name, episode_id, limit)
 
 
+async def list_log_lines(
+    pool: Pool,
+    stack: Stack,
+    episode_id: UUID,
+    *,
+    strategy: str | None = None,
+    limit: int = ROWS_MAX,
+) -> list[Row]:
+    """Return the log of an episode, in order: rows of its timeline, with the text in `line`.
+
+    Its own log strategy decides how much there is, unless another `strategy` is given.
+    """
+    return await _rows(pool, "list_log_lines", stack.name, episode_id, strategy, limit)
+
+
 async def show_block(pool: Pool, stack: Stack, episode_id: UUID) -> Row | None:
     """Return what an episode waits for, or waited for last, with its answer; None: nothing yet."""
     return _only(await _rows(pool, "show_block", stack.name, episode_id))

@@ -117,6 +117,15 @@ class Mode(StrEnum):
     """All is run and journaled. Findings are kept apart or not at all, and nothing is delivered."""
 
 
+class LogStrategy(StrEnum):
+    """What people may see of an episode's steps; see `engine/episodes/redaction.py`."""
+
+    NONE = "none"
+    SUMMARY_ONLY = "summary_only"
+    TIMELINE = "timeline"
+    FULL_DEBUG = "full_debug"
+
+
 class Overrides(Struct, frozen=True, kw_only=True):
     """What a dry run puts in the place of the outside."""
 

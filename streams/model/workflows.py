@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from streams.model.struct import Struct
-from streams.model.triggers import Budget, Overrides
+from streams.model.triggers import Budget, LogStrategy, Overrides
 
 
 class Remedy(StrEnum):
@@ -50,6 +50,7 @@ class Task(Struct, frozen=True, kw_only=True):
     priority: int = 0
     overrides: Overrides | None = None
     """What the expectation puts in the place of the outside in dry runs."""
+    log_strategy: LogStrategy = LogStrategy.FULL_DEBUG
 
 
 class StepSpec(Struct, frozen=True, kw_only=True):

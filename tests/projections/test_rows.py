@@ -38,7 +38,14 @@ from streams.model.events import (
 )
 from streams.model.findings import FindingStatus, Severity
 from streams.model.outputs import OutputOutcome
-from streams.model.triggers import ManualTrigger, Mode, Overrides, ScheduleTrigger, WorkflowTrigger
+from streams.model.triggers import (
+    LogStrategy,
+    ManualTrigger,
+    Mode,
+    Overrides,
+    ScheduleTrigger,
+    WorkflowTrigger,
+)
 from streams.ports.leases import Claim, ClaimChange
 from streams.ports.log import Commit, Recorded
 from streams.subjects import Stack
@@ -121,6 +128,15 @@ async def test_time_used_is_that_of_the_steps_and_the_model_the_first_that_answe
     await live(pool, stack, lives.finished())
     row = await only_row(pool, "episodes", stack=stack)
     assert row["wall_used_ms"] == 9, "the end says it all"
+
+
+async def test_what_people_may_not_see_of_a_step_is_in_no_row(pool, stack):
+    hidden = msgspec.structs.replace(lives.recorded(1, result="hunter2"), is_hidden=True)
+    quiet = msgspec.structs.replace(lives.opened(), log_strategy=LogStrategy.NONE)
+    await live(pool, stack, quiet, lives.started(), hidden)
+    step = await only_row(pool, "episode_steps", stack=stack)
+    row = await only_row(pool, "episodes", stack=stack)
+    assert (step["result"], row["log_strategy"]) == (None, "none")
 
 
 async def test_every_start_is_kept_with_its_node(pool, stack):

@@ -16,10 +16,12 @@ import msgspec
 import typer
 from typer import Argument, Option
 
+from projections.episodes import shown_result
 from projections.postgres.pool import Pool
 from projections.postgres.query_result import ROWS_MAX, Row
 from projections.postgres.reader import (
     list_episodes,
+    list_log_lines,
     list_outputs,
     list_steps,
     list_unended_episodes,
@@ -27,12 +29,14 @@ from projections.postgres.reader import (
     show_episode,
 )
 from streams.clock import SystemClock
-from streams.json import NOTHING, raw, unraw
+from streams.json import raw, unraw
 from streams.model.events import BlockReason, EndStatus, EpisodeEvent, EpisodeResolved, StepRecorded
 from streams.model.outputs import OutputOutcome
+from streams.model.triggers import LogStrategy
 from streams.subjects import Stack
 from vigil import options
 from vigil.asking.connect import with_ports
+from vigil.asking.episode_log import live_log, why_silent
 from vigil.asking.rows import ENDS, ask, ask_one, parse_id, require, show_found, wait_ended
 from vigil.errors import EXIT_TROUBLE, Mistake, Trouble
 from vigil.printing import tables
@@ -85,6 +89,11 @@ UNKNOWN: Final = ""
 """Status of an episode that is not on the journal."""
 
 _CLOCK: Final = SystemClock()
+
+ShownStrategy: TypeAlias = Annotated[
+    LogStrategy | None,
+    Option("--strategy", help="How much to print, of what is kept; by default the episode's own."),
+]
 
 EpisodeId: TypeAlias = Annotated[
     str, Argument(metavar="ID", help="The episode's id, as `vigil episodes list` shows it.")
@@ -216,6 +225,53 @@ def steps(ctx: typer.Context, *, episode_id: EpisodeId, is_json: options.IsJson 
         return [*await list_steps(pool, config.stack, wanted)]
 
     show_rows(ask(config, question), STEP_COLUMNS, is_json=is_json)
+
+
+@app.command()
+def log(
+    ctx: typer.Context,
+    *,
+    episode_id: EpisodeId,
+    strategy: ShownStrategy = None,
+    is_json: options.IsJson = False,
+) -> None:
+    """Print what one episode did, in order, as far as its log strategy lets people see it."""
+    config, wanted = options.config(ctx), parse_id(episode_id)
+
+    async def question(pool: Pool) -> tuple[Row, list[Row]]:
+        found = await show_episode(pool, config.stack, wanted)
+        episode = require(found, f"episode {wanted}", config.stack)
+        return episode, await list_log_lines(pool, config.stack, wanted, strategy=strategy)
+
+    episode, lines = ask(config, question)
+    if is_json:
+        show_rows(lines, (), is_json=True)
+        return
+    for each in lines:
+        print(tables.printable(str(each["line"])))
+    if not lines:
+        say_aside(why_silent(episode, strategy))
+
+
+@app.command()
+def tail(
+    ctx: typer.Context,
+    *,
+    episode_id: EpisodeId,
+    strategy: ShownStrategy = None,
+    timeout_s: options.Timeout = options.WAIT_S,
+    is_json: Annotated[bool, Option("--json", help="Print JSON: a line each.")] = False,
+) -> None:
+    """Print what one episode did and does, until it ends: the log, as it grows."""
+    config, wanted = options.config(ctx), parse_id(episode_id)
+
+    async def follow(pool: Pool) -> None:
+        lines = live_log(pool, config.stack, wanted, strategy=strategy, timeout_s=timeout_s)
+        async for each in lines:
+            text = tables.as_json_line(each) if is_json else str(each["line"])
+            print(tables.printable(text), flush=True)
+
+    ask(config, follow)
 
 
 @app.command()
@@ -451,9 +507,9 @@ def _frame_row(frame: Frame) -> Row:
 
 def _as_shown(event: EpisodeEvent) -> EpisodeEvent:
     """Return `event` as people may see it: a step's result may be for the replay alone."""
-    if isinstance(event, StepRecorded) and event.result_shown != NOTHING:
-        return msgspec.structs.replace(event, result=event.result_shown)
-    return event
+    if not isinstance(event, StepRecorded):
+        return event
+    return msgspec.structs.replace(event, result=shown_result(event))
 
 
 def _print_each(episodes: Sequence[EpisodeToCancel], config: Config) -> None:

@@ -12,7 +12,7 @@ from streams.json import NOTHING, JsonObject
 from streams.model.findings import FindingIntent, FindingOutcome
 from streams.model.outputs import OutputIntent, OutputOutcome
 from streams.model.struct import Event
-from streams.model.triggers import Budget, Mode, Overrides, Trigger
+from streams.model.triggers import Budget, LogStrategy, Mode, Overrides, Trigger
 from streams.model.waits import Approval, Wait
 
 
@@ -48,6 +48,7 @@ class EpisodeOpened(Event, frozen=True, kw_only=True, tag="episode.opened@1"):
     """Of a dry run that begins a workflow: step → what goes before `overrides` there."""
     metadata: JsonObject = msgspec.field(default_factory=dict)
     """What whoever fired it says of it, for people and queries."""
+    log_strategy: LogStrategy = LogStrategy.FULL_DEBUG
 
 
 class EpisodeStarted(Event, frozen=True, kw_only=True, tag="episode.started@1"):
@@ -109,6 +110,8 @@ class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@
     """As `handle_result` got it, and gets it again in a replay."""
     result_shown: msgspec.Raw = NOTHING
     """As people may see it, where that differs from `result`."""
+    is_hidden: bool = False
+    """Whether people may see nothing of the result."""
     error_class: str = ""
     error_detail: str = ""
     cost_tokens: int = 0

@@ -108,6 +108,7 @@ OF_EXPECTATIONS = {  # option: (as data, as code, what must be said besides)
         {},
     ),
     "durability": ("strict", "strict", {}),
+    "log_strategy": ("timeline", "timeline", {}),
     "loop_detection": (False, False, {}),
     "recovery": ("restart", "restart", {}),
     "attempts_max": (7, 7, {}),

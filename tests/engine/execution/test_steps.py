@@ -83,9 +83,11 @@ async def test_transient_prompts_reach_the_synthesizer_and_are_stored_nowhere(po
         return "because"
 
     life = await play(
-        Scripted(synthesize("why", transient={"key": "t0ken"})), ports=ports, synthesizer=think
+        Scripted(synthesize({"ask": "why"}, transient={"key": "t0ken"})),
+        ports=ports,
+        synthesizer=think,
     )
-    assert asked == [("why", {"key": "t0ken"})]
+    assert asked == [({"ask": "why"}, {"key": "t0ken"})]
     assert life.seen == ["because"]
     assert b"why" in stored(ports)
     assert b"t0ken" not in stored(ports)

@@ -1,0 +1,121 @@
+"""What people may see of a step, by the log strategy of its episode. Pure.
+
+| strategy | tool call | synthesis | observation | other steps |
+| --- | --- | --- | --- | --- |
+| `none`, `summary_only` | nothing | nothing | nothing | nothing |
+| `timeline` | result in short | prompt in short, answer cut | in short | all |
+| `full_debug` | all | all but prompts, answer cut | all | all |
+
+A replay gets every result as it was. What a tool redacts itself comes before. Errors are shown in
+any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from streams.json import NOTHING, raw, unraw
+from streams.model.events import StepKind, StepRecorded
+from streams.model.triggers import LogStrategy
+
+REDACTED: Final = "[redacted]"
+"""What stands in the place of a prompt."""
+
+PROMPT_KEYS: Final = frozenset(
+    {"system_prompt", "system", "user", "user_message", "prompt", "message"}
+)
+"""Keys whose values are prompts, at any depth of what a synthesizer is asked."""
+
+SHORT_BYTES_MAX: Final = 200
+"""Longest text of a result in short, in bytes of UTF-8."""
+
+ANSWER_BYTES_MAX: Final[Mapping[LogStrategy, int]] = {
+    LogStrategy.TIMELINE: 2_000,
+    LogStrategy.FULL_DEBUG: 50_000,
+}
+"""Most text of a synthesizer's answer, all its parts together, in bytes of UTF-8."""
+
+
+def as_shown(step: StepRecorded, strategy: LogStrategy) -> StepRecorded:
+    """Return `step` without what people may not see under `strategy`; its result is kept."""
+    match strategy:
+        case LogStrategy.NONE | LogStrategy.SUMMARY_ONLY:
+            is_hidden = step.result != NOTHING
+            return replace(step, args=NOTHING, result_shown=NOTHING, is_hidden=is_hidden)
+        case LogStrategy.TIMELINE if step.kind in {StepKind.TOOL_CALL, StepKind.OBSERVATION}:
+            return _showing(replace(step, args=NOTHING), in_short(_shown(step)))
+        case LogStrategy.TIMELINE | LogStrategy.FULL_DEBUG if step.kind is StepKind.SYNTHESIS:
+            prompt = without_prompts(unraw(step.args))
+            args = in_short(prompt) if strategy is LogStrategy.TIMELINE else prompt
+            answer = cut(_shown(step), most_bytes=ANSWER_BYTES_MAX[strategy])
+            return _showing(replace(step, args=raw(args)), answer)
+        case _:
+            return step
+
+
+def in_short(value: object) -> object:
+    """Return `value` with short texts, and with counts and keys in the place of what is inside."""
+    if isinstance(value, dict):
+        return {key: _digest(each) for key, each in value.items()}
+    return _digest(value)
+
+
+def without_prompts(value: object) -> object:
+    """Return what a synthesizer was asked without its prompts; a text alone is one."""
+    return REDACTED if isinstance(value, str) else _redacted(value)
+
+
+def cut(value: object, *, most_bytes: int) -> object:
+    """Return `value`, whose texts have at most `most_bytes` in all: the first ones stay whole."""
+    left = most_bytes
+
+    def kept(each: object) -> object:
+        nonlocal left
+        if isinstance(each, dict):
+            return {key: kept(inner) for key, inner in each.items()}
+        if isinstance(each, list):
+            return [kept(inner) for inner in each]
+        if not isinstance(each, str):
+            return each
+        text = _first(each, left)
+        left -= len(text.encode())
+        return text if text == each else f"{text}…"
+
+    return kept(value)
+
+
+def _shown(step: StepRecorded) -> object:
+    return unraw(step.result if step.result_shown == NOTHING else step.result_shown)
+
+
+def _showing(step: StepRecorded, value: object) -> StepRecorded:
+    shown = raw(value)
+    return replace(step, result_shown=NOTHING if shown == step.result else shown)
+
+
+def _digest(value: object) -> object:
+    match value:
+        case dict():
+            return sorted(value)
+        case list():
+            return f"{len(value):,} items"
+        case str():
+            text = _first(value, SHORT_BYTES_MAX)
+            return text if text == value else f"{text}…"
+        case _:
+            return value
+
+
+def _redacted(value: object) -> object:
+    if isinstance(value, list):
+        return [_redacted(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: REDACTED if key in PROMPT_KEYS else _redacted(each) for key, each in value.items()}
+
+
+def _first(text: str, most_bytes: int) -> str:
+    return text.encode()[:most_bytes].decode(errors="ignore")

@@ -1,0 +1,114 @@
+"""What people may see of a step under each log strategy; a replay gets all of it."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from engine.episodes import episode as episodes
+from engine.episodes.redaction import REDACTED, as_shown, cut, in_short
+from streams.json import NOTHING, raw, unraw
+from streams.model.events import EpisodeStarted, StepKind, StepRecorded
+from streams.model.triggers import LogStrategy
+from tests.projections import lives
+
+QUIET = [LogStrategy.NONE, LogStrategy.SUMMARY_ONLY]
+
+RESULT = {"text": "x" * 300, "count": 3, "list": [1, 2], "map": {"b": 1, "a": 2}}
+
+PROMPT = {"system": "s3cret", "unit": "%", "turns": [{"role": "user", "message": "s3cret"}]}
+
+
+def step(kind=StepKind.TOOL_CALL, *, args=NOTHING, result=NOTHING, **fields):
+    given = {"args": args, "result": result}
+    encoded = {name: each if each is NOTHING else raw(each) for name, each in given.items()}
+    return StepRecorded(step_no=1, kind=kind, fingerprint="f", **encoded, **fields)
+
+
+def seen(shown):
+    """Return the arguments and the result that people may see."""
+    if shown.is_hidden:
+        return unraw(shown.args), None
+    result = shown.result if shown.result_shown == NOTHING else shown.result_shown
+    return unraw(shown.args), unraw(result)
+
+
+@pytest.mark.parametrize("kind", StepKind)
+@pytest.mark.parametrize("strategy", QUIET)
+def test_a_quiet_strategy_shows_neither_arguments_nor_results_of_any_step(kind, strategy):
+    shown = as_shown(step(kind, args={"a": 1}, result={"b": 2}, result_shown=raw("c")), strategy)
+    assert seen(shown) == (None, None)
+    assert unraw(shown.result) == {"b": 2}, "a replay needs it"
+
+
+@pytest.mark.parametrize("strategy", QUIET)
+def test_a_step_without_a_result_hides_none(strategy):
+    assert not as_shown(step(args={"a": 1}), strategy).is_hidden
+
+
+def test_a_timeline_shows_the_result_of_a_tool_in_short_and_no_arguments():
+    shown = as_shown(step(args={"a": 1}, result=RESULT), LogStrategy.TIMELINE)
+    short = {"text": "x" * 200 + "…", "count": 3, "list": "2 items", "map": ["a", "b"]}
+    assert seen(shown) == (None, short)
+    assert unraw(shown.result) == RESULT
+
+
+def test_a_timeline_shows_an_observation_in_short():
+    shown = as_shown(step(StepKind.OBSERVATION, result=[1, 2, 3]), LogStrategy.TIMELINE)
+    assert seen(shown) == (None, "3 items")
+
+
+@pytest.mark.parametrize("strategy", [LogStrategy.TIMELINE, LogStrategy.FULL_DEBUG])
+def test_prompts_are_redacted_at_any_depth(strategy):
+    shown = as_shown(step(StepKind.SYNTHESIS, args=PROMPT, result="ok"), strategy)
+    args, answer = seen(shown)
+    assert (args["system"], args["unit"], answer) == (REDACTED, "%", "ok")
+    assert "s3cret" not in str(args)
+
+
+def test_a_prompt_that_is_a_text_alone_is_redacted():
+    shown = as_shown(step(StepKind.SYNTHESIS, args="s3cret"), LogStrategy.FULL_DEBUG)
+    assert seen(shown)[0] == REDACTED
+
+
+@pytest.mark.parametrize(
+    ("strategy", "most"), [(LogStrategy.TIMELINE, 2_000), (LogStrategy.FULL_DEBUG, 50_000)]
+)
+def test_the_texts_of_an_answer_share_what_is_shown_of_it(strategy, most):
+    answer = ["a" * (most - 10), "b" * 20, "c", 7]
+    shown = as_shown(step(StepKind.SYNTHESIS, args={}, result=answer), strategy)
+    assert seen(shown)[1] == ["a" * (most - 10), "b" * 10 + "…", "…", 7]
+
+
+def test_a_full_log_shows_all_of_a_tool_call_as_the_tool_redacted_it():
+    given = step(args={"a": 1}, result={"b": 2}, result_shown=raw("***"))
+    assert as_shown(given, LogStrategy.FULL_DEBUG) == given
+
+
+def test_what_a_tool_redacted_is_not_shown_in_short_either():
+    given = step(result={"key": "s3cret"}, result_shown=raw({"key": "***"}))
+    assert seen(as_shown(given, LogStrategy.TIMELINE)) == (None, {"key": "***"})
+
+
+@pytest.mark.parametrize("strategy", [LogStrategy.TIMELINE, LogStrategy.FULL_DEBUG])
+def test_approvals_and_other_steps_are_shown_in_full(strategy):
+    given = step(StepKind.APPROVAL, args={"plan": "x" * 300}, result={"by": "ann"})
+    assert as_shown(given, strategy) == given
+
+
+def test_a_text_is_never_cut_within_a_character():
+    assert cut("aé", most_bytes=2) == "a…"
+    assert in_short("é" * 101) == "é" * 100 + "…"
+
+
+def test_the_strategy_of_the_opening_is_that_of_each_step():
+    opened = replace(lives.opened(), log_strategy=LogStrategy.NONE)
+    episode = episodes.UNOPENED
+    for event in (opened, EpisodeStarted(node="n1", attempt=1)):
+        episode = episodes.evolve(episode, event)
+    performed = episodes.Performed(
+        kind=StepKind.TOOL_CALL, fingerprint="f", args=raw({"a": 1}), result=raw("s3cret")
+    )
+    recorded = episodes.decide(episode, performed)
+    assert (recorded.args, recorded.is_hidden) == (NOTHING, True)
+    assert unraw(recorded.result) == "s3cret"
