@@ -6,7 +6,7 @@
     from vigil.templates import dispatch                strategies made from a configuration
     from vigil.definitions import read, to_actor        actors and workflows defined as data
     from vigil.histories import load, replay            journals of episodes, replayed in a test
-    from vigil.queries import active_for, caught_up     the tables, from a program
+    from vigil.queries import episodes, timeline        the tables, from a program
     from vigil.testing import memory_ports              what tests need
 
 Each name is imported when it is first used, so that `import vigil` costs next to nothing, and the

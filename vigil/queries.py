@@ -1,8 +1,22 @@
 """Queries: what a program asks of the tables in Postgres.
 
-async with await connect("postgresql://127.0.0.1/vigil") as pool:
-await caught_up(pool, ports.stack, await heads(ports), timeout_s=5)
-rows = await active_for(pool, ports.stack, subject=("host", None))
+    async with await connect("postgresql://127.0.0.1/vigil") as pool:
+        await caught_up(pool, ports.stack, await heads(ports), timeout_s=5)
+        for failed in await episodes(pool, ports.stack, status="failed", limit=10):
+            print(failed.episode_id, failed.error_class)
+            for entry in await timeline(pool, ports.stack, failed.episode_id):
+                print(entry.at, entry.says)
+
+| of | a list | one |
+| --- | --- | --- |
+| episodes | `episodes`, `count_episodes` | `episode`, `steps`, `timeline`, `log` |
+| findings | `findings`; `active_for`, as dictionaries | `finding` |
+| outputs | `outputs` | `output` |
+| runs of workflows | `workflows` | `workflow` |
+| what waits for people | `inbox` | |
+| dead letters | `dead_letters` | `dead_letter` |
+
+Lists return `…Summary`, and questions for one a `…Record`, or None if there is none.
 """
 
 from __future__ import annotations
@@ -12,18 +26,71 @@ from typing import TYPE_CHECKING, Final
 from vigil.public import public
 
 if TYPE_CHECKING:
+    from projections.errors import PostgresUnavailable, QueryRefused
     from projections.postgres.pool import Pool, connect
     from projections.postgres.progress import caught_up, heads
     from projections.postgres.query_result import Row
     from projections.postgres.reader import active_for
+    from projections.postgres.records import (
+        count_episodes,
+        dead_letter,
+        dead_letters,
+        episode,
+        episodes,
+        finding,
+        findings,
+        inbox,
+        log,
+        output,
+        outputs,
+        steps,
+        timeline,
+        workflow,
+        workflows,
+    )
+    from projections.records import (
+        DeadLetterRecord,
+        DeadLetterSummary,
+        EpisodeRecord,
+        EpisodeSummary,
+        FindingEventRow,
+        FindingRecord,
+        FindingSummary,
+        InboxItem,
+        OutputEventRow,
+        OutputRecord,
+        OutputSummary,
+        StepRow,
+        TimelineEntry,
+        WorkflowItem,
+        WorkflowRecord,
+        WorkflowSummary,
+    )
 
-__all__ = ["Pool", "Row", "active_for", "caught_up", "connect", "heads"]
+__all__ = [
+    "DeadLetterRecord", "DeadLetterSummary", "EpisodeRecord", "EpisodeSummary", "FindingEventRow",
+    "FindingRecord", "FindingSummary", "InboxItem", "OutputEventRow", "OutputRecord", "OutputSummary",
+    "Pool", "PostgresUnavailable", "QueryRefused", "Row", "StepRow", "TimelineEntry",
+    "WorkflowItem", "WorkflowRecord", "WorkflowSummary", "active_for", "caught_up", "connect",
+    "count_episodes", "dead_letter", "dead_letters", "episode", "episodes", "finding", "findings",
+    "heads", "inbox", "log", "output", "outputs", "steps", "timeline", "workflow", "workflows",
+]  # fmt: skip
 
 _HOMES: Final = {
+    "projections.errors": "PostgresUnavailable QueryRefused",
     "projections.postgres.pool": "Pool connect",
     "projections.postgres.progress": "caught_up heads",
     "projections.postgres.query_result": "Row",
     "projections.postgres.reader": "active_for",
+    "projections.postgres.records": (
+        "count_episodes dead_letter dead_letters episode episodes finding findings inbox log "
+        "output outputs steps timeline workflow workflows"
+    ),
+    "projections.records": (
+        "DeadLetterRecord DeadLetterSummary EpisodeRecord EpisodeSummary FindingEventRow "
+        "FindingRecord FindingSummary InboxItem OutputEventRow OutputRecord OutputSummary StepRow "
+        "TimelineEntry WorkflowItem WorkflowRecord WorkflowSummary"
+    ),
 }
 
 if not TYPE_CHECKING:

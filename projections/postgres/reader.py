@@ -54,6 +54,22 @@ async def list_episodes(
     return await _rows(pool, "list_episodes", stack.name, *said, *place, limit)
 
 
+async def count_episodes(
+    pool: Pool,
+    stack: Stack,
+    *,
+    actor: str | None = None,
+    expectation: str | None = None,
+    subject: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> dict[str, int]:
+    """Return status → how many episodes have it; the arguments are those of `list_episodes`."""
+    said = (actor, expectation, subject, since, until)
+    table = await answer(pool, query("count_episodes"), stack.name, *said)
+    return {str(status): int(str(count)) for status, count in table.rows}
+
+
 async def show_episode(pool: Pool, stack: Stack, episode_id: UUID) -> Row | None:
     """Return one episode with everything known of it, or None."""
     return _only(await _rows(pool, "show_episode", stack.name, episode_id))

@@ -1,0 +1,355 @@
+"""What programs read of the tables: a class for each kind of row. Pure.
+
+A field is the column of its name, which the reference explains (docs/reference.md, Tables); None is
+NULL. Times have a zone. A `…Record` has all that is known of one; a `…Summary` is what a list has.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TypeVar
+from uuid import UUID
+
+import msgspec
+
+from streams.json import JsonObject
+
+
+class RowRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A row, with the sequence of the commit that last changed it."""
+
+    journal_seq: int
+
+
+T = TypeVar("T", bound=RowRecord)
+
+
+def record_of(row: dict[str, object], type_: type[T]) -> T:
+    """Return a row of a query as a record; a column that the record has no field for is left."""
+    return msgspec.convert(row, type_)
+
+
+class EpisodeSummary(RowRecord, frozen=True, kw_only=True):
+    """An episode, in a list."""
+
+    episode_id: UUID
+    actor_id: str
+    expectation_id: str
+    status: str
+    mode: str
+    subject_kind: str | None
+    subject_id: str | None
+    attempts: int
+    turns_used: int
+    tokens_used: int
+    wall_used_ms: int
+    model: str | None
+    confidence: float | None
+    summary: str | None
+    error_class: str | None
+    error_detail: str | None
+    node: str | None
+    metadata: JsonObject | None
+    workflow_id: str | None
+    workflow_instance_id: UUID | None
+    workflow_step_id: str | None
+    queued_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    position: int | None = None
+    """Its place among those of its actor that wait for their turn; only lists have it."""
+
+
+class EpisodeRecord(EpisodeSummary, frozen=True, kw_only=True):
+    """An episode, with all that is known of it."""
+
+    spec_rev: str | None
+    definition_revision: int | None
+    generation: int
+    trigger_type: str
+    trigger_ref: JsonObject
+    dedupe_key: str
+    budget: JsonObject
+    log_strategy: str
+    priority: int
+    opened_by: str | None
+    is_request: bool
+    start_by: datetime | None
+    first_node: str | None
+    blocked_by: str | None
+    classification: object
+    outputs: list[JsonObject] | None
+    workflow_step_no: int | None
+    workflow_item: int | None
+
+
+class StepRow(RowRecord, frozen=True, kw_only=True):
+    """A step of an episode."""
+
+    episode_id: UUID
+    step_no: int
+    kind: str
+    state: str
+    tool_name: str | None
+    created_at: datetime
+    announced_at: datetime | None
+    side_effect_key: str | None
+    args_redacted: object
+    result: object
+    error_class: str | None
+    error_detail: str | None
+    cost_tokens: int | None
+    cost_ms: int | None
+    model: str | None
+
+
+class TimelineEntry(RowRecord, frozen=True, kw_only=True):
+    """Something that an episode did, or that happened to it."""
+
+    episode_id: UUID
+    position: int
+    at: datetime
+    kind: str
+    step_no: int | None
+    name: str | None
+    says: str
+    person: str | None
+    node: str | None
+    cost_ms: int | None
+    error_class: str | None
+    error_detail: str | None
+    details: JsonObject
+
+
+class FindingSummary(RowRecord, frozen=True, kw_only=True):
+    """A raise of a finding, in a list."""
+
+    finding_key: str
+    raise_no: int
+    status: str
+    severity: str
+    class_: str = msgspec.field(name="class")
+    confidence: float
+    summary: str
+    subject_kind: str | None
+    subject_id: str | None
+    actor_id: str
+    expectation_id: str
+    caused_by_key: str | None
+    raised_by_episode_id: UUID | None
+    raised_at: datetime
+    updated_at: datetime
+    cleared_at: datetime | None
+    cleared_reason: str | None
+    cleared_by: str | None
+    expires_at: datetime | None
+    escalated_to: str | None
+    acknowledged_by: str | None
+
+
+class FindingEventRow(RowRecord, frozen=True, kw_only=True):
+    """A change of a finding."""
+
+    event_no: int
+    kind: str
+    raise_no: int
+    at: datetime
+    episode_id: UUID | None
+    status: str
+    severity: str
+    from_severity: str | None
+    confidence: float
+    summary: str
+    evidence_refs: object
+    person: str | None
+    reason: str | None
+    expires_at: datetime | None
+
+
+class FindingRecord(FindingSummary, frozen=True, kw_only=True):
+    """The latest raise of a finding, with all that is known of it."""
+
+    evidence_refs: object
+    ttl_s: float | None
+    acknowledged_at: datetime | None
+    superseded_at: datetime | None
+    cleared_by_episode_id: UUID | None
+    history: list[FindingEventRow]
+    """Over all its raises, the latest first."""
+
+
+class OutputSummary(RowRecord, frozen=True, kw_only=True):
+    """An output as it was last proposed, in a list."""
+
+    output_key: str
+    status: str
+    adapter: str
+    actor_id: str
+    expectation_id: str
+    episode_id: UUID | None
+    summary: str | None
+    attempts: int
+    next_attempt_at: datetime | None
+    delivered_ref: str | None
+    error_class: str | None
+    error_detail: str | None
+    expires_at: datetime | None
+    decided_by: str | None
+    created_at: datetime
+    updated_at: datetime
+    delivered_at: datetime | None
+    canceled_at: datetime | None
+
+
+class OutputEventRow(RowRecord, frozen=True, kw_only=True):
+    """A decision about an output, or an attempt to deliver it."""
+
+    event_no: int
+    kind: str
+    at: datetime
+    proposal_no: int | None
+    episode_id: UUID | None
+    attempt: int | None
+    node: str | None
+    person: str | None
+    reason: str | None
+    error_class: str | None
+    error_detail: str | None
+    next_attempt_at: datetime | None
+    delivered_ref: str | None
+
+
+class OutputRecord(OutputSummary, frozen=True, kw_only=True):
+    """An output as it was last proposed, with all that is known of it."""
+
+    proposal_no: int
+    payload: object
+    payload_hash: str | None
+    approvers: list[str]
+    on_expiry: str | None
+    remind_every_s: float | None
+    resolution: str | None
+    decided_reason: str | None
+    decision_id: str | None
+    decided_at: datetime | None
+    asked_at: datetime | None
+    history: list[OutputEventRow]
+    """Over all its proposals, the latest first."""
+
+
+class WorkflowSummary(RowRecord, frozen=True, kw_only=True):
+    """A run of a workflow and its progress, in a list."""
+
+    instance_id: UUID
+    workflow_id: str
+    status: str
+    mode: str
+    subject_value: str | None
+    items: int
+    done: int
+    running: int
+    waiting: int
+    parent_instance_id: UUID | None
+    error_class: str | None
+    error_detail: str | None
+    failed_step: str | None
+    started_at: datetime
+    updated_at: datetime
+    finished_at: datetime | None
+
+
+class WorkflowItem(RowRecord, frozen=True, kw_only=True):
+    """An item of a step of such a run."""
+
+    step_id: str
+    item: int
+    status: str
+    attempts: int
+    episode_id: UUID | None
+    input: object
+    result: object
+    error_class: str | None
+    error_detail: str | None
+    retry_at: datetime | None
+    plan_hash: str | None
+    summary: str | None
+    approvers: list[str] | None
+    asked_at: datetime | None
+    expires_at: datetime | None
+    decided_by: str | None
+    decided_reason: str | None
+    compensation_status: str | None
+    compensation_episode_id: UUID | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    reused_episode_id: UUID | None
+
+
+class WorkflowRecord(RowRecord, frozen=True, kw_only=True):
+    """A run of a workflow, with all that is known of it."""
+
+    instance_id: UUID
+    workflow_id: str
+    status: str
+    mode: str
+    definition_revision: int | None
+    trigger_type: str
+    trigger_ref: JsonObject
+    subject_value: str | None
+    dedupe_key: str
+    steps: object
+    parent_instance_id: UUID | None
+    parent_step_id: str | None
+    depth: int
+    error_class: str | None
+    error_detail: str | None
+    failed_step: str | None
+    canceled_by: str | None
+    cancel_reason: str | None
+    not_undone: list[str] | None
+    started_at: datetime
+    updated_at: datetime
+    finished_at: datetime | None
+    items: list[WorkflowItem]
+
+
+class InboxItem(RowRecord, frozen=True, kw_only=True):
+    """What waits for a person."""
+
+    kind: str
+    id: str
+    actor_id: str | None
+    expectation_id: str | None
+    summary: str | None
+    since: datetime
+    expires_at: datetime | None
+    what_to_do: str
+    approvers: list[str] | None
+
+
+class DeadLetterSummary(RowRecord, frozen=True, kw_only=True):
+    """A dead letter, in a list."""
+
+    letter_key: str
+    status: str
+    reason: str
+    detail: str
+    actor_id: str | None
+    episode_id: UUID | None
+    output_key: str | None
+    source_stream: str
+    source_seq: int
+    source_subject: str
+    payload_size_bytes: int
+    lettered_at: datetime
+    settled_at: datetime | None
+    settled_by: str | None
+    settled_note: str | None
+
+
+class DeadLetterRecord(DeadLetterSummary, frozen=True, kw_only=True):
+    """A dead letter, with all that is known of it."""
+
+    headers: JsonObject
+    payload: bytes
+    output_status: str | None
