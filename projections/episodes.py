@@ -300,6 +300,10 @@ class Opened(EpisodeProgress, kw_only=True):
     definition_revision: int | None = None
     """None: its actor is declared in code."""
     log_strategy: str | None = None
+    forked_from: str | None = None
+    forked_at_step: int | None = None
+    forked_by: str | None = None
+    forked_reason: str | None = None
     workflow_id: str | None = None
     workflow_instance_id: str | None = None
     workflow_step_id: str | None = None
@@ -465,7 +469,11 @@ def _opened(event: EpisodeOpened, *, episode_id: str, seq: int, at: datetime) ->
         metadata=event.metadata or None,
         log_strategy=event.log_strategy.value,
     )
-    if isinstance(event.trigger, WorkflowTrigger):
+    if event.fork is not None:
+        row.forked_from = uuid_or_none(event.fork.episode_id)
+        row.forked_at_step, row.forked_by = event.fork.step_no, event.fork.by
+        row.forked_reason = event.fork.reason or None
+    elif isinstance(event.trigger, WorkflowTrigger):
         _place_in_workflow(row, event.trigger)
     return row
 

@@ -76,6 +76,10 @@ class EpisodeRecord(EpisodeSummary, frozen=True, kw_only=True):
     is_request: bool
     start_by: datetime | None
     first_node: str | None
+    forked_from: UUID | None
+    forked_at_step: int | None
+    forked_by: str | None
+    forked_reason: str | None
     blocked_by: str | None
     classification: object
     outputs: list[JsonObject] | None

@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from engine.app.workflow import Workflow, retrying
     from engine.episodes.cancel import cancel
     from engine.episodes.fire import fire
+    from engine.episodes.fork import fork
     from engine.errors import (
         BadAdapter,
         BadDefinition,
@@ -150,8 +151,8 @@ __all__ = [
     "approve", "approve_output", "between", "by_event", "by_payload", "by_value", "cancel",
     "cancel_output", "cancel_related", "cancel_workflow", "checkpoint", "clear_finding", "connect",
     "converge", "cron", "decide_step", "deny", "done", "enriched", "escalate", "event", "every",
-    "exists", "findings_of", "fire", "ge", "gt", "in_", "le", "lt", "manual", "missing", "ne",
-    "observe", "output", "overrides", "propose_output", "raise_finding", "read_beginning",
+    "exists", "findings_of", "fire", "fork", "ge", "gt", "in_", "le", "lt", "manual", "missing",
+    "ne", "observe", "output", "overrides", "propose_output", "raise_finding", "read_beginning",
     "reconcile", "reject_output", "resolve", "resume_workflow", "retry", "retry_output", "retrying",
     "start_workflow", "synthesize", "tool", "tool_call", "update_finding", "wait",
     "why_output_unheard", "why_unheard", "workflow",
@@ -182,6 +183,7 @@ _HOMES: Final = {
     "engine.app.workflow": "Workflow retrying",
     "engine.episodes.cancel": "cancel",
     "engine.episodes.fire": "fire",
+    "engine.episodes.fork": "fork",
     "engine.errors": (
         "BadAdapter BadDefinition BadRequest BadTool BadWorkflow DeclarationError EngineError "
         "InvalidAction InvalidFinding InvalidOutput Refused StrategyError"

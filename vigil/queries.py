@@ -69,11 +69,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DeadLetterRecord", "DeadLetterSummary", "EpisodeRecord", "EpisodeSummary", "FindingEventRow",
-    "FindingRecord", "FindingSummary", "InboxItem", "OutputEventRow", "OutputRecord", "OutputSummary",
-    "Pool", "PostgresUnavailable", "QueryRefused", "Row", "StepRow", "TimelineEntry",
-    "WorkflowItem", "WorkflowRecord", "WorkflowSummary", "active_for", "caught_up", "connect",
-    "count_episodes", "dead_letter", "dead_letters", "episode", "episodes", "finding", "findings",
-    "heads", "inbox", "log", "output", "outputs", "steps", "timeline", "workflow", "workflows",
+    "FindingRecord", "FindingSummary", "InboxItem", "OutputEventRow", "OutputRecord",
+    "OutputSummary", "Pool", "PostgresUnavailable", "QueryRefused", "Row", "StepRow",
+    "TimelineEntry", "WorkflowItem", "WorkflowRecord", "WorkflowSummary", "active_for", "caught_up",
+    "connect", "count_episodes", "dead_letter", "dead_letters", "episode", "episodes", "finding",
+    "findings", "heads", "inbox", "log", "output", "outputs", "steps", "timeline", "workflow",
+    "workflows",
 ]  # fmt: skip
 
 _HOMES: Final = {

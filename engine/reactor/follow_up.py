@@ -44,6 +44,7 @@ from streams.model.events import (
     EpisodeResolved,
     EpisodeStarted,
     FindingEvent,
+    Fork,
     LogEvent,
     OutputEvent,
     OutputProposed,
@@ -114,7 +115,7 @@ def of_episode(
             effects += _public_events(state, event, record)
         state = _after(state, event)
     if state is not None:
-        effects += _calls(state.opened, record.commit.events[-1])
+        effects += _calls(state.opened, _deciding(record))
     return state, effects
 
 
@@ -222,10 +223,20 @@ def _of_letter(
     return PublicEvent(name=f"dead_letter.{_LETTERS[type(event)]}", id=id_, payload=payload, hops=1)
 
 
+def _deciding(record: Recorded) -> LogEvent:
+    """Return the event of a commit that says who is called: the last one, but of a fork's past."""
+    first = record.commit.events[0]
+    is_fork = isinstance(first, EpisodeOpened) and first.fork is not None
+    return first if is_fork else record.commit.events[-1]
+
+
 def _calls(opened: EpisodeOpened, newest: LogEvent) -> Iterator[SendCommand | SendTimer]:
     """Yield the calls of nodes that follow from a commit with this last event."""
     actor_id, episode_id = opened.actor_id, opened.episode_id
     match newest:
+        case EpisodeOpened(in_lane=True, fork=Fork()):
+            # Its lane did not open it.
+            yield SendTimer(opening.place(actor_id, episode_id), f"fork.{episode_id}")
         case EpisodeOpened(in_lane=False):
             yield SendCommand(
                 Start(actor_id=actor_id, episode_id=episode_id), f"start.{episode_id}"

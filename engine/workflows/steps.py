@@ -145,7 +145,7 @@ def result_of(converged: EpisodeConverged | None) -> msgspec.Raw:
 def told_of(opened: EpisodeOpened) -> StepDone | None:
     """Return the report that a step's episode has ended; None: it is no step's."""
     trigger = opened.trigger
-    if not isinstance(trigger, WorkflowTrigger):
+    if not isinstance(trigger, WorkflowTrigger) or opened.fork is not None:
         return None
     return StepDone(
         workflow=trigger.workflow_id,

@@ -23,6 +23,7 @@ from streams.model.events import (
     EpisodeDeferred,
     EpisodeFinished,
     EpisodeLeft,
+    Fork,
     LaneMoved,
     OutputApproved,
     OutputAttempted,
@@ -108,6 +109,17 @@ async def test_the_episode_of_a_step_shows_its_place_in_the_workflow(pool, stack
     assert (row["workflow_id"], row["workflow_instance_id"]) == ("onboard", UUID(int=7))
     assert (row["workflow_step_id"], row["workflow_step_no"]) == ("check", 2)
     assert row["workflow_item"] == 3
+
+
+async def test_a_fork_shows_where_it_comes_from_and_no_workflow(pool, stack):
+    trigger = WorkflowTrigger(workflow_instance_id=lives.episode_id(7), workflow_step_id="check")
+    fork = Fork(episode_id=lives.episode_id(3), step_no=1, by="ann", reason="why not")
+    forked = msgspec.structs.replace(lives.opened(), trigger=trigger, fork=fork)
+    await live(pool, stack, forked, lives.recorded(1))
+    row = await only_row(pool, "episodes", stack=stack)
+    assert (row["forked_from"], row["forked_at_step"]) == (UUID(int=3), 1)
+    assert (row["forked_by"], row["forked_reason"]) == ("ann", "why not")
+    assert (row["workflow_step_id"], row["status"], row["turns_used"]) == (None, "queued", 1)
 
 
 async def test_metadata_is_what_it_was_fired_with_and_what_the_strategy_says(pool, stack):

@@ -110,6 +110,7 @@ IN_CODE = (
             "engine/outputs/requests.py",
             "engine/episodes/cancel.py",
             "engine/episodes/fire.py",
+            "engine/episodes/fork.py",
             "engine/waits/requests.py",
             "engine/workflows/requests.py",
             "engine/findings/requests.py",

@@ -9,7 +9,11 @@ ALTER TABLE episodes
     ADD COLUMN workflow_instance_id uuid,
     ADD COLUMN workflow_step_id text,
     ADD COLUMN workflow_step_no bigint,
-    ADD COLUMN workflow_item bigint;
+    ADD COLUMN workflow_item bigint,
+    ADD COLUMN forked_from uuid,
+    ADD COLUMN forked_at_step bigint,
+    ADD COLUMN forked_by text,
+    ADD COLUMN forked_reason text;
 COMMENT ON COLUMN episodes.metadata IS
     'What the fire by hand and the strategy said of it: an object; the strategy''s values win. NULL: nothing.';
 COMMENT ON COLUMN episodes.model IS 'The model that answered first. NULL: none did.';
@@ -24,6 +28,11 @@ COMMENT ON COLUMN episodes.workflow_step_no IS
     'How many steps lie before that step, on the longest way to it. NULL: it is no step.';
 COMMENT ON COLUMN episodes.workflow_item IS
     'Which item of that step, from 0. NULL: it is no step.';
+COMMENT ON COLUMN episodes.forked_from IS
+    'The episode whose past it began with. NULL: it is no fork.';
+COMMENT ON COLUMN episodes.forked_at_step IS 'The last step that both have. NULL: it is no fork.';
+COMMENT ON COLUMN episodes.forked_by IS 'Who forked it. NULL: it is no fork.';
+COMMENT ON COLUMN episodes.forked_reason IS 'Why, in words.';
 
 
 CREATE TABLE episode_attempts (
@@ -88,7 +97,11 @@ WITH happened AS (
         stack, episode_id, queued_at AS at, 0 AS turn, 0 AS place, 'episode_opened' AS kind,
         NULL::bigint AS step_no, NULL AS name,
         concat_ws(
-            ' ', 'opened by',
+            ' ',
+            CASE WHEN forked_from IS NOT NULL THEN format(
+                'forked by %s at step %s of %s,', forked_by, forked_at_step, forked_from
+            ) END,
+            'opened by',
             CASE trigger_type
                 WHEN 'event' THEN 'event ' || (trigger_ref ->> 'event_type')
                 WHEN 'schedule' THEN 'schedule ' || (trigger_ref ->> 'schedule')
@@ -99,7 +112,9 @@ WITH happened AS (
             END,
             'about ' || nullif(concat_ws(' ', subject_kind, subject_id), '')
         ) AS says,
-        CASE trigger_type WHEN 'manual' THEN trigger_ref ->> 'requested_by' END AS person,
+        coalesce(
+            forked_by, CASE trigger_type WHEN 'manual' THEN trigger_ref ->> 'requested_by' END
+        ) AS person,
         opened_by AS node, NULL::bigint AS cost_ms, NULL AS error_class, NULL AS error_detail,
         jsonb_strip_nulls(
             jsonb_build_object('trigger', trigger_ref, 'budget', budget, 'mode', mode)

@@ -37,6 +37,7 @@ from streams.model.events.episodes import (
     EpisodeOpened,
     EpisodeResolved,
     EpisodeStarted,
+    Fork,
     Resolution,
     StepAnnounced,
     StepKind,

@@ -11,9 +11,21 @@ import msgspec
 from streams.json import NOTHING, JsonObject
 from streams.model.findings import FindingIntent, FindingOutcome
 from streams.model.outputs import OutputIntent, OutputOutcome
-from streams.model.struct import Event
+from streams.model.struct import Event, Struct
 from streams.model.triggers import Budget, LogStrategy, Mode, Overrides, Trigger
 from streams.model.waits import Approval, Wait
+
+
+class Fork(Struct, frozen=True, kw_only=True):
+    """Which past an episode began with."""
+
+    episode_id: str
+    """The episode whose past it is."""
+    step_no: int
+    """The last step of it that it has, too: 0 for none."""
+    by: str
+    """Who asked for it."""
+    reason: str = ""
 
 
 class EpisodeOpened(Event, frozen=True, kw_only=True, tag="episode.opened@1"):
@@ -49,6 +61,8 @@ class EpisodeOpened(Event, frozen=True, kw_only=True, tag="episode.opened@1"):
     metadata: JsonObject = msgspec.field(default_factory=dict)
     """What whoever fired it says of it, for people and queries."""
     log_strategy: LogStrategy = LogStrategy.FULL_DEBUG
+    fork: Fork | None = None
+    """Of an episode that began with the past of another one: its steps follow in this commit."""
 
 
 class EpisodeStarted(Event, frozen=True, kw_only=True, tag="episode.started@1"):
