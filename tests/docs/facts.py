@@ -48,6 +48,8 @@ LIMITS: Final = (
     "engine.app.triggers.SOURCES_MAX",
     "engine.validation.PATH_CHARS_MAX",
     "engine.app.dedupe.KEY_CHARS_MAX",
+    "engine.episodes.fire.METADATA_BYTES_MAX",
+    "engine.episodes.redaction.SHORT_BYTES_MAX",
     "engine.app.dedupe.VALUE_CHARS_MAX",
     "engine.app.checks.COUNT_MAX",
     "engine.app.actions.NAME_CHARS_MAX",
