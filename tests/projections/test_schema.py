@@ -152,6 +152,33 @@ async def test_the_newest_episodes_are_found_without_looking_at_all_of_them(own_
     assert most_rows(plan["Plan"]) < 200
 
 
+MANY_STEPS = """
+INSERT INTO episode_steps (stack, episode_id, step_no, journal_seq, kind, state, created_at)
+SELECT 'many', episode_id, 1, 1, 'tool_call', 'recorded', now() FROM episodes
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        query("list_timeline"),
+        query("list_log_lines"),
+        "SELECT * FROM episode_logs WHERE stack = $1 AND episode_id = $2",
+    ],
+    ids=["timeline", "lines", "log"],
+)
+async def test_what_one_episode_did_is_found_without_looking_at_others(own_pool, text):
+    await own_pool.execute(MANY_EPISODES)
+    await own_pool.execute(MANY_STEPS)
+    await own_pool.execute("ANALYZE episodes, episode_steps")
+    one = await own_pool.fetchval("SELECT episode_id FROM episodes LIMIT 1")
+    for number, value in {1: "'many'", 2: f"'{one}'", 3: "NULL", 4: "100"}.items():
+        text = text.replace(f"${number}", value)
+    (plan,) = json.loads(await own_pool.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}"))
+    assert "episode_steps_pkey" in str(plan)
+    assert most_rows(plan["Plan"]) < 20
+
+
 def most_rows(plan):
     return max(plan["Actual Rows"], *map(most_rows, plan.get("Plans", [])), 0)
 
