@@ -225,7 +225,7 @@ TRANSITIONS: Final[Mapping[Status, Mapping[type, Status | None]]] = {
 """Status → event → status: every legal transition, and the source of the diagram in the docs.
 
 `EpisodeFinished` leads to the status it carries, which is one of `ENDED`; a status instead of None
-means that one alone.
+means that one alone. The past of a fork comes with its opening and is no transition.
 """
 
 
