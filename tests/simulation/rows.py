@@ -30,7 +30,7 @@ BATCH_MAX: Final = 20
 LOOK_S: Final = 3.0
 POSTGRES_S_MAX: Final = 0.5
 
-_COUNTS: Final = {"attempts": 0, "turns_used": 0, "tokens_used": 0}
+_COUNTS: Final = {"attempts": 0, "turns_used": 0, "tokens_used": 0, "wall_used_ms": 0}
 """What an episode's row starts from where its opening says nothing."""
 
 _LATER: Final = (
@@ -46,6 +46,9 @@ _LATER: Final = (
     definitions.DISABLE_WORKFLOW,
 )
 """Statements that do nothing where there is no row."""
+
+_FIRST: Final = ("started_at", "first_node", "model")
+"""Columns of an episode that stay as they are once they say something."""
 
 _WHOLE: Final = (
     ("status", ("blocked_by",)),
@@ -172,10 +175,13 @@ def _said(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _advanced(row: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
-    added = said.pop("tokens_added")
-    kept = {"started_at": row["started_at"]} if row.get("started_at") else {}
+    tokens, took_ms = said.pop("tokens_added"), said.pop("wall_added_ms")
+    kept = {name: row[name] for name in _FIRST if row.get(name)}
     advanced = {**row, **said, **kept}
-    return {**advanced, "tokens_used": advanced["tokens_used"] + added}
+    advanced["metadata"] = {**(row.get("metadata") or {}), **(said.get("metadata") or {})} or None
+    advanced["tokens_used"] += tokens
+    advanced["wall_used_ms"] += took_ms
+    return advanced
 
 
 def folded(records: Iterable[Recorded], *, stack: Stack) -> dict[tuple[object, ...], Any]:
