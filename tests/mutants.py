@@ -1124,8 +1124,15 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "people may see: each step by the log strategy of its opening",
         "engine/episodes/episode.py",
-        "return as_shown(recorded, episode.opened.log_strategy) if episode.opened else recorded",
-        "return recorded",
+        "    return as_shown(step, strategy)",
+        "    return step",
+        "tests/engine/episodes/test_redaction.py",
+    ),
+    Mutant(
+        "people may see: prompts are redacted by default, too",
+        "engine/episodes/episode.py",
+        "if strategy is LogStrategy.FULL_DEBUG and step.kind is not StepKind.SYNTHESIS:",
+        "if strategy is LogStrategy.FULL_DEBUG:",
         "tests/engine/episodes/test_redaction.py",
     ),
     Mutant(

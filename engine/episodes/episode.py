@@ -37,7 +37,7 @@ from streams.model.events import (
 )
 from streams.model.findings import FindingOutcome
 from streams.model.outputs import FAILURES, SETTLED, SUCCESSES, OutputOutcome, OutputResult
-from streams.model.triggers import Budget
+from streams.model.triggers import Budget, LogStrategy
 from streams.model.waits import Approval, Wait
 from streams.ports.log import Recorded
 
@@ -346,8 +346,7 @@ def _step_event(
         case Announce():
             return StepAnnounced(step_no=last + 1, **said)
         case Performed():
-            recorded = StepRecorded(step_no=last + 1, **said)
-            return as_shown(recorded, episode.opened.log_strategy) if episode.opened else recorded
+            return _shown(episode, StepRecorded(step_no=last + 1, **said))
         case BlockEpisode():
             return EpisodeBlocked(step_no=last + 1, **said)
         case AnswerEpisode():
@@ -357,6 +356,14 @@ def _step_event(
             return CheckpointSaved(checkpoint_no=number, step_no=last, **said)
         case _:
             assert_never(command)
+
+
+def _shown(episode: Episode, step: StepRecorded) -> StepRecorded:
+    strategy = episode.opened.log_strategy if episode.opened else LogStrategy.FULL_DEBUG
+    # By default only prompts are hidden.
+    if strategy is LogStrategy.FULL_DEBUG and step.kind is not StepKind.SYNTHESIS:
+        return step
+    return as_shown(step, strategy)
 
 
 def _finished(episode: Episode, command: Finish) -> EpisodeFinished:

@@ -101,14 +101,23 @@ def test_a_text_is_never_cut_within_a_character():
     assert in_short("é" * 101) == "é" * 100 + "…"
 
 
-def test_the_strategy_of_the_opening_is_that_of_each_step():
-    opened = replace(lives.opened(), log_strategy=LogStrategy.NONE)
+def recorded_by(opened, kind, args):
+    """Return the step that is recorded in an episode with this opening."""
     episode = episodes.UNOPENED
     for event in (opened, EpisodeStarted(node="n1", attempt=1)):
         episode = episodes.evolve(episode, event)
-    performed = episodes.Performed(
-        kind=StepKind.TOOL_CALL, fingerprint="f", args=raw({"a": 1}), result=raw("s3cret")
-    )
-    recorded = episodes.decide(episode, performed)
+    performed = episodes.Performed(kind=kind, fingerprint="f", args=raw(args), result=raw("s3cret"))
+    return episodes.decide(episode, performed)
+
+
+def test_by_default_only_prompts_are_hidden():
+    shown = recorded_by(lives.opened(), StepKind.SYNTHESIS, {"prompt": "why"})
+    assert seen(shown) == ({"prompt": REDACTED}, "s3cret")
+    assert seen(recorded_by(lives.opened(), StepKind.TOOL_CALL, {"a": 1})) == ({"a": 1}, "s3cret")
+
+
+def test_the_strategy_of_the_opening_is_that_of_each_step():
+    opened = replace(lives.opened(), log_strategy=LogStrategy.NONE)
+    recorded = recorded_by(opened, StepKind.TOOL_CALL, {"a": 1})
     assert (recorded.args, recorded.is_hidden) == (NOTHING, True)
     assert unraw(recorded.result) == "s3cret"
