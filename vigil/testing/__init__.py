@@ -26,13 +26,38 @@ if TYPE_CHECKING:
     from vigil.testing.replays import replay_histories
     from vigil.testing.running import RunningApp, StillBusy, run
     from vigil.testing.stubs import Call, FakeAdapter, FakeSynthesizer, Unstubbed, in_turn
-    from vigil.testing.views import EpisodeRecord, OutputRecord, StepRecord, Waiting, WorkflowRecord
+    from vigil.testing.views import (
+        EpisodeSnapshot,
+        OutputSnapshot,
+        StepSnapshot,
+        Waiting,
+        WorkflowSnapshot,
+    )
 
 __all__ = [
-    "Call", "Cassette", "EpisodeFinished", "EpisodeRecord", "FakeAdapter", "FakeLeases",
-    "FakeSynthesizer", "FindingRaised", "OutputRecord", "RunningApp", "StepRecord",
-    "StepRecorded", "StillBusy", "SystemClock", "Unstubbed", "Waiting", "WorkflowRecord",
-    "crash_everywhere", "deliver_twice", "in_turn", "memory_ports", "replay_histories", "run",
+    "Call",
+    "Cassette",
+    "EpisodeFinished",
+    "EpisodeSnapshot",
+    "FakeAdapter",
+    "FakeLeases",
+    "FakeSynthesizer",
+    "FindingRaised",
+    "OutputSnapshot",
+    "RunningApp",
+    "StepRecorded",
+    "StepSnapshot",
+    "StillBusy",
+    "SystemClock",
+    "Unstubbed",
+    "Waiting",
+    "WorkflowSnapshot",
+    "crash_everywhere",
+    "deliver_twice",
+    "in_turn",
+    "memory_ports",
+    "replay_histories",
+    "run",
 ]  # fmt: skip
 
 _HOMES: Final = {
@@ -42,7 +67,7 @@ _HOMES: Final = {
     "vigil.testing.replays": "replay_histories",
     "vigil.testing.running": "RunningApp StillBusy run",
     "vigil.testing.stubs": "Call FakeAdapter FakeSynthesizer Unstubbed in_turn",
-    "vigil.testing.views": "EpisodeRecord OutputRecord StepRecord Waiting WorkflowRecord",
+    "vigil.testing.views": "EpisodeSnapshot OutputSnapshot StepSnapshot Waiting WorkflowSnapshot",
     "streams.clock": "SystemClock",
     "streams.memory": "memory_ports",
     "streams.model.events": "EpisodeFinished FindingRaised StepRecorded",

@@ -19,7 +19,7 @@ from engine.outputs.decide import OUTCOME_UNKNOWN
 from streams.model.events import StepKind
 from vigil.testing.running import RunningApp
 from vigil.testing.stubs import Call
-from vigil.testing.views import StepRecord
+from vigil.testing.views import StepSnapshot
 
 MOMENTS_MAX: Final = 10_000
 """Most moments of one scenario at which a node can die."""
@@ -159,7 +159,7 @@ def _ending(vigil: RunningApp) -> Ending:
     )
 
 
-def _shown(step: StepRecord) -> str:
+def _shown(step: StepSnapshot) -> str:
     """Return a step without when it was: a wait that a crash made longer has ended later."""
     has_time = step.kind is StepKind.WAIT and not step.error_class
     return f"{step.number}. {step.name}" if has_time else str(step)

@@ -46,10 +46,10 @@ from vigil.testing.idle import next_due_at, what_is_left
 from vigil.testing.mortal import mortal
 from vigil.testing.stubs import Answer, Call, Stubs, stubbed
 from vigil.testing.views import (
-    EpisodeRecord,
-    OutputRecord,
+    EpisodeSnapshot,
+    OutputSnapshot,
     Waiting,
-    WorkflowRecord,
+    WorkflowSnapshot,
     episode_of,
     finding_of,
     fitting,
@@ -247,7 +247,7 @@ class RunningApp:
         expectation: str | None = None,
         subject: str | None = None,
         status: str | None = None,
-    ) -> list[EpisodeRecord]:
+    ) -> list[EpisodeSnapshot]:
         """Return the episodes that are such, oldest first."""
         found = [episode_of(each) for each in self._journals(Kind.EPISODE).values()]
         return fitting(found, actor=actor, expectation=expectation, subject=subject, status=status)
@@ -260,7 +260,7 @@ class RunningApp:
         expectation: str | None = None,
         subject: str | None = None,
         status: str | None = None,
-    ) -> EpisodeRecord:
+    ) -> EpisodeSnapshot:
         """Return the only such episode; else an `AssertionError` shows those that there are."""
         __tracebackhide__ = True
         wanted = {
@@ -291,12 +291,12 @@ class RunningApp:
 
     def outputs(
         self, *, adapter: str | None = None, status: str | None = None
-    ) -> list[OutputRecord]:
+    ) -> list[OutputSnapshot]:
         """Return the outputs that are such, oldest first."""
         found = [output_of(each) for each in self._journals(Kind.OUTPUT).values()]
         return fitting([each for each in found if each], adapter=adapter, status=status)
 
-    def output(self, adapter: str | None = None, *, status: str | None = None) -> OutputRecord:
+    def output(self, adapter: str | None = None, *, status: str | None = None) -> OutputSnapshot:
         """Return the only such output; else an `AssertionError` shows those that there are."""
         __tracebackhide__ = True
         wanted = {"adapter": adapter, "status": status}
@@ -317,13 +317,13 @@ class RunningApp:
         """Return the calls of tools and synthesizers, in order: all, or those of a name."""
         return fitting(self._stubs.calls, name=name)
 
-    def workflow(self, id: str | None = None, *, name: str | None = None) -> WorkflowRecord:
+    def workflow(self, id: str | None = None, *, name: str | None = None) -> WorkflowSnapshot:
         """Return the only such instance; else an `AssertionError` shows those that there are."""
         __tracebackhide__ = True
         wanted, known = {"id": id, "name": name}, self.workflows()
         return only(fitting(known, **wanted), _described("instance", wanted), known)
 
-    def workflows(self, *, name: str | None = None) -> list[WorkflowRecord]:
+    def workflows(self, *, name: str | None = None) -> list[WorkflowSnapshot]:
         """Return the instances of workflows, oldest first."""
         journals = self._journals(Kind.WORKFLOW).items()
         return fitting((workflow_of(id_, fold_instance(each)) for id_, each in journals), name=name)

@@ -23,7 +23,7 @@ INDENT: Final = "  "
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepRecord:
+class StepSnapshot:
     """A recorded step."""
 
     number: int
@@ -75,7 +75,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EpisodeRecord:
+class EpisodeSnapshot:
     """An episode, as its journal has it."""
 
     id: str
@@ -91,7 +91,7 @@ class EpisodeRecord:
     """Of what triggered it."""
     subject: str
     """What it is about; empty: nothing in particular."""
-    steps: tuple[StepRecord, ...]
+    steps: tuple[StepSnapshot, ...]
     summary: str
     classification: Any
     confidence: float | None
@@ -110,7 +110,7 @@ class EpisodeRecord:
         """Whether it has ended."""
         return self.ended_at is not None
 
-    def step(self, name: str) -> StepRecord:
+    def step(self, name: str) -> StepSnapshot:
         """Return the only step called `name`; an `AssertionError` shows those that there are."""
         __tracebackhide__ = True
         found = [each for each in self.steps if each.name == name]
@@ -128,7 +128,7 @@ class EpisodeRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutputRecord:
+class OutputSnapshot:
     """An output, as its journal has it."""
 
     key: str
@@ -149,7 +149,7 @@ class OutputRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkflowRecord:
+class WorkflowSnapshot:
     """An instance of a workflow, as its journal has it."""
 
     id: str
@@ -167,13 +167,13 @@ class WorkflowRecord:
         return f"{self.name} {self.id} is {self.status}: {steps}"
 
 
-def episode_of(records: Sequence[Recorded]) -> EpisodeRecord:
+def episode_of(records: Sequence[Recorded]) -> EpisodeSnapshot:
     """Return the episode of these commits, the first of which opened it."""
     episode = fold(records)
     opened, end, decided = episode.opened, episode.finished, episode.converged
     assert opened is not None, "an episode begins with EpisodeOpened"
     events = [event for record in records for event in record.commit.events]
-    return EpisodeRecord(
+    return EpisodeSnapshot(
         id=opened.episode_id,
         actor=opened.actor_id,
         expectation=opened.expectation_id,
@@ -195,8 +195,8 @@ def episode_of(records: Sequence[Recorded]) -> EpisodeRecord:
     )
 
 
-def _step(recorded: StepRecorded) -> StepRecord:
-    return StepRecord(
+def _step(recorded: StepRecorded) -> StepSnapshot:
+    return StepSnapshot(
         number=recorded.step_no,
         name=recorded.tool_name or recorded.kind.value,
         kind=recorded.kind,
@@ -242,14 +242,14 @@ def finding_of(records: Sequence[Recorded]) -> Finding:
     return newest_event(records[-1]).finding
 
 
-def output_of(records: Sequence[Recorded]) -> OutputRecord | None:
+def output_of(records: Sequence[Recorded]) -> OutputSnapshot | None:
     """Return the output of these commits; None: nobody has proposed it."""
     output = fold_output(records)
     if output.proposed is None or output.status is None:
         return None
     events = (event for record in records for event in record.commit.events)
     refs = [event.delivered_ref for event in events if isinstance(event, OutputDelivered)]
-    return OutputRecord(
+    return OutputSnapshot(
         key=output.proposed.output_key,
         adapter=output.proposed.adapter,
         payload=unraw(output.proposed.payload),
@@ -278,10 +278,10 @@ def output_wait(records: Sequence[Recorded]) -> Waiting | None:
     )
 
 
-def workflow_of(instance_id: str, instance: Instance) -> WorkflowRecord:
+def workflow_of(instance_id: str, instance: Instance) -> WorkflowSnapshot:
     """Return an instance as a test sees it."""
     specs = instance.specs
-    return WorkflowRecord(
+    return WorkflowSnapshot(
         id=instance_id,
         name=instance.begun.spec.name,
         status=instance.status.value,
