@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from engine.app.actor import StrategyLike
 from engine.app.tools import ToolLike
 from vigil import (
     Action,
@@ -17,6 +18,7 @@ from vigil import (
     Context,
     ConvergeResult,
     EpisodeView,
+    FunctionContext,
     JsonObject,
     StepTaken,
     Strategy,
@@ -120,6 +122,13 @@ class Mail(Tool):
         return args
 
 
+async def five_steps(ctx: FunctionContext, trigger: Trigger) -> ConvergeResult:
+    """Take the steps of `Steps`, as a function."""
+    for turn in range(1, STEPS + 1):
+        await ctx.call("echo.say", turn=turn)
+    return ConvergeResult(summary=trigger.payload["key"])
+
+
 async def echo(args: JsonObject, ctx: CallContext) -> JsonObject:
     """Return what came."""
     return args
@@ -132,7 +141,7 @@ async def clock(args: JsonObject, ctx: CallContext) -> int:
 
 def _actor(
     name: str,
-    strategy: type[ConvergeOnly],
+    strategy: StrategyLike,
     *,
     durability: Literal["pipelined", "strict"] = "pipelined",
     cluster: int | None = None,
@@ -159,6 +168,7 @@ app = App(
         _actor("step_strict", Step, durability="strict", echo=echo),
         _actor("steps_strict", Steps, durability="strict", echo=echo),
         _actor("steps_pipelined", Steps, echo=echo),
+        _actor("steps_function", five_steps, durability="strict", echo=echo),
         _actor("steps_side_effect", StepsSideEffect, echo=echo, mail=Mail()),
         _actor("findings", Findings),
         _actor("trigger", Noticed, clock=clock),

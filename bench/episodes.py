@@ -31,6 +31,7 @@ IN_FLIGHT: Final = {
     "converge_only": (1, 64, 256),
     "steps_strict": (1, 64, 256),
     "steps_pipelined": (1, 64, 256),
+    "steps_function": (1, 64, 256),
     "steps_side_effect": (1, 64),
     "findings": (1, 64),
     "trigger": (1,),

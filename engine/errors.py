@@ -11,6 +11,7 @@ EngineError
 ├── NoFinding              no finding ever had the key       look for its key; do not retry
 ├── Rejected               a command does not fit the state  a bug in the caller; do not retry
 ├── EpisodeFailed          the episode cannot go on          record it as failed, then stop
+├── CallFailed             a call of a function failed       catch it, or let the episode fail
 ├── BadHistory             a history cannot be replayed      fix the file or the app that it names
 └── StrategyError          user code broke the contract      the episode fails with its
 `error_class`
@@ -133,6 +134,19 @@ class EpisodeFailed(EngineError):
     def __init__(self, error_class: str, detail: str) -> None:
         super().__init__(f"{error_class}: {detail}")
         self.error_class = error_class
+        self.detail = detail
+
+
+class CallFailed(EngineError):
+    """A call of a function failed: raised where it was awaited, live and on replay alike.
+
+    Uncaught it fails the episode with its class.
+    """
+
+    def __init__(self, error_class: str, detail: str = "") -> None:
+        super().__init__(f"{error_class}: {detail}" if detail else error_class)
+        self.error_class = error_class
+        """Such as `timeout`, `tool_unavailable` or one that the tool gave to `ToolFailed`."""
         self.detail = detail
 
 

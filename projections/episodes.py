@@ -113,6 +113,11 @@ def blocked(event: EpisodeBlocked, *, episode_id: str, seq: int, at: datetime) -
     return block
 
 
+def is_sleep(event: EpisodeBlocked) -> bool:
+    """Return whether it waits for nothing but time: nobody has to be told."""
+    return event.wait is not None and not event.wait.ref
+
+
 def answered(
     event: EpisodeResolved, *, earlier: AnswerGiven | None, episode_id: str, seq: int, at: datetime
 ) -> AnswerGiven:
@@ -415,7 +420,8 @@ class EpisodeFold:
         match event:
             case EpisodeBlocked():
                 self._blocks[event.step_no] = blocked(event, **place)
-                _enter(self._advanced(seq), "blocked", blocked_by=event.reason.value)
+                by = None if is_sleep(event) else event.reason.value
+                _enter(self._advanced(seq), "blocked", blocked_by=by)
             case EpisodeResolved():
                 earlier = self._blocks.get(event.step_no)
                 self._blocks[event.step_no] = answered(event, earlier=earlier, **place)

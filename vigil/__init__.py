@@ -92,6 +92,7 @@ if TYPE_CHECKING:
         BadRequest,
         BadTool,
         BadWorkflow,
+        CallFailed,
         DeclarationError,
         EngineError,
         InvalidAction,
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
         StrategyError,
     )
     from engine.findings.store import findings_of
+    from engine.functions.context import ApprovalAnswer, FunctionContext
     from engine.node.node import Node
     from engine.operations.census import cancel_related
     from engine.operations.reconcile import reconcile
@@ -138,24 +140,25 @@ if TYPE_CHECKING:
     from streams.subjects import Stack
 
 __all__ = [
-    "Action", "Actor", "App", "BadAdapter", "BadDefinition", "BadRequest", "BadTool", "BadWorkflow",
-    "Beginning", "Breaker", "Budget", "CallContext", "CloudEvent", "Context", "ConvergeResult",
-    "DeclarationError", "DeliveryFailed", "DomainEvent", "EngineError", "Enriched", "EpisodeView",
-    "Escalation", "EventTrigger", "Expectation", "Failure", "Finding", "FindingIntent", "Findings",
-    "FunctionTool", "InvalidAction", "InvalidFinding", "InvalidOutput", "JsonObject", "Kind",
-    "ManualTrigger", "Mode", "Node", "Orphan", "OutputAdapter", "OutputIntent", "OutputView",
-    "Outputs", "Overrides", "Ports", "Refused", "Retries", "Route", "ScheduleTrigger", "Stack",
-    "StateSchema", "Step", "StepKind", "StepTaken", "Strategy", "StrategyError", "Synthesis",
-    "Synthesizer", "Tool", "ToolBreaker", "ToolFailed", "Trigger", "Unavailable", "Unheard",
-    "UnknownOutcome", "Window", "Workflow", "WorkflowTrigger", "abort", "all_of", "approval",
-    "approve", "approve_output", "between", "by_event", "by_payload", "by_value", "cancel",
-    "cancel_output", "cancel_related", "cancel_workflow", "checkpoint", "clear_finding", "connect",
-    "converge", "cron", "decide_step", "deny", "done", "enriched", "escalate", "event", "every",
-    "exists", "findings_of", "fire", "fork", "ge", "gt", "in_", "le", "lt", "manual", "missing",
-    "ne", "observe", "output", "overrides", "propose_output", "raise_finding", "read_beginning",
-    "reconcile", "reject_output", "resolve", "resume_workflow", "retry", "retry_output", "retrying",
-    "start_workflow", "synthesize", "tool", "tool_call", "update_finding", "wait",
-    "why_output_unheard", "why_unheard", "workflow",
+    "Action", "Actor", "App", "ApprovalAnswer", "BadAdapter", "BadDefinition", "BadRequest",
+    "BadTool", "BadWorkflow", "Beginning", "Breaker", "Budget", "CallContext", "CallFailed",
+    "CloudEvent", "Context", "ConvergeResult", "DeclarationError", "DeliveryFailed", "DomainEvent",
+    "EngineError", "Enriched", "EpisodeView", "Escalation", "EventTrigger", "Expectation",
+    "Failure", "Finding", "FindingIntent", "Findings", "FunctionContext", "FunctionTool",
+    "InvalidAction", "InvalidFinding", "InvalidOutput", "JsonObject", "Kind", "ManualTrigger",
+    "Mode", "Node", "Orphan", "OutputAdapter", "OutputIntent", "OutputView", "Outputs", "Overrides",
+    "Ports", "Refused", "Retries", "Route", "ScheduleTrigger", "Stack", "StateSchema", "Step",
+    "StepKind", "StepTaken", "Strategy", "StrategyError", "Synthesis", "Synthesizer", "Tool",
+    "ToolBreaker", "ToolFailed", "Trigger", "Unavailable", "Unheard", "UnknownOutcome", "Window",
+    "Workflow", "WorkflowTrigger", "abort", "all_of", "approval", "approve", "approve_output",
+    "between", "by_event", "by_payload", "by_value", "cancel", "cancel_output", "cancel_related",
+    "cancel_workflow", "checkpoint", "clear_finding", "connect", "converge", "cron", "decide_step",
+    "deny", "done", "enriched", "escalate", "event", "every", "exists", "findings_of", "fire",
+    "fork", "ge", "gt", "in_", "le", "lt", "manual", "missing", "ne", "observe", "output",
+    "overrides", "propose_output", "raise_finding", "read_beginning", "reconcile", "reject_output",
+    "resolve", "resume_workflow", "retry", "retry_output", "retrying", "start_workflow",
+    "synthesize", "tool", "tool_call", "update_finding", "wait", "why_output_unheard",
+    "why_unheard", "workflow",
 ]  # fmt: skip
 
 _HOMES: Final = {
@@ -185,10 +188,11 @@ _HOMES: Final = {
     "engine.episodes.fire": "fire",
     "engine.episodes.fork": "fork",
     "engine.errors": (
-        "BadAdapter BadDefinition BadRequest BadTool BadWorkflow DeclarationError EngineError "
-        "InvalidAction InvalidFinding InvalidOutput Refused StrategyError"
+        "BadAdapter BadDefinition BadRequest BadTool BadWorkflow CallFailed DeclarationError "
+        "EngineError InvalidAction InvalidFinding InvalidOutput Refused StrategyError"
     ),
     "engine.findings.store": "findings_of",
+    "engine.functions.context": "ApprovalAnswer FunctionContext",
     "engine.operations.census": "cancel_related",
     "engine.operations.reconcile": "reconcile",
     "engine.operations.why_unheard": "Unheard why_output_unheard why_unheard",

@@ -103,6 +103,12 @@ class WaitFor(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     remind_every_s: float = 0.0
 
 
+class Sleep(msgspec.Struct, frozen=True, tag_field="kind", tag="sleep"):
+    """Continue after so many seconds. Meanwhile the episode occupies no node."""
+
+    seconds: float
+
+
 class Converge(msgspec.Struct, frozen=True, tag_field="kind", tag="converge"):
     """Call `converge` and end with its result."""
 
@@ -114,8 +120,8 @@ class Done(msgspec.Struct, frozen=True, tag_field="kind", tag="done"):
 Work: TypeAlias = ToolCall | Observe | Synthesize | Checkpoint | SendOutput
 """An action that the node performs."""
 
-Pause: TypeAlias = RequestApproval | WaitFor
-"""An action that is answered from outside."""
+Pause: TypeAlias = RequestApproval | WaitFor | Sleep
+"""An action that is answered from outside, or by time."""
 
 Step: TypeAlias = Work | Pause
 """An action whose result is recorded and handed to `handle_result`."""
@@ -290,6 +296,8 @@ def problem_of(action: Action) -> str | None:
             return _request(action) or _deadlines(action, OF_APPROVALS)
         case WaitFor(ref=ref):
             return _text("ref", ref, least=1, most=REF_CHARS_MAX) or _deadlines(action, OF_WAITS)
+        case Sleep(seconds=seconds):
+            return _problem_of_seconds("seconds", seconds, least=0.0)
         case _:
             return None
 
@@ -305,7 +313,7 @@ def _request(action: RequestApproval) -> str | None:
     return problem or _text("summary", action.summary, least=0, most=SUMMARY_CHARS_MAX)
 
 
-def _deadlines(action: Pause, allowed: frozenset[OnExpiry]) -> str | None:
+def _deadlines(action: RequestApproval | WaitFor, allowed: frozenset[OnExpiry]) -> str | None:
     given: object = action.on_expiry
     if all(given != each for each in allowed):
         return f"on_expiry: {str(given)!r}; use {either(allowed)}"

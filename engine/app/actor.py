@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial, wraps
-from inspect import Signature, signature
+from inspect import Signature, isfunction, signature
 from typing import (
     Annotated,
     Any,
@@ -30,6 +30,7 @@ from engine.app.checks import (
 from engine.app.context import StateSchema
 from engine.app.dedupe import ByEvent, Dedupe, problem_of_dedupe
 from engine.app.findings import TTL_S_MAX, Escalations
+from engine.app.function import Function, StrategyFunction
 from engine.app.function_tool import Tools, checked_tools
 from engine.app.strategy import Enrich, Strategy
 from engine.app.tools import OF_THE_ENGINE, Synthesizer, Tool, problem_of_overrides
@@ -94,9 +95,13 @@ place of the one that has waited longest, which is canceled."""
 
 A = TypeVar("A")
 
+F = TypeVar("F", bound=Callable[..., object])
+
+R = TypeVar("R")
+
 P = ParamSpec("P")
 
-StrategyLike: TypeAlias = type[Strategy[Any]] | Strategy[Any]
+StrategyLike: TypeAlias = type[Strategy[Any]] | Strategy[Any] | StrategyFunction
 """What an expectation may be given as its strategy."""
 
 
@@ -193,8 +198,9 @@ class Expectation(ExpectationOptions):
     """Something an actor expects to be true, and how it finds out. See `Actor.expect`."""
 
     name: str
-    strategy: Strategy[Any]
+    strategy: Strategy[Any] | Function
     state_type: type
+    """Of a strategy's state."""
     on: Sources
 
     @property
@@ -291,14 +297,35 @@ def _taking(
         ) -> Expectation:
             return method(actor, name, strategy, options(*args, **given))
 
-        own, types = signature(method).parameters.values(), get_type_hints(options)
-        given = signature(options).parameters.values()
-        shown = [*list(own)[:-1], *(each.replace(annotation=types[each.name]) for each in given)]
-        # What `help` and editors that run the code show.
-        taking.__signature__ = Signature(shown)  # type: ignore[attr-defined] # `inspect` reads it.
-        return taking
+        return _shown(taking, method, options)
 
     return decorated
+
+
+def _declared_with(
+    options: Callable[P, ExpectationOptions],
+) -> Callable[[Callable[[A, ExpectationOptions], R]], Callable[Concatenate[A, P], R]]:
+    """Do as `_taking`, for a method that takes nothing else."""
+
+    def decorated(
+        method: Callable[[A, ExpectationOptions], R],
+    ) -> Callable[Concatenate[A, P], R]:
+        @wraps(method)
+        def taking(actor: A, /, *args: P.args, **given: P.kwargs) -> R:
+            return method(actor, options(*args, **given))
+
+        return _shown(taking, method, options)
+
+    return decorated
+
+
+def _shown(taking: F, method: Callable[..., object], options: Callable[..., object]) -> F:
+    """Return `taking` with the signature that `help` and editors that run the code show."""
+    own, types = signature(method).parameters.values(), get_type_hints(options)
+    given = signature(options).parameters.values()
+    shown = [*list(own)[:-1], *(each.replace(annotation=types[each.name]) for each in given)]
+    taking.__signature__ = Signature(shown)  # type: ignore[attr-defined] # `inspect` reads it.
+    return taking
 
 
 @dataclass(frozen=True, init=False)
@@ -398,25 +425,59 @@ class Actor:
         """Declare an expectation and return it.
 
         `name` must be stable within the actor: it is stored with every episode. `strategy` is a
-        subclass or an instance; one instance serves all episodes. `options` are the fields of
-        `ExpectationOptions`, by keyword.
+        subclass of `Strategy` or an instance, one instance serves all episodes; or a function, see
+        `expectation`. `options` are the fields of `ExpectationOptions`, by keyword.
 
         Raises `DeclarationError` if a value cannot work, or can never take effect; the message
         names actor, expectation and field.
         """
         check = Check(self.id, name)
-        check.name(name, taken=self.expectations)
+        if isfunction(strategy):
+            return self._declare(name, check.strategy_function(strategy), dict, options)
         instance = check.strategy(strategy)
+        return self._declare(name, instance, check.state_type(instance), options)
+
+    def _declare(
+        self,
+        name: str,
+        strategy: Strategy[Any] | Function,
+        state_type: type,
+        options: ExpectationOptions,
+    ) -> Expectation:
+        check = Check(self.id, name)
+        check.name(name, taken=self.expectations)
         expectation = Expectation(
             name=name,
-            strategy=instance,
-            state_type=check.state_type(instance),
+            strategy=strategy,
+            state_type=state_type,
             **checked_options(check, options),
         )
         if found := contradiction(expectation):
             raise check.refuse(*found)
         self.expectations[name] = expectation
         return expectation
+
+    @_declared_with(ExpectationOptions)
+    def expectation(
+        self, options: ExpectationOptions
+    ) -> Callable[[StrategyFunction], StrategyFunction]:
+        """Declare an expectation whose strategy is the function below, and which is called like it.
+
+            @monitor.expectation(on=event("probe.failed"), subject_key="service")
+            async def service_is_up(ctx, trigger):
+                ...
+
+        `ctx` is an `FunctionContext`. The function returns a `ConvergeResult`, findings or outputs,
+        one or a list of them, or nothing. The options and errors are those of `expect`.
+        """
+
+        def declared(function: StrategyFunction) -> StrategyFunction:
+            name = getattr(function, "__name__", "")
+            check = Check(self.id, name)
+            self._declare(name, check.strategy_function(function), dict, options)
+            return function
+
+        return declared
 
     def runs_on(self, stack: str) -> bool:
         """Return whether nodes of the stack called `stack`, its `env` included, have it."""

@@ -11,6 +11,7 @@ import msgspec
 
 from engine.app.context import StateSchema
 from engine.app.findings import Escalations, problem_of_escalation
+from engine.app.function import Function, StrategyFunction, problem_of_function
 from engine.app.strategy import Strategy, missing, state_type
 from engine.app.triggers import On, Sources, sources_of
 from engine.errors import DeclarationError
@@ -167,7 +168,13 @@ class Check:
             raise self.refuse(field_, f"{strays[0]!r} is no name")
         return frozenset(given)
 
-    def strategy(self, candidate: type[Strategy[Any]] | Strategy[Any]) -> Strategy[Any]:
+    def strategy_function(self, candidate: StrategyFunction) -> Function:
+        """Return a function as the strategy of an expectation."""
+        if problem := problem_of_function(candidate):
+            raise self.refuse("strategy", problem)
+        return Function(candidate)
+
+    def strategy(self, candidate: object) -> Strategy[Any]:
         """Return the instance that a strategy is, or is made of."""
         instance = self._instance(candidate) if isinstance(candidate, type) else candidate
         if not isinstance(instance, Strategy):

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from engine import validation
-from engine.app.actions import Pause, RequestApproval, WaitFor, fingerprint
+from engine.app.actions import Pause, RequestApproval, Sleep, WaitFor, fingerprint
 from engine.app.findings import checked_key
 from engine.app.outputs import NO_ADAPTER
 from engine.app.tools import Tool
@@ -79,6 +79,8 @@ def answer_to(action: Pause) -> Performed:
             return Performed(kind=kind, fingerprint=mark, args=shown, result=raw(said))
         case WaitFor(ref=ref):
             return Performed(kind=StepKind.WAIT, fingerprint=mark, args=raw({"ref": ref}))
+        case Sleep(seconds=seconds):
+            return Performed(kind=StepKind.WAIT, fingerprint=mark, args=raw({"seconds": seconds}))
 
 
 def keeps_findings(opened: EpisodeOpened) -> bool:

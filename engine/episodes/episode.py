@@ -74,6 +74,7 @@ class Performed(msgspec.Struct, frozen=True, kw_only=True):
     cost_tokens: int = 0
     cost_ms: int = 0
     model: str = ""
+    path: str = ""
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +98,8 @@ class Announce(msgspec.Struct, frozen=True, kw_only=True):
     tool_name: str
     idempotency_key: str
     output_key: str = ""
+    path: str = ""
+    until: datetime | None = None
 
 
 class Save(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +117,7 @@ class BlockEpisode(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     approval: Approval | None = None
     wait: Wait | None = None
+    path: str = ""
 
 
 class AnswerEpisode(msgspec.Struct, frozen=True, kw_only=True):
@@ -258,8 +262,10 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     """
     traces: tuple[Trace, ...] = ()
     """The newest steps, for loop detection."""
-    announced: StepAnnounced | None = None
-    """An announced side effect that is not recorded yet."""
+    announced: tuple[StepAnnounced, ...] = ()
+    """What was announced and is not recorded yet: of a strategy at most one, of a function one for
+    each path.
+    """
     effects: tuple[str, ...] = ()
     """Tools with side effects, announced since the strategy last restarted."""
     checkpoints_saved: int = 0
@@ -453,18 +459,24 @@ def _started(episode: Episode, event: EpisodeStarted) -> Episode:
         crashes=episode.crashes + crashed,
         steps_before=episode.steps_recorded if event.fresh else episode.steps_before,
         traces=() if event.fresh else episode.traces,
-        announced=None if event.fresh else episode.announced,
+        announced=() if event.fresh else episode.announced,
         effects=() if event.fresh else episode.effects,
         checkpoints_kept=0 if event.fresh else episode.checkpoints_kept,
     )
 
 
 def _announced(episode: Episode, event: StepAnnounced) -> Episode:
+    announced = (*_without(episode.announced, event.path), event)
     if event.output_key:
         outputs = (*episode.outputs, *({event.output_key} - set(episode.outputs)))
-        return replace(episode, announced=event, outputs=outputs)
-    effects = (*episode.effects, *({event.tool_name} - set(episode.effects)))
-    return replace(episode, announced=event, effects=effects)
+        return replace(episode, announced=announced, outputs=outputs)
+    acts = {event.tool_name} if event.until is None else set()
+    effects = (*episode.effects, *(acts - set(episode.effects)))
+    return replace(episode, announced=announced, effects=effects)
+
+
+def _without(announced: tuple[StepAnnounced, ...], path: str) -> tuple[StepAnnounced, ...]:
+    return tuple(each for each in announced if each.path != path)
 
 
 def _outcome(step: StepRecorded) -> bytes:
@@ -482,7 +494,7 @@ def _with_step(episode: Episode, step: StepRecorded) -> Episode:
         wall_used_s=episode.wall_used_s + step.cost_ms / 1000,
         outputs_settled=episode.outputs_settled + _settled_by(step),
         traces=(*episode.traces, trace)[-WINDOW_STEPS:],
-        announced=None,
+        announced=_without(episode.announced, step.path),
     )
 
 

@@ -58,6 +58,8 @@ class JournalWriter:
         self._pending: list[EpisodeEvent] = []
         self._soon: asyncio.Handle | None = None
         self._writing: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
+        """Branches of a function may come to a barrier at the same time."""
 
     def record(self, *commands: Command) -> None:
         """Decide the events of `commands` and start to write them; an earlier append may fail."""
@@ -106,6 +108,10 @@ class JournalWriter:
             self._soon = None
 
     async def _write(self) -> None:
+        async with self._turn:
+            await self._write_pending()
+
+    async def _write_pending(self) -> None:
         most = EVENTS_PER_COMMIT_MAX
         while self._pending:
             if not self.is_fenced:

@@ -1,9 +1,10 @@
 """`Driver`: runs the strategy of a claimed episode, from where its journal ends to convergence.
 
-`Driver._turns` is the loop: ask the strategy, announce, perform, record. `WallTime` limits the
-running time over all attempts and cuts user code off when it is used up or the episode is canceled.
-Time that is spent waiting for the log does not count, and a write that is on its way to the journal
-is never cut off.
+`Driver._run_strategy` is the loop of a strategy: ask it, take the turn, pass the result back; a
+function calls for its turns itself. `EpisodeTurns` checks, announces, performs and records each
+step. `WallTime` limits the running time over all attempts and cuts user code off when it is used up
+or the episode is canceled. Time that is spent waiting for the log does not count, and a write that
+is on its way to the journal is never cut off.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -22,18 +24,22 @@ from engine.app.actions import (
     Pause,
     RequestApproval,
     SendOutput,
+    Sleep,
     Step,
     Synthesize,
     ToolCall,
     WaitFor,
     fingerprint,
 )
+from engine.app.function import Function
 from engine.app.tools import CallContext, Tool
 from engine.episodes import dry_run, recovery
 from engine.episodes.cancel import EpisodeRun
 from engine.episodes.episode import (
     Announce,
     CancelEpisode,
+    Command,
+    Episode,
     FailEpisode,
     Finish,
     Leave,
@@ -46,6 +52,10 @@ from engine.errors import EpisodeFailed
 from engine.execution.steps import OutputSteps, StepExecutor
 from engine.execution.strategy import StrategyRunner, ended_early
 from engine.findings.store import FindingReader
+from engine.functions import context as functions
+from engine.functions.history import history_of
+from engine.functions.result import conclusion
+from engine.functions.run import Rest
 from engine.runtime.context import ActorContext
 from engine.runtime.usercode import call, in_text
 from engine.waits import answer as answers
@@ -58,9 +68,6 @@ from streams.ports.log import Recorded
 KEY_MARK_CHARS: Final = 16
 """How much of an action's fingerprint its idempotency key has: 64 bits, unique per turn."""
 
-INIT: Final = "init"
-"""Phase of the state that `Strategy.init` returned: stored, since it may have read the outside."""
-
 
 class WallTime:
     """The running time of one attempt, on top of what earlier ones used."""
@@ -71,7 +78,9 @@ class WallTime:
         """Cuts off the code within it, once the time is used up."""
         self._clock, self._limit_s = clock, limit_s
         self._since_s = clock.monotonic_s() - used_s
-        self._is_still = False
+        self._waits = 0
+        self._still_since_s = 0.0
+        self._ends_s: float | None = None
         self._is_cut_off = False
 
     def used_s(self) -> float:
@@ -81,29 +90,206 @@ class WallTime:
     def cut_off(self) -> None:
         """Cut off the code within the limit, now or right after the barrier."""
         self._is_cut_off = True
-        if not self._is_still and not self.limit.expired():
+        if not self._waits and not self.limit.expired():
             self.limit.reschedule(asyncio.get_running_loop().time())
 
     async def standing_still(self, wait: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the log without using up time; fails if user code ignored an earlier cut."""
+        """Wait for the log without using up time; fails if user code ignored an earlier cut.
+
+        Branches of a function may wait at the same time: time counts again after the last of them.
+        """
         if self.limit.expired():
             raise EpisodeFailed("budget_exceeded", f"wall_s: all {self._limit_s:g} used")
-        began_s, ends_s = self._clock.monotonic_s(), self.limit.when()
-        self.limit.reschedule(None)
-        self._is_still = True
+        if not self._waits:
+            self._still_since_s, self._ends_s = self._clock.monotonic_s(), self.limit.when()
+            self.limit.reschedule(None)
+        self._waits += 1
         try:
             await wait()
         finally:
-            waited_s = self._clock.monotonic_s() - began_s
-            self._since_s += waited_s
-            self._is_still = False
-            self.limit.reschedule(None if ends_s is None else ends_s + waited_s)
-            if self._is_cut_off:
-                self.cut_off()
+            self._waits -= 1
+            if not self._waits:
+                self._count_again()
+
+    def _count_again(self) -> None:
+        waited_s = self._clock.monotonic_s() - self._still_since_s
+        self._since_s += waited_s
+        self.limit.reschedule(None if self._ends_s is None else self._ends_s + waited_s)
+        if self._is_cut_off:
+            self.cut_off()
 
 
 class Leaving(Exception):
-    """The node is stopping; the episode is at a barrier, and for another node."""
+    """The node is stopping; the episode is for another node."""
+
+
+@dataclass
+class EpisodeTurns:
+    """The turns of one episode on one node under one claim."""
+
+    context: ActorContext
+    opened: EpisodeOpened
+    journal: JournalWriter
+    executor: StepExecutor
+    output_steps: OutputSteps
+    run: EpisodeRun
+
+    def __post_init__(self) -> None:
+        clock, ports = self.context.clock, self.context.ports
+        wall_s, used_s = self.opened.budget.wall_s, self.journal.episode.wall_used_s
+        self.wall = WallTime(clock, limit_s=wall_s, used_s=used_s)
+        self.findings = FindingReader(ports.log, ports.stack, clock, self.opened)
+
+    @property
+    def clock(self) -> Clock:
+        """The node's."""
+        return self.context.clock
+
+    @property
+    def waits_for_people(self) -> bool:
+        """Whether approvals, waits and sleeps are real; a dry run answers them itself."""
+        return self.opened.mode is Mode.LIVE
+
+    def record(self, command: Command) -> None:
+        """Record something that is done."""
+        self.journal.record(command)
+
+    def announced_at(self, path: str) -> StepAnnounced | None:
+        """Return what was announced at `path` and is not recorded; None: nothing."""
+        announced = self.journal.episode.announced
+        return next((each for each in announced if each.path == path), None)
+
+    def check(self) -> None:
+        """Raise what keeps the episode from another turn: `EpisodeFailed` or `Leaving`."""
+        self.check_canceled()
+        self._check_leaving()
+        self._check_limits()
+
+    async def take(
+        self, action: Step, *, path: str = "", also: Sequence[Command] = ()
+    ) -> Performed:
+        """Announce, perform and record `action`, and return its result.
+
+        `path` says where a function asks for it; `also` is recorded in the same commit.
+        """
+        acts = isinstance(action, ToolCall | Synthesize | SendOutput)
+        if acts and not self.journal.is_fenced:
+            # Another node may have done this step before; then the fence is refused.
+            await self.barrier()
+        mark = await call(fingerprint, action)
+        ctx = self._call_context(mark, path)
+        await self._announce(action, ctx, mark, path)
+        if isinstance(action, SendOutput) and dry_run.delivers(self.opened):
+            performed = await self._send(action, path)
+        else:
+            performed = await self.executor.perform(action, ctx)
+        performed = replace(performed, path=path)
+        self.journal.record(performed, *also)
+        return performed
+
+    async def block(
+        self, action: Pause, *, at: datetime, path: str = "", also: Sequence[Command] = ()
+    ) -> None:
+        """Block the episode until `action`, asked for `at` that time, is answered."""
+        mark, announced = await call(fingerprint, action), self.announced_at(path)
+        if announced is not None and announced.until is None:
+            await self.repeat(announced, action, mark, None)
+        block = await call(blocking.block_for, action, at=at)
+        self.journal.record(*also, replace(block, path=path))
+
+    async def settle(self) -> None:
+        """Wait until the last step is durable, where the expectation wants that."""
+        if self.executor.expectation.durability == "strict":
+            await self.barrier()
+
+    def check_canceled(self) -> None:
+        """Raise `EpisodeFailed` if the episode is to be canceled."""
+        if self.run.canceled is not None:
+            raise EpisodeFailed(self.run.canceled.error_class, self.run.canceled.error_detail)
+
+    def _check_leaving(self) -> None:
+        if not self.context.may_go_on.is_given:
+            raise Leaving
+
+    def _check_limits(self) -> None:
+        episode, wall_s = self.journal.episode, self.wall.used_s()
+        turns, tokens = episode.turns_used, episode.tokens_used
+        spent = overspent(self.opened.budget, turns=turns, tokens=tokens, wall_s=wall_s)
+        if spent:
+            raise EpisodeFailed("budget_exceeded", spent)
+        cycle = find_loop(episode.traces) if self.executor.expectation.loop_detection else ()
+        if cycle:
+            steps = ", ".join(mark[:12] for mark in cycle)
+            raise EpisodeFailed("loop_detected", f"{len(cycle)} step(s) over and over: {steps}")
+
+    async def _send(self, action: SendOutput, path: str) -> Performed:
+        """Deliver an output without interruption: it has its own time limit."""
+        episode = self.journal.episode
+        if self.announced_at(path) is None:
+            turn = path or episode.turn
+            announcement = await self.output_steps.announcement(action, turn=turn)
+            self.journal.record(replace(announcement, path=path))
+            await self.barrier()
+        announced = self.announced_at(path)
+        assert announced is not None, "what is sent was announced"
+        sent: list[Performed] = []
+        key = announced.output_key
+
+        async def send() -> None:
+            sent.append(await self.output_steps.send(action, key))
+
+        await self.wall.standing_still(send)
+        return sent[0]
+
+    async def barrier(self) -> None:
+        """Wait until all is durable; after a cancellation nothing is done outside."""
+        await self.wall.standing_still(self.journal.barrier)
+        self.check_canceled()
+
+    async def _announce(self, action: Step, ctx: CallContext, mark: str, path: str) -> None:
+        tool, announced = self.executor.tool(action), self.announced_at(path)
+        if announced is not None:
+            await self.repeat(announced, action, mark, tool)
+        elif tool is not None and tool.side_effect and isinstance(action, ToolCall):
+            name, key = f"{action.capability}.{action.action}", ctx.idempotency_key
+            self.journal.record(
+                Announce(fingerprint=mark, tool_name=name, idempotency_key=key, path=path)
+            )
+            await self.barrier()
+
+    async def repeat(
+        self, announced: StepAnnounced, action: Step, mark: str, tool: Tool | None
+    ) -> None:
+        """Allow a side effect that a dead node announced, if it may be repeated."""
+        await call(recovery.check_same, announced, asked=mark, action=action)
+        if announced.output_key:  # Carried on, not made again.
+            return
+        if tool is None or not tool.idempotent:
+            raise EpisodeFailed(
+                "outcome_unknown",
+                f"step {announced.step_no}, {announced.tool_name}: a node died during the call, and"
+                " the tool does not say that it honours idempotency keys",
+            )
+
+    def _call_context(self, mark: str, path: str) -> CallContext:
+        opened, episode = self.opened, self.journal.episode
+        key = f"{opened.episode_id}:{path or episode.turn}:{mark[:KEY_MARK_CHARS]}"
+        announced = self.announced_at(path)
+        if announced is not None:  # Others may know it by the key it was announced with.
+            key = announced.idempotency_key
+        return CallContext(
+            actor_id=opened.actor_id,
+            expectation_id=opened.expectation_id,
+            episode_id=opened.episode_id,
+            step_no=episode.steps_recorded + 1,
+            idempotency_key=key,
+            findings=self.findings,
+            hops=opened.trigger.hops,
+        )
+
+
+INIT: Final = "init"
+"""Phase of the state that `Strategy.init` returned: stored, since it may have read the outside."""
 
 
 @dataclass
@@ -119,11 +305,9 @@ class Driver:
     """Raises `LeaseLost` once the claim cannot be trusted any more."""
 
     def __post_init__(self) -> None:
-        context, opened, ports = self.context, self.opened, self.context.ports
+        context, opened = self.context, self.opened
         expectation = context.actor.expectations[opened.expectation_id]
-        findings = FindingReader(ports.log, ports.stack, context.clock, opened)
-        self.strategy_runner = StrategyRunner(expectation, opened, ports.stack.name, findings)
-        self.executor = StepExecutor(
+        executor = StepExecutor(
             context.app,
             context.actor,
             expectation,
@@ -131,6 +315,9 @@ class Driver:
             context.clock,
             context.tool_calls,
             self.check_claim,
+        )
+        self.turns = EpisodeTurns(
+            context, opened, self.journal, executor, self.output_steps, self.run
         )
 
     async def drive(self, records: Sequence[Recorded]) -> None:
@@ -147,6 +334,7 @@ class Driver:
             await self._within_wall_time(records)
         except Leaving:
             # Not within the wall time: what has been left can no longer fail.
+            self.journal.record(Leave(node=self.journal.episode.node))
             await self.journal.barrier()
             raise
         except EpisodeFailed as failed:
@@ -159,143 +347,88 @@ class Driver:
     def _end_of(self, failed: EpisodeFailed) -> CancelEpisode | FailEpisode:
         """Return how the episode ends: a requested cancellation wins over any failure."""
         if self.run.canceled is not None:
-            return admitting(self.run.canceled, self.journal.episode.announced)
+            return admitting(self.run.canceled, self.journal.episode)
         error_class, detail = in_text(failed.error_class), in_text(failed.detail)
         denied = answers.denied(self.journal.episode, error_class, detail)
         settled = self.journal.episode.outputs_settled
         return denied or FailEpisode(error_class=error_class, error_detail=detail, outputs=settled)
 
     async def _within_wall_time(self, records: Sequence[Recorded]) -> None:
-        wall_s, used_s = self.opened.budget.wall_s, self.journal.episode.wall_used_s
-        wall = WallTime(self.context.clock, limit_s=wall_s, used_s=used_s)
+        wall = self.turns.wall
         try:
             async with wall.limit:
                 with self.run.interrupting(wall.cut_off):
-                    self._check_canceled()
-                    await self._turns(await self.strategy_runner.restore(records), wall)
+                    self.turns.check_canceled()
+                    await self._run(records)
         except TimeoutError:
             if not wall.limit.expired():
                 raise
-            self._check_canceled()
-            raise EpisodeFailed("budget_exceeded", f"wall_s: all {wall_s:g} used") from None
+            self.turns.check_canceled()
+            raise EpisodeFailed(
+                "budget_exceeded", f"wall_s: all {self.opened.budget.wall_s:g} used"
+            ) from None
 
-    async def _turns(self, current: Any, wall: WallTime) -> None:
+    async def _run(self, records: Sequence[Recorded]) -> None:
+        expectation = self.turns.executor.expectation
+        if isinstance(expectation.strategy, Function):
+            return await self._run_function(expectation.strategy, records)
+        self.strategy_runner = StrategyRunner(
+            expectation,
+            expectation.strategy,
+            self.opened,
+            self.context.ports.stack.name,
+            self.turns.findings,
+        )
+        return await self._run_strategy(await self.strategy_runner.restore(records))
+
+    async def _run_function(self, function: Function, records: Sequence[Recorded]) -> None:
+        history = await call(history_of, records)
+        schema = self.turns.executor.expectation.state_schema
+        run, ctx = await functions.begin(function, history, self.opened, self.turns, schema)
+        ended = await run.to_the_end(ctx, self.opened.trigger)
+        if isinstance(ended, Rest):
+            return await self.turns.block(ended.action, at=ended.since, path=ended.path)
+        converged = await call(conclusion, ended)
+        if converged is None:
+            return self._finish()
+        if not converged.findings and not converged.outputs:
+            return self._finish(converged)
+        return self.journal.record(await call(dry_run.set_apart, converged, self.opened))
+
+    async def _run_strategy(self, current: Any) -> None:
         while True:
-            self._check_canceled()
-            self._check_leaving()
-            self._check_limits(wall)
+            self.turns.check()
             turn, tokens_used = self.journal.episode.turn, self.journal.episode.tokens_used
             action = await self.strategy_runner.next_step(
                 current, turn=turn, tokens_used=tokens_used
             )
             match action:
-                case Converge() | Done() if self.journal.episode.announced is not None:
-                    raise ended_early(self.journal.episode.announced, action)
+                case Converge() | Done() if self.journal.episode.announced:
+                    raise ended_early(self.journal.episode.announced[0], action)
                 case Converge():
                     return await self._converge(current, turn=turn, tokens_used=tokens_used)
                 case Done():
                     return self._finish()
-                case RequestApproval() | WaitFor() if self.opened.mode is Mode.LIVE:
+                case RequestApproval() | WaitFor() | Sleep() if self.opened.mode is Mode.LIVE:
                     return await self._block(current, action)
                 case _:
-                    current = await self._take(current, action, wall)
-
-    def _check_canceled(self) -> None:
-        if self.run.canceled is not None:
-            raise EpisodeFailed(self.run.canceled.error_class, self.run.canceled.error_detail)
-
-    def _check_leaving(self) -> None:
-        if not self.context.may_go_on.is_given:
-            self.journal.record(Leave(node=self.journal.episode.node))
-            raise Leaving
-
-    def _check_limits(self, wall: WallTime) -> None:
-        episode, wall_s = self.journal.episode, wall.used_s()
-        turns, tokens = episode.turns_used, episode.tokens_used
-        spent = overspent(self.opened.budget, turns=turns, tokens=tokens, wall_s=wall_s)
-        if spent:
-            raise EpisodeFailed("budget_exceeded", spent)
-        cycle = find_loop(episode.traces) if self.strategy_runner.expectation.loop_detection else ()
-        if cycle:
-            steps = ", ".join(mark[:12] for mark in cycle)
-            raise EpisodeFailed("loop_detected", f"{len(cycle)} step(s) over and over: {steps}")
+                    current = await self._take(current, action)
 
     async def _block(self, current: Any, action: Pause) -> None:
         """Block the episode, with its state in the same commit; then no node has it."""
-        mark, announced = await call(fingerprint, action), self.journal.episode.announced
-        if announced is not None:
-            await self._repeat(announced, action, mark, None)
-        block = await call(blocking.block_for, action, at=self.context.clock.now())
-        self.journal.record(await self.strategy_runner.keep(current, phase=blocking.PHASE), block)
+        kept = await self.strategy_runner.keep(current, phase=blocking.PHASE)
+        await self.turns.block(action, at=self.context.clock.now(), also=[kept])
 
-    async def _take(self, current: Any, action: Step, wall: WallTime) -> Any:
+    async def _take(self, current: Any, action: Step) -> Any:
         if not self.journal.episode.checkpoints_kept:
             self.journal.record(await self.strategy_runner.keep(current, phase=INIT))
-        acts = isinstance(action, ToolCall | Synthesize | SendOutput)
-        if acts and not self.journal.is_fenced:
-            # Another node may have done this step before; then the fence is refused.
-            await self._barrier(wall)
-        mark = await call(fingerprint, action)
-        ctx = self._call_context(mark)
-        await self._announce(action, ctx, mark, wall)
-        if isinstance(action, SendOutput) and dry_run.delivers(self.opened):
-            performed = await self._send(action, wall)
-        else:
-            performed = await self.executor.perform(action, ctx)
-        self.journal.record(performed)
+        performed = await self.turns.take(action)
         step_no = self.journal.episode.steps_recorded
         current = await self.strategy_runner.handle(current, action, performed, step_no=step_no)
         if isinstance(action, Checkpoint):
             self.journal.record(await self.strategy_runner.keep(current, phase=action.phase))
-        if self.strategy_runner.expectation.durability == "strict":
-            await self._barrier(wall)
+        await self.turns.settle()
         return current
-
-    async def _send(self, action: SendOutput, wall: WallTime) -> Performed:
-        """Deliver an output without interruption: it has its own time limit."""
-        episode = self.journal.episode
-        if episode.announced is None:
-            announcement = await self.output_steps.announcement(action, turn=episode.turn)
-            self.journal.record(announcement)
-            await self._barrier(wall)
-            episode = self.journal.episode
-        assert episode.announced is not None, "what is sent was announced"
-        sent: list[Performed] = []
-        key = episode.announced.output_key
-
-        async def send() -> None:
-            sent.append(await self.output_steps.send(action, key))
-
-        await wall.standing_still(send)
-        return sent[0]
-
-    async def _barrier(self, wall: WallTime) -> None:
-        """Wait until all is durable; after a cancellation nothing is done outside."""
-        await wall.standing_still(self.journal.barrier)
-        self._check_canceled()
-
-    async def _announce(self, action: Step, ctx: CallContext, mark: str, wall: WallTime) -> None:
-        tool, announced = self.executor.tool(action), self.journal.episode.announced
-        if announced is not None:
-            await self._repeat(announced, action, mark, tool)
-        elif tool is not None and tool.side_effect and isinstance(action, ToolCall):
-            name, key = f"{action.capability}.{action.action}", ctx.idempotency_key
-            self.journal.record(Announce(fingerprint=mark, tool_name=name, idempotency_key=key))
-            await self._barrier(wall)
-
-    async def _repeat(
-        self, announced: StepAnnounced, action: Step, mark: str, tool: Tool | None
-    ) -> None:
-        """Allow a side effect that a dead node announced, if it may be repeated."""
-        await call(recovery.check_same, announced, asked=mark, action=action)
-        if announced.output_key:  # Carried on, not made again.
-            return
-        if tool is None or not tool.idempotent:
-            raise EpisodeFailed(
-                "outcome_unknown",
-                f"step {announced.step_no}, {announced.tool_name}: a node died during the call, and"
-                " the tool does not say that it honours idempotency keys",
-            )
 
     async def _converge(self, current: Any, *, turn: int, tokens_used: int) -> None:
         converged = await self.strategy_runner.converge(current, turn=turn, tokens_used=tokens_used)
@@ -312,26 +445,16 @@ class Driver:
         else:
             self.journal.record(*converged, Finish(outputs=episode.outputs_settled))
 
-    def _call_context(self, mark: str) -> CallContext:
-        opened, episode = self.opened, self.journal.episode
-        key = f"{opened.episode_id}:{episode.turn}:{mark[:KEY_MARK_CHARS]}"
-        if episode.announced is not None:  # Others may know it by the key it was announced with.
-            key = episode.announced.idempotency_key
-        return CallContext(
-            actor_id=opened.actor_id,
-            expectation_id=opened.expectation_id,
-            episode_id=opened.episode_id,
-            step_no=episode.steps_recorded + 1,
-            idempotency_key=key,
-            findings=self.strategy_runner.findings,
-            hops=opened.trigger.hops,
-        )
 
+def admitting(canceled: CancelEpisode, episode: Episode) -> CancelEpisode:
+    """Return `canceled` with a note of the side effects that may have been cut off.
 
-def admitting(canceled: CancelEpisode, announced: StepAnnounced | None) -> CancelEpisode:
-    """Return `canceled` with a note that a side effect may have been cut off; outputs need none."""
-    if announced is None or announced.output_key:
-        return canceled
-    begun = f"step {announced.step_no}, {announced.tool_name}, had been announced"
-    detail = f"{canceled.error_detail}; {begun}, and nobody knows whether it happened"
+    Outputs and sleeps need none.
+    """
+    detail = canceled.error_detail
+    for announced in episode.announced:
+        if announced.output_key or announced.until is not None:
+            continue
+        begun = f"step {announced.step_no}, {announced.tool_name}, had been announced"
+        detail = f"{detail}; {begun}, and nobody knows whether it happened"
     return replace(canceled, error_detail=detail)

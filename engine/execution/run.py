@@ -244,7 +244,7 @@ class Attempt:
         """
         canceled, episode = self._run.canceled, self.episode
         if canceled is not None and episode.converged is None:
-            return admitting(canceled, episode.announced)
+            return admitting(canceled, episode)
         return expiry(episode, at=self._context.clock.now())
 
     async def _secure(self, first: Sequence[EpisodeEvent]) -> int:

@@ -21,6 +21,7 @@ from engine.app.actions import (
     Observe,
     RequestApproval,
     SendOutput,
+    Sleep,
     Step,
     Synthesize,
     ToolCall,
@@ -123,7 +124,7 @@ class StepExecutor:
                     fingerprint=fingerprint(action),
                     args=validation.encode({"phase": phase}, what="phase"),
                 )
-            case RequestApproval() | WaitFor():
+            case RequestApproval() | WaitFor() | Sleep():
                 return dry_run.answer_to(action)
             case SendOutput(intent=intent):
                 assert not dry_run.delivers(self.opened), "an output that is meant is sent"
@@ -309,7 +310,7 @@ class OutputSteps:
     conclusion: Conclusion
     opened: EpisodeOpened
 
-    async def announcement(self, action: SendOutput, *, turn: int) -> Announce:
+    async def announcement(self, action: SendOutput, *, turn: int | str) -> Announce:
         """Return the announcement of an output; fails the episode if the output is impossible."""
         intent = await call(checked_intent, action.intent)
         key = await call(inline_key, action, self.opened, turn=turn)

@@ -12,7 +12,7 @@ from engine import validation
 from engine.app.actions import Action, Converge, Done, Step, fingerprint, problem_of
 from engine.app.actor import Expectation
 from engine.app.context import OUT_OF_REACH, Context, Findings, migrate, view_of
-from engine.app.strategy import Abort, Retry, StepTaken, conclude
+from engine.app.strategy import Abort, Retry, StepTaken, Strategy, conclude
 from engine.app.tools import Failure
 from engine.episodes import dry_run, recovery
 from engine.episodes.episode import Performed, Save
@@ -34,6 +34,8 @@ class StrategyRunner:
     """The strategy of one episode. Its exceptions become `EpisodeFailed`."""
 
     expectation: Expectation
+    strategy: Strategy[Any]
+    """The expectation's."""
     opened: EpisodeOpened
     stack: str
     findings: Findings = OUT_OF_REACH
@@ -55,7 +57,7 @@ class StrategyRunner:
         """Return the stored state, or a fresh one if there is none."""
         if checkpoint is None:
             view = view_of(self.opened, self.stack, self.findings)
-            return await call(self.expectation.strategy.init, view, self.opened.trigger)
+            return await call(self.strategy.init, view, self.opened.trigger)
         return await self._kept(checkpoint)
 
     async def redo(self, current: Any, step: StepRecorded, *, turn: int, tokens_used: int) -> Any:
@@ -75,7 +77,7 @@ class StrategyRunner:
     async def next_step(self, current: Any, *, turn: int, tokens_used: int) -> Action:
         """Return the strategy's action for its `turn`-th turn."""
         ctx = self._context(turn=turn, tokens_used=tokens_used)
-        action = await call(self.expectation.strategy.next_step, current, ctx)
+        action = await call(self.strategy.next_step, current, ctx)
         if not isinstance(action, Action):
             raise EpisodeFailed(
                 InvalidAction.error_class,
@@ -101,7 +103,7 @@ class StrategyRunner:
         taken = StepTaken(step_no=step_no, kind=step.kind, tool=step.tool_name, action=action)
         failure = Failure(step.error_class, step.error_detail) if step.error_class else None
         result = failure or unraw(step.result)
-        handled = await call(self.expectation.strategy.handle_result, current, taken, result)
+        handled = await call(self.strategy.handle_result, current, taken, result)
         match handled:
             case Retry(state=kept):
                 return kept
@@ -114,7 +116,7 @@ class StrategyRunner:
         """Return the strategy's conclusion."""
         known = self._context(turn=turn, tokens_used=tokens_used)
         ctx = replace(known, findings=self.findings)
-        result = await call(self.expectation.strategy.converge, current, ctx)
+        result = await call(self.strategy.converge, current, ctx)
         converged = await call(conclude, result)
         if not converged.findings:
             return converged

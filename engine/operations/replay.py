@@ -19,18 +19,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 from msgspec.structs import replace
 
-from engine.app.actions import Action, Converge, Done
+from engine.app.actions import Action, Converge, Done, Step, ToolCall, fingerprint
 from engine.app.actor import Actor, Expectation
 from engine.app.app import App
+from engine.app.context import Findings
+from engine.app.function import Function
 from engine.episodes import recovery
-from engine.episodes.episode import UNOPENED, Episode, Status, evolve, fold
+from engine.episodes.episode import UNOPENED, Command, Episode, Status, evolve, fold
 from engine.errors import BadHistory, EpisodeFailed, NondeterministicReplay
 from engine.execution.strategy import StrategyRunner
+from engine.functions import context as functions
+from engine.functions.history import history_of
+from engine.functions.result import conclusion
+from engine.functions.run import Rest
+from engine.validation import Duration
+from streams.clock import Clock, SystemClock
 from streams.errors import BadName, UnreadableEvent
 from streams.json import UNDECODABLE
 from streams.model.events import (
@@ -40,11 +48,14 @@ from streams.model.events import (
     EpisodeOpened,
     EpisodeStarted,
     LogEvent,
+    StepAnnounced,
 )
 from streams.ports.all import Ports
 from streams.ports.log import Recorded
 from streams.subjects import stack_of
 from streams.wire import codec
+
+_NOTHING: Final = EpisodeConverged()
 
 COMMITS_MAX: Final = 100_000
 """Most commits of one history; no episode has more."""
@@ -151,9 +162,10 @@ async def replay(
         raise BadHistory("it is of no episode: nothing in it was opened")
     stack = stack_of(records[0].subject)
     actors = {**{actor.id: actor for actor in defined}, **app.actors}
-    strategy_runner = StrategyRunner(
-        _expectation(episode.opened, actors), episode.opened, stack.name
-    )
+    expectation = _expectation(episode.opened, actors)
+    if isinstance(expectation.strategy, Function):
+        return await _replay_function(expectation, expectation.strategy, episode, records)
+    strategy_runner = StrategyRunner(expectation, expectation.strategy, episode.opened, stack.name)
     rerun = _Rerun(strategy_runner, recovery.tail(_whole(records)))
     try:
         asks = await rerun.to_the_end()
@@ -165,6 +177,88 @@ async def replay(
             raise
         asks = None
     return Replayed(episode=episode, state=rerun.state, steps=len(rerun.found.steps), asks=asks)
+
+
+async def _replay_function(
+    expectation: Expectation, function: Function, episode: Episode, records: Sequence[Recorded]
+) -> Replayed:
+    assert episode.opened is not None, "a replay of what was never opened"
+    history, ends = history_of(records), _ReplayTurns(episode)
+    run, ctx = await functions.begin(
+        function, history, episode.opened, ends, expectation.state_schema
+    )
+    try:
+        ended = await run.to_the_end(ctx, episode.opened.trigger)
+        asks = _asked_at_the_end(ended, episode)
+    except _WentLive as live:
+        asks = live.action
+        if episode.converged is not None or _is_done_without_result(episode):
+            what = "it was done" if episode.converged is None else "it converged"
+            raise NondeterministicReplay(f"{what}; the replay asks for {live}") from None
+    except EpisodeFailed as failed:
+        if failed.error_class == NondeterministicReplay.error_class:
+            raise NondeterministicReplay(failed.detail) from failed
+        end = episode.finished
+        if not run.has_replayed or end is None or end.error_class != failed.error_class:
+            raise
+        asks = None
+    return Replayed(episode=episode, state=ctx.resumed, steps=len(history.steps), asks=asks)
+
+
+def _asked_at_the_end(ended: object | Rest, episode: Episode) -> Action:
+    """Return what a function asks for last; `NondeterministicReplay`: the journal has another."""
+    if not isinstance(ended, Rest):
+        result = conclusion(ended)
+        if episode.converged is not None and result is None and episode.converged != _NOTHING:
+            raise NondeterministicReplay("it converged; the replay returns nothing")
+        return Done() if result is None else Converge()
+    blocked = episode.blocked
+    if blocked is not None and episode.status is Status.BLOCKED:
+        recovery.check_same(blocked, asked=fingerprint(ended.action), action=ended.action)
+    return ended.action
+
+
+class _WentLive(Exception):
+    """The function asks for what is not recorded."""
+
+    def __init__(self, action: Action) -> None:
+        super().__init__(recovery.kind_of(action))
+        self.action = action
+
+
+@dataclass(frozen=True)
+class _ReplayTurns:
+    """Turns that are not taken: the replay ends at the first of them."""
+
+    episode: Episode
+    clock: Clock = SystemClock()  # noqa: RUF009 - it has no state
+    waits_for_people: bool = True
+
+    @property
+    def findings(self) -> Findings:
+        return self
+
+    async def get(self, key: str) -> NoReturn:
+        raise _WentLive(ToolCall("findings", "get", {"key": key}))
+
+    async def recent(self, key: str, within: Duration) -> NoReturn:
+        raise _WentLive(ToolCall("findings", "recent", {"key": key, "within": within}))
+
+    def check(self) -> None:
+        """Nothing keeps a replay from going on."""
+
+    async def take(self, action: Step, *, path: str, also: Sequence[Command] = ()) -> NoReturn:
+        del path, also
+        raise _WentLive(action)
+
+    async def settle(self) -> None:
+        """Nothing is written."""
+
+    def record(self, command: Command) -> None:
+        """Note nothing: what is recorded at once, such as the time, is not checked."""
+
+    def announced_at(self, path: str) -> StepAnnounced | None:
+        return next((each for each in self.episode.announced if each.path == path), None)
 
 
 @dataclass
@@ -190,7 +284,9 @@ class _Rerun:
 
 
 async def _check_next(strategy_runner: StrategyRunner, episode: Episode, asks: Action) -> None:
-    asked = episode.blocked if episode.status is Status.BLOCKED else episode.announced
+    asked = (
+        episode.blocked if episode.status is Status.BLOCKED else next(iter(episode.announced), None)
+    )
     if asked is not None:
         await strategy_runner.check_same(asked, asks)
     elif episode.converged == EpisodeConverged() and isinstance(asks, Done):

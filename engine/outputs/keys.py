@@ -32,8 +32,11 @@ def output_key(intent: OutputIntent, opened: EpisodeOpened, *, place: str) -> st
     return blake2b(parts, digest_size=_KEY_BYTES).hexdigest()
 
 
-def inline_key(action: SendOutput, opened: EpisodeOpened, *, turn: int) -> str:
-    """Return the key of an output that is sent as a step: the same in a replay of that turn."""
+def inline_key(action: SendOutput, opened: EpisodeOpened, *, turn: int | str) -> str:
+    """Return the key of an output that is sent as a step: the same in a replay.
+
+    `turn` is the strategy's turn, or the path of the call in a function.
+    """
     mark = fingerprint(action)[:MARK_CHARS]
     return output_key(action.intent, opened, place=f"turn.{turn}.{mark}")
 

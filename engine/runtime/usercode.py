@@ -7,6 +7,7 @@ import inspect
 import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar, overload
 
 import structlog
@@ -28,6 +29,9 @@ CAUSES_MAX: Final = 8
 
 BAD_ADAPTER: Final = "bad_adapter"
 """Error class of a delivery by an adapter that breaks its contract."""
+
+_OURS: Final = str(Path(__file__).parents[1])
+"""The folder of our own frames."""
 
 log = structlog.get_logger("vigil.usercode")
 
@@ -184,7 +188,16 @@ def _in_our_words(
 
 
 def _trace(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error))[-TRACE_CHARS_MAX:]
+    """Return the traceback of `error` without our own frames, as far as there are others."""
+    told = traceback.TracebackException.from_exception(error)
+    cause: traceback.TracebackException | None = told
+    for _ in range(CAUSES_MAX):
+        if cause is None:
+            break
+        users = [frame for frame in cause.stack if not frame.filename.startswith(_OURS)]
+        cause.stack = traceback.StackSummary.from_list(users or cause.stack)
+        cause = cause.__cause__ or cause.__context__
+    return "".join(told.format())[-TRACE_CHARS_MAX:]
 
 
 def _frames(error: BaseException) -> str:

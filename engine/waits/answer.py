@@ -25,7 +25,7 @@ from engine.waits.approval import (
     problem_of_time,
 )
 from engine.waits.wait import Blocked, is_denial
-from streams.json import NOTHING, raw
+from streams.json import NOTHING, JsonObject, raw
 from streams.model.commands import Decide, Resolve, Verdict
 from streams.model.events import (
     EpisodeBlocked,
@@ -167,7 +167,9 @@ def _expired(blocked: Blocked) -> Performed:
         case OnExpiry.DENY:
             return _denied(blocked, by="", reason=IN_TIME)
         case OnExpiry.CONTINUE:
-            return _step(blocked)
+            # A sleep is told apart from the last one by when it ends, as loop detection sees it.
+            ended = NOTHING if blocked.ref else raw(terms.expires_at)
+            return _step(blocked, result=ended)
         case OnExpiry.FAIL:
             is_approval = isinstance(terms, Approval)
             error_class = APPROVAL_EXPIRED if is_approval else WAIT_EXPIRED
@@ -197,11 +199,16 @@ def _step(
     return Performed(
         kind=StepKind(blocked.event.reason.value),
         fingerprint=blocked.event.fingerprint,
-        args=approval.plan if approval else raw({"ref": blocked.ref}),
+        args=approval.plan if approval else raw(_waited_for(blocked)),
         result=result,
         error_class=error_class,
         error_detail=error_detail,
+        path=blocked.event.path,
     )
+
+
+def _waited_for(blocked: Blocked) -> JsonObject:
+    return {"ref": blocked.ref} if blocked.ref else {"until": blocked.terms.expires_at}
 
 
 def _ending(

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from engine import validation
-from engine.app.actions import Pause, RequestApproval, WaitFor, fingerprint
+from engine.app.actions import Pause, RequestApproval, Sleep, WaitFor, fingerprint
 from engine.app.outputs import plan_hash
 from engine.episodes.episode import BlockEpisode
 from engine.episodes.events import context_of, episode_event
@@ -62,7 +62,7 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ref(self) -> str:
-        """The signal; empty: people decide."""
+        """The signal; empty: people decide, or it sleeps."""
         return self.event.wait.ref if self.event.wait else ""
 
 
@@ -82,6 +82,9 @@ def block_for(action: Pause, *, at: datetime) -> BlockEpisode:
                 remind_every_s=action.remind_every_s,
             )
             return BlockEpisode(reason=BlockReason.WAIT, fingerprint=mark, wait=wait)
+        case Sleep(seconds=seconds):
+            ends = Wait(ref="", expires_at=expiry_of(seconds, at=at), on_expiry=OnExpiry.CONTINUE)
+            return BlockEpisode(reason=BlockReason.WAIT, fingerprint=mark, wait=ends)
 
 
 def block_in(newest: Recorded | None) -> Blocked | None:

@@ -47,7 +47,8 @@ class Wait(Struct, frozen=True, kw_only=True):
     """Something outside is under way; who knows of its end resolves it by a reference."""
 
     ref: str
-    """What they call it, such as `payment:42`. Several episodes may wait for the same."""
+    """What they call it, such as `payment:42`. Several episodes may wait for the same. Empty: a
+    sleep, which only its time ends."""
     expires_at: datetime | None = None
     """Until when it waits; None: for as long as it takes."""
     on_expiry: OnExpiry = OnExpiry.FAIL

@@ -24,6 +24,7 @@ DEFERRED = EpisodeDeferred(pending=("mail:1",))
 ASKED = lives.blocked(
     approvers=("ann", "bob"), expires_at=LATER, on_expiry=OnExpiry.FAIL, remind_every_s=60.0
 )
+SLEEP = lives.blocked(ref="", expires_at=LATER, on_expiry=OnExpiry.CONTINUE)
 ANSWERED = lives.resolved(by="ann", reason="go ahead", decision_id="d1")
 
 
@@ -51,6 +52,11 @@ async def test_an_episode_that_waits_shows_for_what(pool, stack):
     assert (row["expires_at"], row["remind_every_s"]) == (None, None)
 
 
+async def test_an_episode_that_sleeps_waits_for_nobody(pool, stack):
+    await live(pool, stack, SLEEP)
+    assert await rows_of(pool, "inbox", stack=stack) == []
+
+
 async def test_a_plan_that_says_nothing_is_none(pool, stack):
     await live(pool, stack, lives.blocked(plan=raw(None)))
     assert (await only_row(pool, "episode_blocks", stack=stack))["plan"] is None
@@ -62,6 +68,7 @@ async def test_a_plan_that_says_nothing_is_none(pool, stack):
         ([], "running", None),
         ([lives.blocked()], "blocked", "approval"),
         ([lives.blocked(ref="r")], "blocked", "wait"),
+        ([SLEEP], "blocked", None),
         ([lives.blocked(), lives.recorded(1)], "blocked", "approval"),
         ([lives.blocked(), lives.recorded(1), lives.resolved()], "queued", None),
         ([lives.converged(), DEFERRED], "blocked", "outputs"),

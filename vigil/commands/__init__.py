@@ -65,6 +65,7 @@ ENTRIES: Final = {
     ),
     "repartition": Listed("repair", "Spread a stopped stack over another number of streams."),
     "sql": Listed("sql", "Query the tables with SQL."),
+    "check": Listed("check", "Import an app, and list what in its functions cannot be replayed."),
     "doctor": Listed("doctor", "Check settings, servers, streams and tables."),
 }
 

@@ -30,7 +30,15 @@ from projections.postgres.reader import (
 )
 from streams.clock import SystemClock
 from streams.json import raw, unraw
-from streams.model.events import BlockReason, EndStatus, EpisodeEvent, EpisodeResolved, StepRecorded
+from streams.model.events import (
+    BlockReason,
+    EndStatus,
+    EpisodeBlocked,
+    EpisodeEvent,
+    EpisodeResolved,
+    StepAnnounced,
+    StepRecorded,
+)
 from streams.model.outputs import OutputOutcome
 from streams.model.triggers import LogStrategy
 from streams.subjects import Stack
@@ -70,8 +78,8 @@ OUTPUT_COLUMNS: Final = (
     "error_class", "error_detail",
 )  # fmt: skip
 REPLAY_COLUMNS: Final = (
-    "number", "seq", "at", "event", "status", "node", "attempts", "crashes", "steps_recorded",
-    "checkpoints_saved", "tokens_used", "wall_used_s",
+    "number", "seq", "at", "event", "call", "status", "node", "attempts", "crashes",
+    "steps_recorded", "checkpoints_saved", "tokens_used", "wall_used_s",
 )  # fmt: skip
 REPLAY_SPARE: Final = (
     "checkpoints_saved", "crashes", "attempts", "wall_used_s", "tokens_used", "node", "seq",
@@ -535,6 +543,7 @@ def _frame_row(frame: Frame) -> Row:
         "seq": frame.seq,
         "at": frame.at,
         "event": frame.event.__struct_config__.tag,
+        "call": _call_of(frame.event),
         "status": episode.status.value,
         "node": episode.node,
         "attempts": episode.attempts,
@@ -544,6 +553,20 @@ def _frame_row(frame: Frame) -> Row:
         "tokens_used": episode.tokens_used,
         "wall_used_s": round(episode.wall_used_s, 3),
     }
+
+
+def _call_of(event: EpisodeEvent) -> str:
+    """Return the path of a function's call, if it is one, and what was called."""
+    match event:
+        case StepRecorded():
+            said = (event.path, event.tool_name or event.kind.value)
+        case StepAnnounced():
+            said = (event.path, event.tool_name)
+        case EpisodeBlocked():
+            said = (event.path, event.reason.value)
+        case _:
+            return ""
+    return " ".join(filter(None, said))
 
 
 def _as_shown(event: EpisodeEvent) -> EpisodeEvent:

@@ -106,6 +106,10 @@ class StepAnnounced(Event, frozen=True, kw_only=True, tag="episode.step_announce
     idempotency_key: str
     output_key: str = ""
     """The output that is about to be proposed, where it is one."""
+    path: str = ""
+    """Where a function asked for it, such as `4.2.1`; empty: a strategy asked."""
+    until: datetime | None = None
+    """When the sleep ends that has begun, if it is one: nothing outside depends on it."""
 
 
 class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@1"):
@@ -131,6 +135,8 @@ class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@
     cost_tokens: int = 0
     cost_ms: int = 0
     model: str = ""
+    path: str = ""
+    """Where a function asked for it; see `StepAnnounced`."""
 
 
 class CheckpointSaved(Event, frozen=True, kw_only=True, tag="episode.checkpoint_saved@1"):
@@ -176,6 +182,8 @@ class EpisodeBlocked(Event, frozen=True, kw_only=True, tag="episode.blocked@1"):
     fingerprint: str
     approval: Approval | None = None
     wait: Wait | None = None
+    path: str = ""
+    """Where a function asked for it; see `StepAnnounced`."""
 
 
 class Resolution(StrEnum):

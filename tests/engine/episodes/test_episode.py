@@ -225,8 +225,8 @@ def test_an_announced_step_has_the_number_that_it_is_recorded_with():
 
 def test_an_announcement_stands_until_its_step_is_recorded_even_over_a_takeover():
     again = EpisodeStarted(node="n2", attempt=2, claim_revision=9)
-    assert given(opened, started, announced, again).episode.announced == announced
-    assert given(opened, started, announced, again, step(1)).episode.announced is None
+    assert given(opened, started, announced, again).episode.announced == (announced,)
+    assert given(opened, started, announced, again, step(1)).episode.announced == ()
 
 
 def test_checkpoints_count_from_zero_and_name_the_step_they_follow():

@@ -123,7 +123,7 @@ def test_beginning_anew_forgets_what_was_folded_and_keeps_what_was_spent():
     assert episode.status is Status.RUNNING
     assert (episode.steps_recorded, episode.steps_before) == (1, 1)
     assert (episode.tokens_used, episode.crashes) == (5, 1)
-    assert (episode.announced, episode.effects, episode.traces) == (None, (), ())
+    assert (episode.announced, episode.effects, episode.traces) == ((), (), ())
     assert episode.checkpoints_kept == 0
 
 

@@ -100,6 +100,21 @@ async def test_what_is_recorded_while_an_append_is_in_flight_rides_in_the_next_c
     assert await commits(ports, journal) == [[EpisodeOpened], [EpisodeStarted], [StepRecorded] * 5]
 
 
+async def test_two_that_wait_at_once_do_not_write_over_each_other(ports, held, journal):
+    async def recorded(command) -> None:
+        journal.record(command)
+        await journal.barrier()
+
+    first = asyncio.create_task(recorded(begin))
+    await turned()
+    second = asyncio.create_task(recorded(step()))
+    await turned()
+    held.open.set()
+    await asyncio.gather(first, second)
+    assert held.in_flight_most == 1
+    assert await commits(ports, journal) == [[EpisodeOpened], [EpisodeStarted], [StepRecorded]]
+
+
 async def test_what_nobody_writes_yet_is_written_by_whoever_waits_for_it(held, journal):
     held.open.set()
     before = asyncio.all_tasks()

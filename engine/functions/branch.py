@@ -1,0 +1,78 @@
+"""A branch of a function: it counts the calls in it, which gives each of them its path."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from engine.errors import InvalidAction
+
+BRANCHES_MAX: Final = 16
+"""Most branches of one `gather`."""
+
+DEPTH_MAX: Final = 4
+"""Most branches within each other."""
+
+_DRAW_BYTES: Final = 16
+
+
+@dataclass
+class Branch:
+    """The function itself, or what it runs beside other things with `gather`."""
+
+    prefix: str = ""
+    """Begins the paths of its calls, such as `4.2.`; empty: the function itself."""
+    calls: int = 0
+    """How many it has made."""
+    origin: str = ""
+    """Where the user's code began it."""
+    task: asyncio.Task[Any] | None = field(default_factory=asyncio.current_task)
+    _draws: int = 0
+
+    @property
+    def path(self) -> str:
+        """The path of its newest call."""
+        return f"{self.prefix}{self.calls}"
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it is the function itself."""
+        return not self.prefix
+
+    def next_path(self) -> str:
+        """Count a call, and return its path."""
+        self.calls += 1
+        self._draws = 0
+        return self.path
+
+    def child(self, number: int, *, origin: str) -> Branch:
+        """Return the branch `number`, from 1, of the newest call, which is a `gather`."""
+        if self.prefix.count(".") >= 2 * DEPTH_MAX:
+            raise InvalidAction(f"gather: more than {DEPTH_MAX} within each other")
+        return Branch(f"{self.path}.{number}.", origin=origin)
+
+    def draw(self, seed: str) -> bytes:
+        """Return 16 bytes that look like chance, the same in a replay."""
+        self._draws += 1
+        text = f"{seed}/{self.path}/{self._draws}"
+        return hashlib.blake2b(text.encode(), digest_size=_DRAW_BYTES).digest()
+
+
+_CURRENT: Final[ContextVar[Branch]] = ContextVar("branch")
+
+
+def enter(branch: Branch) -> None:
+    """Make `branch` that of the current task."""
+    branch.task = asyncio.current_task()
+    _CURRENT.set(branch)
+
+
+def current() -> Branch:
+    """Return the branch that the caller is in; `InvalidAction`: it is in a task of its own."""
+    branch = _CURRENT.get(None)
+    if branch is None or branch.task is not asyncio.current_task():
+        raise InvalidAction("a call in a task of its own cannot be replayed; use ctx.gather(…)")
+    return branch

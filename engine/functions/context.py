@@ -1,0 +1,333 @@
+"""`FunctionContext`: what a function is given as `ctx`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+from datetime import datetime
+from functools import partial
+from typing import Any, Final, TypeVar, overload
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from engine import validation
+from engine.app.actions import (
+    Checkpoint,
+    ExpiryOfApproval,
+    ExpiryOfWait,
+    NamedTool,
+    Observe,
+    Sleep,
+    Synthesize,
+    ToolCall,
+    approval,
+    wait,
+)
+from engine.app.context import Findings, StateSchema, migrate
+from engine.app.function import Function
+from engine.app.outputs import output
+from engine.episodes.episode import Save
+from engine.errors import CallFailed, InvalidAction
+from engine.functions.history import History
+from engine.functions.run import FunctionRun, LiveTurns
+from engine.runtime.usercode import call
+from engine.validation import Duration
+from streams.json import JsonObject, unraw
+from streams.model.events import EpisodeOpened
+from streams.model.findings import Finding
+from streams.model.outputs import OutputResult
+from streams.model.triggers import Budget, Mode
+
+PHASE: Final = "checkpoint"
+"""Phase of the state that `checkpoint` keeps."""
+
+CALL: Final = "call"
+"""The action of a tool that is called by one word."""
+
+DENIED: Final = "denied"
+
+DRAWN_BITS: Final = 53
+"""How many bits of chance a number has, as `random.random()` does."""
+
+UUID_VERSION: Final = 4
+
+CHANGE_CHARS_MAX: Final = 64
+"""Longest name of a change, in characters."""
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+
+log = structlog.get_logger("vigil.function")
+
+
+class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What people have decided; true if they approved."""
+
+    is_approved: bool
+    by: str = ""
+    """Who decided; empty: nobody did in time."""
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        """Return whether it is approved."""
+        return self.is_approved
+
+
+class RecordedFindings:
+    """The findings of the stack by key; what a function sees of them is recorded."""
+
+    def __init__(self, run: FunctionRun, findings: Findings) -> None:
+        self._run, self._findings = run, findings
+
+    async def get(self, key: str) -> Finding | None:
+        """Return the latest raise of a finding. See `Findings.get`."""
+        look = partial(self._findings.get, key)
+        return _finding(await self._run.read(ToolCall("findings", "get", {"key": key}), look))
+
+    async def recent(self, key: str, within: Duration) -> Finding | None:
+        """Return the finding if it has changed lately. See `Findings.recent`."""
+        asked = ToolCall("findings", "recent", {"key": key, "within": within})
+        return _finding(await self._run.read(asked, partial(self._findings.recent, key, within)))
+
+
+class FunctionContext:
+    """What a function does with the outside: each call is a step that is recorded, and made once.
+
+    After a crash the function runs again from the top, and every call that has a record returns it.
+    A call that fails raises `CallFailed`.
+    """
+
+    def __init__(
+        self,
+        run: FunctionRun,
+        opened: EpisodeOpened,
+        findings: Findings,
+        *,
+        resumed: Any,  # noqa: ANN401 - what `checkpoint` was given
+        schema_version: int,
+    ) -> None:
+        self._run, self._opened, self._schema_version = run, opened, schema_version
+        self.findings = RecordedFindings(run, findings)
+        """The findings of the stack by key: `await ctx.findings.get("host:disk:web-1")`."""
+        self.resumed = resumed
+        """What the newest `checkpoint` was given, once the function runs again; before that, None.
+        """
+
+    @property
+    def episode_id(self) -> str:
+        """The episode."""
+        return self._opened.episode_id
+
+    @property
+    def actor_id(self) -> str:
+        """Its actor."""
+        return self._opened.actor_id
+
+    @property
+    def expectation_id(self) -> str:
+        """Its expectation."""
+        return self._opened.expectation_id
+
+    @property
+    def budget(self) -> Budget:
+        """What the episode may use. Each call that is recorded is a turn."""
+        return self._opened.budget
+
+    @property
+    def mode(self) -> Mode:
+        """Live or dry run."""
+        return self._opened.mode
+
+    async def call(self, tool: str | NamedTool, /, **args: Any) -> Any:  # noqa: ANN401
+        """Call a tool, and return its result, any JSON value.
+
+        `tool` is a function with `@tool`, or a name such as `"disk.largest"`: what the tool is
+        registered as, and its action. Arguments whose name starts with `_` reach the tool and are
+        stored nowhere.
+        """
+        return await self._run.step(_call_of(tool, args))
+
+    @overload
+    async def gather(self, a: Awaitable[A], /) -> tuple[A]: ...
+    @overload
+    async def gather(self, a: Awaitable[A], b: Awaitable[B], /) -> tuple[A, B]: ...
+    @overload
+    async def gather(
+        self, a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], /
+    ) -> tuple[A, B, C]: ...
+    @overload
+    async def gather(
+        self, a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], d: Awaitable[D], /
+    ) -> tuple[A, B, C, D]: ...
+    @overload
+    async def gather(self, *works: Awaitable[A]) -> tuple[A, ...]: ...
+    async def gather(self, *works: Awaitable[Any]) -> tuple[Any, ...]:
+        """Return the results of up to 16 `works`, which run at the same time.
+
+        A work is a call such as `ctx.call(…)`, or a coroutine of yours that makes calls. All of
+        them end before this returns; if some raise, the first of them in order raises here.
+        """
+        return await self._run.gather(*works)
+
+    async def sleep(self, seconds: float) -> None:
+        """Continue after `seconds`, up to ten years. From 5 s on, no node has the episode."""
+        await self._run.step(Sleep(seconds))
+
+    async def wait(
+        self,
+        ref: str,
+        *,
+        expires_s: float | None = None,
+        on_expiry: ExpiryOfWait = "fail",
+        remind_every_s: float | None = None,
+    ) -> Any:  # noqa: ANN401 - what the signal brings
+        """Return the result of the signal `ref`, such as `payment:42`, once it has come.
+
+        With `on_expiry="continue"` it returns None if none comes in time; otherwise that fails as
+        `wait_expired`. The arguments are those of `vigil.wait`.
+        """
+        asked = wait(ref, expires_s=expires_s, on_expiry=on_expiry, remind_every_s=remind_every_s)
+        return await self._run.step(asked)
+
+    async def approval(
+        self,
+        plan: object,
+        *,
+        summary: str = "",
+        approvers: Iterable[str] | str | None = None,
+        expires_s: float | None = None,
+        on_expiry: ExpiryOfApproval = "deny",
+        remind_every_s: float | None = None,
+    ) -> ApprovalAnswer:
+        """Ask people whether `plan`, any JSON value, may be carried out; return what they decided.
+
+        The answer is true if they approved: `if await ctx.approval({"restart": "web"}): …`. With
+        `on_expiry="fail"` it fails as `approval_expired` if nobody decides in time. The arguments
+        are those of `vigil.approval`.
+        """
+        asked = approval(
+            plan,
+            summary=summary,
+            approvers=approvers,
+            expires_s=expires_s,
+            on_expiry=on_expiry,
+            remind_every_s=remind_every_s,
+        )
+        try:
+            said = await self._run.step(asked)
+        except CallFailed as failed:
+            if failed.error_class != DENIED:
+                raise
+            return ApprovalAnswer(is_approved=False, reason=failed.detail)
+        return ApprovalAnswer(is_approved=True, by=said["by"], reason=said["reason"])
+
+    async def output(
+        self,
+        adapter: str,
+        payload: object,
+        *,
+        dedupe_key: str | None = None,
+        key: str | None = None,
+        requires_approval: bool = False,
+        summary: str = "",
+        approvers: Iterable[str] | str | None = None,
+        expires_s: float | None = None,
+        on_expiry: ExpiryOfApproval = "deny",
+        remind_every_s: float | None = None,
+    ) -> OutputResult:
+        """Have `payload` delivered now, and return how far that got: see `vigil.output`."""
+        asked = output(
+            adapter,
+            payload,
+            dedupe_key=dedupe_key,
+            key=key,
+            requires_approval=requires_approval,
+            summary=summary,
+            approvers=approvers,
+            expires_s=expires_s,
+            on_expiry=on_expiry,
+            remind_every_s=remind_every_s,
+        )
+        return msgspec.convert(await self._run.step(asked), OutputResult)
+
+    async def observe(self, data: Any) -> Any:  # noqa: ANN401 - any JSON value
+        """Record `data`, any JSON value, and return it as JSON has it."""
+        return await self._run.step(Observe(data))
+
+    async def synthesize(self, prompt: object, *, transient: JsonObject | None = None) -> Any:  # noqa: ANN401
+        """Return the synthesizer's answer to `prompt`, any JSON value; see `vigil.synthesize`."""
+        return await self._run.step(Synthesize(prompt, transient or {}))
+
+    async def checkpoint(self, value: object) -> None:
+        """Keep `value`, any JSON value of up to 256 KiB, for a function that makes many calls.
+
+        From now on it runs again from the top with `ctx.resumed == value`, and is fed only what
+        came after. So its next calls must be those that it makes when it begins with that value.
+        """
+        if self._run.is_in_branch:
+            raise InvalidAction("checkpoint: a branch of gather cannot be begun anew by itself")
+        kept = validation.encode(value, what="checkpoint")
+        save = Save(phase=PHASE, state=kept, schema_version=self._schema_version)
+        await self._run.step(Checkpoint(PHASE), also=[save])
+
+    def now(self) -> datetime:
+        """Return the time in UTC; it is recorded, as a turn of its own."""
+        return self._run.now()
+
+    def random(self) -> float:
+        """Return a number from 0 up to 1, the same in a replay."""
+        return (int.from_bytes(self._run.draw()[:8]) >> (64 - DRAWN_BITS)) / (1 << DRAWN_BITS)
+
+    def uuid(self) -> str:
+        """Return a UUID, the same in a replay."""
+        return str(UUID(bytes=self._run.draw(), version=UUID_VERSION))
+
+    def log(self, message: str, /, **values: object) -> None:
+        """Write a line to the log of the node: once, unless it crashes before the next call."""
+        if self._run.is_live:
+            log.info(message, **values)
+
+    def changed(self, name: str) -> bool:
+        """Return whether the episode runs the code that came with the change `name`.
+
+        Episodes that had gone past this place before the change get False, all others True; the
+        first answer stands: `if ctx.changed("asks first"): …`.
+        """
+        if not 1 <= len(name) <= CHANGE_CHARS_MAX:
+            raise InvalidAction(f"changed: {name!r} is no name of 1 to {CHANGE_CHARS_MAX} letters")
+        return self._run.changed(name)
+
+
+async def begin(
+    function: Function,
+    history: History,
+    opened: EpisodeOpened,
+    turns: LiveTurns,
+    schema: StateSchema,
+) -> tuple[FunctionRun, FunctionContext]:
+    """Return a run of `function` after `history`, and its context; `schema` is of its checkpoints.
+
+    Raises `EpisodeFailed` if the checkpoint cannot be migrated.
+    """
+    run = FunctionRun(function, history, turns, seed=opened.episode_id)
+    resumed = None
+    if (kept := history.checkpoint) is not None:
+        resumed = unraw(await call(migrate, kept.state, schema, version=kept.schema_version))
+    ctx = FunctionContext(
+        run, opened, turns.findings, resumed=resumed, schema_version=schema.version
+    )
+    return run, ctx
+
+
+def _call_of(tool: str | NamedTool, args: JsonObject) -> ToolCall:
+    if isinstance(tool, str):
+        capability, _, action = tool.partition(".")
+        return ToolCall(capability, action or CALL, args)
+    return ToolCall(tool.capability, tool.action, args)
+
+
+def _finding(recorded: msgspec.Raw) -> Finding | None:
+    return msgspec.json.decode(recorded, type=Finding | None)

@@ -1,0 +1,170 @@
+"""`Order`: in which order the branches of a function go on, and what a replay gives each of them.
+
+At any moment a branch runs, asks for the answer to a call, or rests until its time or its answer
+comes. Recorded answers are given out in the order of recording, and the next one only when no
+branch runs: so branches that share variables see each other's changes as they did the first time.
+After the last record, every branch that asks goes live. When all rest, the episode can be left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from engine.app.actions import Step, fingerprint
+from engine.episodes.episode import Performed
+from engine.episodes.recovery import kind_of
+from engine.functions.history import History
+from engine.functions.place import place_of_call
+from streams.model.events import StepAnnounced, StepRecorded
+
+MARK_CHARS: Final = 12
+"""How much of a fingerprint an error shows."""
+
+REMEDY: Final = (
+    "an episode that an earlier version began must be able to go its way:"
+    ' keep the old code for it under `if not ctx.changed("…")`'
+)
+
+
+class Interrupted(BaseException):
+    """Ends a function that must not go on here. Not an `Exception`, so that no user catches it."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A call that a branch waits to have answered."""
+
+    path: str
+    action: Step
+    mark: str
+    """The action's fingerprint."""
+    place: str
+    """The user's line."""
+    answer: asyncio.Future[StepRecorded | None]
+    """None: nothing is recorded, and the call goes live."""
+
+
+class Order:
+    """The branches of one function, and the records that they are fed with."""
+
+    def __init__(
+        self,
+        history: History,
+        *,
+        on_mismatch: Callable[[str], None],
+        on_rest: Callable[[], None],
+    ) -> None:
+        """Feed one branch, the function itself, with `history`.
+
+        Args:
+            on_mismatch: called with what differs, if the replay asks for something else.
+            on_rest: called when every branch rests.
+        """
+        self._on_mismatch, self._on_rest = on_mismatch, on_rest
+        self._left = {step.path: step for step in history.steps}
+        """Path → the record that nobody has asked for yet, in the order of recording."""
+        self._calls = _last_calls(history)
+        self._asked: dict[str, Asked] = {}
+        self._running = 1
+        self._is_stopped = False
+
+    @property
+    def is_live(self) -> bool:
+        """Whether everything recorded has been asked for."""
+        return not self._left
+
+    def is_behind(self, prefix: str, calls: int) -> bool:
+        """Return whether the branch of `prefix`, after so many `calls`, made another one before."""
+        return calls < self._calls.get(prefix, 0)
+
+    def next_left(self) -> StepRecorded | None:
+        """Return the first record that nobody has asked for; None: there is none."""
+        return next(iter(self._left.values()), None)
+
+    async def ask(self, path: str, action: Step, *, origin: str) -> StepRecorded | None:
+        """Return the record of the call at `path`; None: it goes live. May be `Interrupted`."""
+        if not self._left:
+            return None
+        mark = fingerprint(action)
+        answer: asyncio.Future[StepRecorded | None] = asyncio.get_running_loop().create_future()
+        self._asked[path] = Asked(path, action, mark, place_of_call() or origin, answer)
+        self.rest()
+        return await answer
+
+    def answer_at_once(self, path: str) -> StepRecorded | None:
+        """Return the record at `path` of what is never waited for; None: nothing is recorded."""
+        step = self._left.pop(path, None)
+        if step is not None and not self._left:
+            self._go_live()
+        return step
+
+    def fork(self, branches: int) -> None:
+        """Note that the running branch waits for so many new ones, which run."""
+        self._running += branches - 1
+
+    def rest(self) -> None:
+        """Note that a running branch asks, rests or has ended."""
+        self._running -= 1
+        if not self._running and not self._is_stopped:
+            self._go_on()
+
+    def wake(self) -> None:
+        """Note that a resting branch runs."""
+        self._running += 1
+
+    def stop(self) -> None:
+        """End every branch that asks; the others end at their next call."""
+        self._is_stopped = True
+        for asked in self._asked.values():
+            if not asked.answer.done():
+                asked.answer.set_exception(Interrupted())
+        self._asked.clear()
+
+    def _go_on(self) -> None:
+        if not self._left:
+            return self._on_rest() if not self._asked else self._go_live()
+        step = next(iter(self._left.values()))
+        asked = self._asked.get(step.path)
+        if asked is None or asked.mark != step.fingerprint:
+            other = asked or next(iter(self._asked.values()), None)
+            return self._on_mismatch(difference(step, other))
+        del self._left[step.path], self._asked[step.path]
+        self._give(asked, step)
+        if not self._left:
+            self._go_live()
+        return None
+
+    def _go_live(self) -> None:
+        for asked in self._asked.values():
+            self._give(asked, None)
+        self._asked.clear()
+
+    def _give(self, asked: Asked, step: StepRecorded | None) -> None:
+        self.wake()
+        asked.answer.set_result(step)
+
+
+def difference(recorded: StepRecorded | StepAnnounced | Performed, asked: Asked | None) -> str:
+    """Return how a replay differs from the journal, for people, and what to do."""
+    kind = recorded.kind if isinstance(recorded, StepRecorded | Performed) else "tool_call"
+    what = f"{kind} {recorded.tool_name}".strip()
+    was = f"call {recorded.path} was {what} ({recorded.fingerprint[:MARK_CHARS]}…)"
+    if asked is None:
+        return f"{was}; the replay ends, or waits, without it; {REMEDY}"
+    at = "" if asked.path == recorded.path else f"as call {asked.path} "
+    asks = f"the replay asks {at}for {kind_of(asked.action)} ({asked.mark[:MARK_CHARS]}…)"
+    return f"{was}; {asks} at {asked.place}; {REMEDY}"
+
+
+def _last_calls(history: History) -> dict[str, int]:
+    """Return the prefix of each branch → the number of its last call on the journal."""
+    last: dict[str, int] = {}
+    paths = [step.path for step in history.steps] + [each.path for each in history.announced]
+    for words in (path.split(".") for path in paths):
+        for end in range(1, len(words) + 1, 2):
+            prefix = "".join(f"{word}." for word in words[: end - 1])
+            last[prefix] = max(last.get(prefix, 0), int(words[end - 1]))
+    return last

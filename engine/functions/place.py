@@ -1,0 +1,35 @@
+"""Where in the user's code something was asked for, for error messages. Pure."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from pathlib import Path
+from typing import Final
+
+_ENGINE: Final = str(Path(__file__).parents[1])
+"""The folder whose frames are not the user's."""
+
+_LOOP: Final = str(Path(asyncio.__file__).parent)
+"""The folder of the event loop, beyond which there is no user."""
+
+
+def place_of_call() -> str:
+    """Return the innermost line of the user that led here: `checks.py:12, in disk`; or nothing."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_ENGINE):
+        frame = frame.f_back
+    if frame is None or frame.f_code.co_filename.startswith(_LOOP):
+        return ""
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}, in {frame.f_code.co_name}"
+
+
+def place_of_error(error: BaseException) -> str:
+    """Return the innermost line of the user that `error` went through; or nothing."""
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not code.co_filename.startswith((_ENGINE, _LOOP)):
+            place = f"{Path(code.co_filename).name}:{trace.tb_lineno}, in {code.co_name}"
+        trace = trace.tb_next
+    return place

@@ -1,0 +1,452 @@
+"""`FunctionRun`: runs the function of one episode, from the top, to its end or until it must wait.
+
+What the journal holds is not done again: `Order` gives it to the calls that ask for it. A call
+without a record goes live, as a turn of the episode. When every branch waits, the function is left,
+and runs again from the top once there is an answer; the episode waits for one thing at a time, and
+for sleeps before it asks people.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from engine import validation
+from engine.app.actions import (
+    Observe,
+    Pause,
+    Sleep,
+    Step,
+    ToolCall,
+    fingerprint,
+    problem_of,
+)
+from engine.app.context import Findings
+from engine.app.function import Function
+from engine.episodes.episode import Announce, Command, Performed
+from engine.errors import (
+    RAISED,
+    CallFailed,
+    EpisodeFailed,
+    InvalidAction,
+    NondeterministicReplay,
+)
+from engine.functions.branch import BRANCHES_MAX, Branch, current, enter
+from engine.functions.history import CHANGED, History
+from engine.functions.order import Asked, Interrupted, Order, difference
+from engine.functions.place import place_of_call, place_of_error
+from engine.runtime.usercode import call
+from streams.clock import Clock
+from streams.json import raw, unraw
+from streams.model.events import StepAnnounced, StepKind, StepRecorded
+from streams.model.triggers import Trigger
+
+HELD_S: Final = 5.0
+"""Longest sleep for which the episode stays on its node, in seconds: to leave it and to be called
+again costs two commits, a timer and a command."""
+
+SLEEP: Final = "sleep"
+
+Done: TypeAlias = StepRecorded | Performed
+
+T = TypeVar("T")
+
+
+class LiveTurns(Protocol):
+    """What a live call needs of its episode."""
+
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+
+    @property
+    def findings(self) -> Findings:
+        """The stack's findings, as they are now."""
+
+    @property
+    def waits_for_people(self) -> bool:
+        """Whether approvals, waits and sleeps are real; otherwise `take` answers them."""
+
+    def check(self) -> None:
+        """Raise what keeps the episode from another turn."""
+
+    async def take(self, action: Step, *, path: str, also: Sequence[Command] = ()) -> Performed:
+        """Announce, perform and record `action`, with `also` in the same commit."""
+
+    async def settle(self) -> None:
+        """Wait until what was recorded is durable, where the expectation wants that."""
+
+    def record(self, command: Command) -> None:
+        """Record something that is done."""
+
+    def announced_at(self, path: str) -> StepAnnounced | None:
+        """Return what was announced at `path` and is not recorded; None: nothing."""
+
+
+class Rest(msgspec.Struct, frozen=True):
+    """What a branch waits for."""
+
+    path: str
+    action: Pause
+    since: datetime
+    until: datetime | None
+    """When it ends by itself, if it is a sleep."""
+    over: asyncio.Future[None]
+
+
+class FunctionRun:
+    """One run of the function of an episode."""
+
+    def __init__(
+        self,
+        function: Function,
+        history: History,
+        turns: LiveTurns,
+        *,
+        seed: str,
+    ) -> None:
+        """Continue after `history`; `seed` makes what looks like chance, the same in a replay."""
+        self._function, self._turns, self._clock, self._seed = function, turns, turns.clock, seed
+        self._history = history
+        self._order = Order(history, on_mismatch=self._differ, on_rest=self._leave)
+        self._resting: dict[str, Rest] = {}
+        self._follows = dict.fromkeys(history.changes, True)
+        self._why: BaseException | Rest | None = None
+
+    async def to_the_end(self, ctx: object, trigger: Trigger) -> object | Rest:
+        """Return what the function returns, or what the episode must wait for.
+
+        Raises what ended it: `EpisodeFailed`, or what a turn raised.
+        """
+        enter(Branch(calls=self._history.calls_before))
+        returned: object = None
+        try:
+            returned = await call(self._called, ctx, trigger)
+        except Interrupted:
+            pass
+        except EpisodeFailed as failed:
+            self._why = self._why or failed
+        if isinstance(self._why, BaseException):
+            raise self._why
+        if self._why is not None:
+            return self._why
+        open_ = (self._turns.announced_at(each.path) for each in self._history.announced)
+        left = self._order.next_left() or next(filter(None, open_), None)
+        if left is not None:
+            raise _nondeterministic(difference(left, None))
+        return returned
+
+    @property
+    def has_replayed(self) -> bool:
+        """Whether all that was recorded has been asked for."""
+        return self._order.is_live
+
+    async def step(self, action: Step, *, also: Sequence[Command] = ()) -> Any:  # noqa: ANN401
+        """Return the result of `action`; `CallFailed`: it has failed."""
+        branch = self._begin()
+        path = branch.next_path()
+        if problem := problem_of(action):
+            raise InvalidAction(f"{problem} ({place_of_call() or branch.origin})")
+        done: Done | None = await self._order.ask(path, action, origin=branch.origin)
+        if done is None:
+            done = await self._live(self._do(action, path, branch, also))
+        if done.error_class:
+            raise CallFailed(done.error_class, done.error_detail)
+        return unraw(done.result)
+
+    async def read(self, action: ToolCall, look: Callable[[], Awaitable[object]]) -> msgspec.Raw:
+        """Return what `look` sees, which is recorded as `action`."""
+        branch = self._begin()
+        path = branch.next_path()
+        done: Done | None = await self._order.ask(path, action, origin=branch.origin)
+        if done is None:
+            done = await self._live(self._look(action, path, look))
+        return done.result
+
+    def now(self) -> datetime:
+        """Return the time, which is recorded."""
+        path = self._begin().next_path()
+        done: Done | None = self._order.answer_at_once(path)
+        if done is not None and done.fingerprint != NOW_MARK:
+            self._differ(difference(done, _asked(path, NOW)))
+            raise Interrupted
+        if done is None:
+            done = Performed(
+                kind=StepKind.OBSERVATION,
+                fingerprint=NOW_MARK,
+                tool_name="now",
+                result=raw(self._clock.now()),
+                path=path,
+            )
+            self._record(done)
+        return msgspec.json.decode(done.result, type=datetime)
+
+    def draw(self) -> bytes:
+        """Return bytes that look like chance, the same in a replay."""
+        return self._begin().draw(self._seed)
+
+    def changed(self, name: str) -> bool:
+        """Return whether the episode follows the change `name`; the first answer stands."""
+        branch = self._begin()
+        if name not in self._follows:
+            # What was called after this place, was called without the change.
+            self._follows[name] = not self._order.is_behind(branch.prefix, branch.calls)
+            if self._follows[name]:
+                self._record(_adoption(name))
+        return self._follows[name]
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the branch does now what it has not done before."""
+        branch = self._begin()
+        return not self._order.is_behind(branch.prefix, branch.calls)
+
+    @property
+    def is_in_branch(self) -> bool:
+        """Whether the caller is in a branch of `gather`."""
+        return not self._begin().is_root
+
+    async def gather(self, *works: Awaitable[Any]) -> tuple[Any, ...]:
+        """Return the results of `works`, which run at the same time; all of them end.
+
+        The first in order that failed raises here.
+        """
+        parent = self._begin()
+        if problem := _problem_of_branches(works):
+            _close(works)
+            raise InvalidAction(problem)
+        if not works:
+            return ()
+        parent.next_path()
+        origin = place_of_call() or parent.origin
+        branches = [parent.child(number, origin=origin) for number in range(1, len(works) + 1)]
+        left = {branch.prefix for branch in branches}
+        self._order.fork(len(works))
+        tasks = [
+            asyncio.create_task(self._branch(branch, work, left))
+            for branch, work in zip(branches, works, strict=True)
+        ]
+        try:
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            raise
+        if self._why is not None:
+            raise Interrupted
+        ends = [task.result() for task in tasks]
+        failed = next((end for end in ends if isinstance(end, _Raised)), None)
+        if failed is not None:
+            raise failed.error
+        return tuple(ends)
+
+    async def _branch(self, branch: Branch, work: Awaitable[Any], left: set[str]) -> Any:  # noqa: ANN401
+        enter(branch)
+        try:
+            return await work
+        except Interrupted as error:
+            return _Raised(error)
+        except asyncio.CancelledError as error:
+            if _is_canceled():
+                raise
+            return _Raised(error)
+        except RAISED as error:
+            return _Raised(error)
+        finally:
+            left.discard(branch.prefix)
+            if left:
+                self._order.rest()  # Otherwise its place is now that of the branch that waits.
+
+    async def _called(self, ctx: object, trigger: Trigger) -> object:
+        try:
+            return await self._function.run(ctx, trigger)
+        except CallFailed as failed:
+            place = place_of_error(failed)
+            detail = f"{failed.detail} ({place})" if place else failed.detail
+            raise EpisodeFailed(failed.error_class, detail) from failed
+
+    def _begin(self) -> Branch:
+        branch = current()
+        if self._why is not None:
+            raise Interrupted
+        return branch
+
+    def _check(self) -> None:
+        """Raise what keeps a call from going live; another branch may have met it meanwhile."""
+        if self._why is not None:
+            raise Interrupted
+        self._turns.check()
+
+    async def _live(self, work: Awaitable[T]) -> T:
+        """Await `work`; what the engine raises ends the function, which cannot catch it."""
+        try:
+            return await work
+        except GeneratorExit:
+            raise
+        except RAISED as error:
+            raise self._stop(error) from error
+
+    async def _do(
+        self, action: Step, path: str, branch: Branch, also: Sequence[Command]
+    ) -> Performed:
+        self._check()
+        announced = self._turns.announced_at(path)
+        if announced is not None and announced.fingerprint != fingerprint(action):
+            raise _nondeterministic(difference(announced, _asked(path, action, branch.origin)))
+        if isinstance(action, Pause) and self._turns.waits_for_people:
+            return await self._wait(action, path, branch, announced)
+        performed = await self._turns.take(action, path=path, also=also)
+        await self._turns.settle()
+        return performed
+
+    async def _look(
+        self, action: ToolCall, path: str, look: Callable[[], Awaitable[object]]
+    ) -> Performed:
+        self._check()
+        seen = Performed(
+            kind=StepKind.OBSERVATION,
+            fingerprint=fingerprint(action),
+            tool_name=f"{action.capability}.{action.action}",
+            args=raw(action.args),
+            result=validation.encode(await look(), what=action.action),
+            path=path,
+        )
+        self._turns.record(seen)
+        await self._turns.settle()
+        return seen
+
+    async def _wait(
+        self, action: Pause, path: str, branch: Branch, announced: StepAnnounced | None
+    ) -> Performed:
+        mark, since, until = fingerprint(action), self._clock.now(), None
+        if isinstance(action, Sleep):
+            lasts = timedelta(seconds=action.seconds)
+            until = (announced.until if announced is not None else None) or since + lasts
+            since = until - lasts
+        if until is not None and announced is None and not branch.is_root:
+            self._turns.record(
+                Announce(
+                    fingerprint=mark, tool_name=SLEEP, idempotency_key="", path=path, until=until
+                )
+            )
+        await self._rest(Rest(path, action, since, until, asyncio.Future()))
+        slept = Performed(
+            kind=StepKind.WAIT,
+            fingerprint=mark,
+            args=raw({"until": until}),
+            result=raw(until),
+            path=path,
+        )
+        self._turns.record(slept)
+        await self._turns.settle()
+        return slept
+
+    async def _rest(self, rest: Rest) -> None:
+        """Return once a sleep is over; the wait for anything else ends the function here."""
+        self._resting[rest.path] = rest
+        self._order.rest()
+        timer = None
+        if rest.until is not None and not rest.over.done():
+            timer = asyncio.create_task(self._wake(rest, rest.until))
+        try:
+            await rest.over
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def _wake(self, rest: Rest, until: datetime) -> None:
+        await self._clock.sleep(max(0.0, (until - self._clock.now()).total_seconds()))
+        if not rest.over.done():
+            del self._resting[rest.path]
+            self._order.wake()
+            rest.over.set_result(None)
+
+    def _leave(self) -> None:
+        """Leave the function, whose branches all rest, unless a sleep of one is over soon."""
+        sleeps = [(rest.until, rest) for rest in self._resting.values() if rest.until is not None]
+        if sleeps:
+            until, rest = min(sleeps, key=lambda each: each[0])
+            if (until - self._clock.now()).total_seconds() <= HELD_S:
+                return
+        else:
+            rest = min(self._resting.values(), key=lambda each: _position(each.path))
+        self._stop(rest)
+
+    def _differ(self, how: str) -> None:
+        self._stop(_nondeterministic(how))
+
+    def _stop(self, why: BaseException | Rest) -> Interrupted:
+        """End every branch at its next call, and those at once that wait for an answer."""
+        self._why = self._why or why
+        self._order.stop()
+        for rest in self._resting.values():
+            if not rest.over.done():
+                rest.over.set_exception(Interrupted())
+        return Interrupted()
+
+    def _record(self, command: Command) -> None:
+        try:
+            self._turns.record(command)
+        except RAISED as error:
+            raise self._stop(error) from error
+
+
+class _Raised(msgspec.Struct, frozen=True):
+    """What a branch raised, as a value: a task that raises a `SystemExit` ends its event loop."""
+
+    error: BaseException
+
+
+NOW: Final = Observe("now")
+
+NOW_MARK: Final = fingerprint(NOW)
+
+
+def _asked(path: str, action: Step, origin: str = "") -> Asked:
+    place = place_of_call() or origin
+    return Asked(path, action, fingerprint(action), place, asyncio.Future())
+
+
+def _adoption(name: str) -> Performed:
+    return Performed(
+        kind=StepKind.OBSERVATION,
+        fingerprint=fingerprint(Observe({"changed": name})),
+        tool_name="changed",
+        args=raw({"name": name}),
+        path=f"{CHANGED}{name}",
+    )
+
+
+def _nondeterministic(how: str) -> EpisodeFailed:
+    return EpisodeFailed(NondeterministicReplay.error_class, how)
+
+
+def _position(path: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in path.split("."))
+
+
+def _problem_of_branches(works: Sequence[object]) -> str | None:
+    if len(works) > BRANCHES_MAX:
+        return f"gather: {len(works)} branches, the limit is {BRANCHES_MAX}"
+    strays = [each for each in works if not inspect.isawaitable(each)]
+    if strays:
+        return f"gather: a {type(strays[0]).__name__} cannot be awaited; give it ctx.call(…)"
+    return None
+
+
+def _close(works: Sequence[object]) -> None:
+    """Close coroutines that nobody will await, so that Python does not warn."""
+    for each in works:
+        if inspect.iscoroutine(each):
+            each.close()
+
+
+def _is_canceled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,166 @@
+"""What in the source of a function cannot be replayed: clocks, chance, sleeps, tasks, I/O. Pure.
+
+A function runs again from the top, so it must ask `ctx` for everything that may be different then.
+The usual ways round are found by name in its source, and in that of the functions of its module
+that it calls. What is not found may still be there.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Final
+
+import msgspec
+
+from engine.app.function import Function
+
+OTHERWISE: Final = (
+    (
+        (
+            r"time\.(time|monotonic|perf_counter|process_time)(_ns)?|time\.(gmtime|localtime)"
+            r"|datetime\.(datetime\.(now|utcnow|today)|date\.today)"
+        ),
+        "ctx.now()",
+    ),
+    (r"random\..+|secrets\..+|os\.urandom", "ctx.random()"),
+    (r"uuid\.uuid[14]", "ctx.uuid()"),
+    (r"(asyncio(\.tasks)?|time|anyio|trio)\.sleep", "await ctx.sleep(…)"),
+    (
+        (
+            r"asyncio(\.\w+)?\.(create_task|ensure_future|gather|wait|wait_for|as_completed|TaskGroup)"
+            r"|anyio\.create_task_group"
+        ),
+        "await ctx.gather(…)",
+    ),
+    (
+        r"asyncio(\.threads)?\.to_thread|threading\..+|multiprocessing\..+|concurrent\.futures\..+",
+        "await ctx.call(…) of a tool: one that is not async runs in a thread",
+    ),
+    (
+        (
+            r"(requests|httpx|aiohttp|urllib|socket|subprocess|sqlite3|psycopg2?|asyncpg|boto3)\b.*"
+            r"|os\.(system|popen|getenv|listdir|stat|walk)|(builtins|io)\.(open|input)"
+        ),
+        "await ctx.call(…) of a tool",
+    ),
+)
+"""What names begin as → what to write for it. Regular expressions of whole names."""
+
+_TABLE: Final = tuple((re.compile(names), instead) for names, instead in OTHERWISE)
+
+AWAITED: Final = frozenset(
+    {"call", "gather", "sleep", "wait", "approval", "output", "observe", "synthesize", "checkpoint"}
+)
+"""Methods of `ctx` that do nothing until they are awaited."""
+
+FUNCTIONS_MAX: Final = 1_000
+"""Most functions that are looked at for one expectation."""
+
+
+class Unreplayable(msgspec.Struct, frozen=True, kw_only=True):
+    """Something in a function's source that a replay does otherwise."""
+
+    place: str
+    """`checks.py:12`."""
+    found: str
+    instead: str
+
+
+def unreplayable_in(function: Function) -> list[Unreplayable]:
+    """Return what in the source of `function` cannot be replayed, in order."""
+    run = inspect.unwrap(function.run)
+    if not isinstance(run, FunctionType):
+        return []
+    found: list[Unreplayable] = []
+    seen, waiting = {run}, [run]
+    while waiting and len(seen) < FUNCTIONS_MAX:
+        looked_at = waiting.pop(0)
+        tree, first_line = _tree(looked_at)
+        if tree is None:
+            continue
+        found += _problems(tree, looked_at, first_line)
+        for called in _called(tree, looked_at):
+            if called not in seen:
+                seen.add(called)
+                waiting.append(called)
+    return found
+
+
+def _tree(function: FunctionType) -> tuple[ast.AST | None, int]:
+    """Return the syntax of a function, and the line where it begins; None: its source is away."""
+    try:
+        lines, first_line = inspect.getsourcelines(function)
+        return ast.parse(textwrap.dedent("".join(lines))), first_line
+    except (OSError, SyntaxError, TypeError):
+        return None, 0
+
+
+def _problems(tree: ast.AST, function: FunctionType, first_line: int) -> Iterator[Unreplayable]:
+    file = Path(function.__code__.co_filename).name
+    ctx = function.__code__.co_varnames[:1]
+    for node in ast.walk(tree):
+        place = f"{file}:{first_line + getattr(node, 'lineno', 1) - 1}"
+        if isinstance(node, ast.Call):
+            names = _names(node.func, function)
+            matches = ((names, instead) for pattern, instead in _TABLE if _any(pattern, names))
+            for matched, instead in list(matches)[:1]:
+                yield Unreplayable(place=place, found=f"{matched[0]}()", instead=instead)
+        elif isinstance(node, ast.Expr) and (method := _forgotten(node.value, ctx)):
+            found = f"{method}(…) without `await`"
+            yield Unreplayable(place=place, found=found, instead=f"await {method}(…)")
+
+
+def _any(pattern: re.Pattern[str], names: list[str]) -> bool:
+    return any(pattern.fullmatch(name) for name in names)
+
+
+def _forgotten(value: ast.expr, ctx: tuple[str, ...]) -> str:
+    """Return the method of `ctx` that a statement calls and does not await; empty: none."""
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
+        return ""
+    owner = value.func.value
+    is_ctx = isinstance(owner, ast.Name) and owner.id in ctx
+    return f"{ctx[0]}.{value.func.attr}" if is_ctx and value.func.attr in AWAITED else ""
+
+
+def _called(tree: ast.AST, function: FunctionType) -> Iterator[FunctionType]:
+    """Yield the functions of the same module that `function` calls."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = _value(node.func, function)
+            if isinstance(called, FunctionType) and called.__module__ == function.__module__:
+                yield called
+
+
+def _names(node: ast.expr, function: FunctionType) -> list[str]:
+    """Return what a called thing is called: as it is written, and where it comes from."""
+    value, names = _value(node, function), list[str]()
+    if isinstance(node, ast.Attribute):
+        owner = _value(node.value, function)
+        if isinstance(owner, ModuleType):
+            names.append(f"{owner.__name__}.{node.attr}")
+        elif isinstance(owner, type):
+            names.append(f"{owner.__module__}.{owner.__qualname__}.{node.attr}")
+    module = getattr(value, "__module__", None) or type(getattr(value, "__self__", None)).__module__
+    name = getattr(value, "__qualname__", None)
+    return [*names, f"{module}.{name}"] if name else names
+
+
+def _value(node: ast.expr, function: FunctionType) -> object:
+    """Return what `node` means in the function's module; None: nothing that is known there."""
+    match node:
+        case ast.Name(id=name) if name not in function.__code__.co_varnames:
+            return function.__globals__.get(name, getattr(builtins, name, None))
+        case ast.Attribute(value=inner, attr=attr):
+            owner = _value(inner, function)
+            is_static = isinstance(owner, ModuleType | type)
+            return inspect.getattr_static(owner, attr, None) if is_static else None
+        case _:
+            return None

@@ -1,0 +1,57 @@
+"""Builders for functions: apps of one function, and journals that end in the middle of a life."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.app.actor import Actor
+from engine.app.app import App
+from engine.app.tools import Tool, ToolFailed
+from engine.app.triggers import event
+from streams.model.events import EpisodeEvent, EpisodeFinished, EpisodeOpened, EpisodeStarted
+from tests.engine.stage import HAPPENED, Life, leave, lived, open_episode, ports_in_memory, running
+
+
+class Ledger(Tool):
+    """Counts the calls of each action; an action is a failure if it is called `fail`."""
+
+    def __init__(self, *, side_effect: bool = False, idempotent: bool = False) -> None:
+        self.side_effect, self.idempotent = side_effect, idempotent
+        self.calls: list[str] = []
+        self.keys: list[str] = []
+
+    async def call(self, action, args, ctx):
+        self.calls.append(action)
+        self.keys.append(ctx.idempotency_key)
+        if action == "fail":
+            raise ToolFailed("busy", "try later")
+        return {"did": action, **args}
+
+
+def app_of(function, *, tools=None, outputs=None, synthesizer=None, **options) -> App:
+    """Return an app of one actor `worker` whose one expectation `thing` is `function`."""
+    actor = Actor("worker", synthesizer=synthesizer)
+    actor.expect("thing", function, **{"on": event(HAPPENED), **options})
+    return App(actors=[actor], tools=tools or {}, outputs=outputs)
+
+
+async def play(function, *, reached=None, ports=None, **declared) -> Life:
+    """Run one episode of `function` from its opening to its end, and return its life."""
+    ports = ports or ports_in_memory()
+    app = app_of(function, **declared)
+    async with running(app, ports):
+        return await lived(ports, await open_episode(ports, app), reached)
+
+
+async def resume(app: App, events: Sequence[EpisodeEvent]) -> Life:
+    """Return the life of an episode whose node died after `events`, continued by another one."""
+    ports = ports_in_memory()
+    episode_id = await leave(ports, app, *events)
+    async with running(app, ports):
+        return await lived(ports, episode_id)
+
+
+def middle(life: Life) -> list[EpisodeEvent]:
+    """Return the events of `life` between its start and its end."""
+    ends = EpisodeOpened, EpisodeStarted, EpisodeFinished
+    return [each for each in life.events if not isinstance(each, ends)]

@@ -1,0 +1,101 @@
+"""What `vigil check` finds in the source of a function, and what it leaves alone."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import time
+import uuid
+from datetime import UTC, date, datetime
+from random import choice
+from time import sleep as nap
+
+import pytest
+
+from engine.app.function import Function
+from engine.functions.source import unreplayable_in
+
+
+async def clocks(ctx, trigger):
+    time.time()
+    datetime.now(UTC)
+    date.today()  # noqa: DTZ011 - as users write
+
+
+async def chance(ctx, trigger):
+    random.random()
+    choice([1])
+    uuid.uuid4()
+
+
+async def sleeps(ctx, trigger):
+    await asyncio.sleep(1)
+    nap(1)  # noqa: ASYNC251 - as users write
+
+
+async def tasks(ctx, trigger):
+    await asyncio.gather(ctx.call("a"), asyncio.create_task(ctx.call("b")))
+    await asyncio.to_thread(print)
+
+
+async def blocking(ctx, trigger):
+    subprocess.run(["true"])  # noqa: ASYNC221, S607, PLW1510 - as users write
+    open("x")  # noqa: ASYNC230, SIM115 - as users write
+
+
+async def forgetful(ctx, trigger):
+    ctx.call("a")
+    found = ctx.call("b")
+    await ctx.gather(found, ctx.call("c"))
+
+
+def _stamp():
+    return _deeper()
+
+
+def _deeper():
+    return time.time()
+
+
+async def indirect(ctx, trigger):
+    return _stamp()
+
+
+@pytest.mark.parametrize(
+    ("function", "found"),
+    [
+        (clocks, {"time.time()": "ctx.now()", "datetime.datetime.now()": "ctx.now()",
+                  "datetime.date.today()": "ctx.now()"}),
+        (chance, {"random.random()": "ctx.random()", "random.Random.choice()": "ctx.random()",
+                  "uuid.uuid4()": "ctx.uuid()"}),
+        (sleeps, {"asyncio.sleep()": "await ctx.sleep(…)", "time.sleep()": "await ctx.sleep(…)"}),
+        (tasks, {"asyncio.gather()": "await ctx.gather(…)",
+                 "asyncio.create_task()": "await ctx.gather(…)",
+                 "asyncio.to_thread()":
+                     "await ctx.call(…) of a tool: one that is not async runs in a thread"}),
+        (blocking, {"subprocess.run()": "await ctx.call(…) of a tool",
+                    "io.open()": "await ctx.call(…) of a tool"}),
+        (forgetful, {"ctx.call(…) without `await`": "await ctx.call(…)"}),
+        (indirect, {"time.time()": "ctx.now()"}),
+    ],
+)  # fmt: skip
+def test_what_a_replay_would_do_otherwise_is_found_with_what_to_write(function, found):
+    assert {each.found: each.instead for each in unreplayable_in(Function(function))} == found
+
+
+def test_what_is_found_has_its_line():
+    (found,) = unreplayable_in(Function(indirect))
+    line = _deeper.__code__.co_firstlineno + 1
+    assert found.place == f"test_source.py:{line}"
+
+
+async def sound(ctx, trigger):
+    seen = await ctx.gather(ctx.call("a"), ctx.call("b"))
+    time, random = ctx.now(), ctx.random()
+    await ctx.sleep(random)
+    return sorted(len(str(each)) for each in [*seen, time, datetime.fromisoformat("2030-01-01")])
+
+
+def test_what_can_be_replayed_is_left_alone():
+    assert unreplayable_in(Function(sound)) == []

@@ -1,0 +1,53 @@
+"""`vigil check`: an app is imported, and what a replay would do otherwise is listed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+APP = """
+import time
+from vigil import Actor, App, every
+
+clocks = Actor("clocks")
+
+
+@clocks.expectation(on=every("1h"))
+async def time_goes_on(ctx, trigger):
+    {line}
+
+
+app = App(actors=[clocks])
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    return lambda line: (tmp_path / "clocks.py").write_text(APP.format(line=line))
+
+
+def test_an_app_whose_functions_can_be_replayed_is_fine(vigil, write):
+    write("await ctx.observe(str(ctx.now()))")
+    done = vigil.run("check", "clocks:app")
+    assert (done.returncode, done.stdout) == (0, "clocks:app: 1 actor(s), nothing wrong\n")
+
+
+def test_what_a_replay_does_otherwise_is_listed_with_its_line(vigil, write):
+    write("await ctx.observe(time.time())")
+    done = vigil.run("check", "clocks:app", "--json")
+    (row,) = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert row == {
+        "actor": "clocks",
+        "expectation": "time_goes_on",
+        "place": "clocks.py:10",
+        "found": "time.time()",
+        "instead": "ctx.now()",
+    }
+
+
+def test_an_app_that_is_not_there_is_named(vigil):
+    done = vigil.run("check", "nowhere:app")
+    assert done.returncode != 0
+    assert "no module named 'nowhere'" in done.stderr
