@@ -123,10 +123,10 @@ def read_past(text: str | None, *, what: str, now: datetime) -> datetime | None:
 
     Raises `Mistake` if it is neither.
     """
-    from engine.validation import seconds_of
-
     if text is None:
         return None
+    from engine.validation import seconds_of
+
     try:
         return now - timedelta(seconds=seconds_of(text, least_s=0, most_s=PAST_S_MAX))
     except ValueError:

@@ -25,7 +25,9 @@ async def replay_histories(folder: str | Path, app: App) -> int:
     assert journals, f"there is no recorded journal, no *{SUFFIX}, in {folder}"
     checked = {name: await _problem(data, app) for name, data in journals.items()}
     problems = [f"{name}: {why}" for name, why in checked.items() if why]
-    assert not problems, "\n".join(["these could not go on with the code of today:", *problems])
+    if problems:
+        told = "\n".join(["these could not go on with the code of today:", *problems])
+        raise AssertionError(told)
     return len(journals)
 
 
