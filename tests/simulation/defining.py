@@ -29,13 +29,13 @@ EXPECTATION: Final = "made"
 EVENT: Final = "sim.made"
 TEMPLATE: Final = "stamped"
 
-STEPS_MAX: Final = 4
+STEPS_MAX: Final = 7
 MARKS: Final = 1_000_000
-CHANGES: Final = (3, 6)
+CHANGES: Final = (5, 9)
 """How often people change it, at least and at most, before it is applied for good."""
 
 BEGIN_S_MAX: Final = 4.0
-REST_S: Final = (1.0, 11.0)
+REST_S: Final = (0.5, 6.0)
 """Between two changes."""
 
 WAYS: Final[Mapping[str, int]] = {"anew": 5, "disable": 3, "same": 1, "two at once": 2, "both": 1}

@@ -57,8 +57,8 @@ _RATES_MAX: Final = {
     Fault.IMPATIENT: 0.2,
     Fault.FROZEN: 0.03,
     Fault.FROZEN_AFTER: 0.03,
-    Fault.DEAD: 0.02,
-    Fault.DEAD_AFTER: 0.02,
+    Fault.DEAD: 0.03,
+    Fault.DEAD_AFTER: 0.03,
     Fault.STOPPED: 1.0,
 }
 """Of the calls that can meet it, how many do at most."""
