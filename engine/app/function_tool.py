@@ -25,8 +25,12 @@ from typing import (
 
 import msgspec
 
+from engine.app.outputs import Retries, problem_of_retries
 from engine.app.tools import (
+    BREAKER_OPEN,
     OF_THE_ENGINE,
+    RATE_LIMITED,
+    TROUBLE,
     CacheScope,
     CallContext,
     Tool,
@@ -37,7 +41,7 @@ from engine.app.tools import (
     check_name,
 )
 from engine.errors import BadTool, DeclarationError
-from engine.validation import is_whole
+from engine.validation import backoff_s, is_whole, jittered_s
 from streams.json import JsonObject
 
 P = ParamSpec("P")
@@ -51,6 +55,9 @@ CONTEXT: Final = "ctx"
 
 INVALID_ARGUMENTS: Final = "invalid_arguments"
 """Error class of a call whose arguments do not fit the signature."""
+
+RETRIED: Final = TROUBLE | {RATE_LIMITED, BREAKER_OPEN}
+"""Error classes of calls that are repeated: with others, the tool has answered."""
 
 HIDDEN: Final = "***"
 """What people see instead of a hidden value."""
@@ -96,6 +103,8 @@ class FunctionTool(Tool, Generic[P, R]):
     cache_scope: CacheScope
     rate_per_s: float | None
     breaker: ToolBreaker | None
+    retries: Retries | None
+    """How often, and when, functions repeat a failed call; None: never."""
     hidden: frozenset[str]
     """Keys whose values nobody sees, in arguments and results."""
     is_async: bool
@@ -127,6 +136,17 @@ class FunctionTool(Tool, Generic[P, R]):
         except msgspec.ValidationError as error:
             return f"{self.arguments.__name__}(): {error}"
         return None
+
+    def retry_s(self, error_class: str, *, attempt: int, key: str) -> float:
+        """Return the pause after the failed `attempt`, from 1, in seconds; 0: it was the last one.
+
+        `key` fixes the jitter.
+        """
+        retries = self.retries
+        if retries is None or attempt >= retries.attempts_max or error_class not in RETRIED:
+            return 0.0
+        pause_s = backoff_s(attempt, first_s=retries.first_s, most_s=retries.most_s)
+        return jittered_s(pause_s, seed=f"{key}.{attempt}")
 
     def redact(self, args: JsonObject) -> object:
         """Return `args` without the values of what is hidden."""
@@ -178,6 +198,7 @@ def tool(
     cache_scope: CacheScope = "node",
     rate_per_s: float | None = None,
     breaker: ToolBreaker | None = None,
+    retries: Retries | None = None,
     redact: Sequence[str] = (),
     capability: str = "",
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
@@ -192,6 +213,7 @@ def tool(
     cache_scope: CacheScope = "node",
     rate_per_s: float | None = None,
     breaker: ToolBreaker | None = None,
+    retries: Retries | None = None,
     redact: Sequence[str] = (),
     capability: str = "",
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
@@ -219,6 +241,10 @@ def tool(
             its turn for up to 5 s, else it fails as `tool_rate_limited`. None: no limit.
         breaker: after how many failures in a row calls fail at once as `tool_breaker_open`, and
             when one is made again. None: never.
+        retries: how often, and when, a function repeats a call that failed as `tool_timeout`,
+            `tool_unavailable`, `crash`, `tool_rate_limited` or `tool_breaker_open`. A pause over
+            5 s leaves the node, and all attempts have the same `ctx.idempotency_key`. With
+            `side_effect` only if `idempotent`. None: never.
         redact: names, such as `("password", "token")`. In arguments and results, at any depth,
             people see `***` in the place of what these keys have.
         capability: what it is called by: `<capability>.<function>`. Default: `<function>.call`.
@@ -242,6 +268,7 @@ def tool(
             cache_scope=cache_scope,
             rate_per_s=check.number("rate_per_s", rate_per_s, most=RATE_MAX),
             breaker=check.breaker(breaker),
+            retries=check.retries(retries, may_repeat=idempotent or not side_effect),
             hidden=check.names("redact", redact),
             is_async=inspect.iscoroutinefunction(function),
             arguments=check.arguments(name),
@@ -302,6 +329,17 @@ class _Check:
             problem = f"{value.threshold!r} is not a whole number from 1 to {THRESHOLD_MAX}"
             raise self.refuse(f"breaker: threshold: {problem}")
         self.number("breaker: half_open_after_s", value.half_open_after_s, most=OPEN_S_MAX)
+        return value
+
+    def retries(self, value: Retries | None, *, may_repeat: bool) -> Retries | None:
+        if value is None:
+            return None
+        if not isinstance(value, Retries):
+            raise self.refuse(f"retries: {value!r} is not Retries(attempts_max=…)")
+        if problem := problem_of_retries(value):
+            raise self.refuse(f"retries: {problem}")
+        if not may_repeat:
+            raise self.refuse("retries: a side effect is repeated only with idempotent=True")
         return value
 
     def names(self, field_: str, value: object) -> frozenset[str]:

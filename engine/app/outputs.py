@@ -322,12 +322,12 @@ def _given(field: str, value: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Retries:
-    """How often, and when, a failed delivery is repeated."""
+    """How often, and when, a failed delivery, or call of a tool, is repeated."""
 
     attempts_max: int = 20
-    """Attempts, the first included; when the last one fails, the output becomes a dead letter. The
-    defaults spread them over about an hour: nine waits that double, 511 s together, and ten of 300
-    s are 3,511 s at most, and no less than half of that.
+    """Attempts, the first included; when the last one fails, the output becomes a dead letter, or
+    the call fails. The defaults spread them over about an hour: nine waits that double, 511 s
+    together, and ten of 300 s are 3,511 s at most, and no less than half of that.
     """
     first_s: float = 1.0
     """Wait after the first attempt, in seconds; it doubles each time. Jitter shortens each wait by
@@ -400,7 +400,7 @@ def problem_of_route(route: Route) -> str | None:
     if not isinstance(route.retries, Retries):
         return f"retries: {route.retries!r} is not Retries(…)"
     return (
-        _problem_of_retries(route.retries)
+        problem_of_retries(route.retries)
         or _within("timeout_s", route.timeout_s, most=TIMEOUT_S_MAX)
         or _count("max_concurrent", route.max_concurrent, most=CONCURRENT_MAX)
         or (
@@ -411,7 +411,8 @@ def problem_of_route(route: Route) -> str | None:
     )
 
 
-def _problem_of_retries(retries: Retries) -> str | None:
+def problem_of_retries(retries: Retries) -> str | None:
+    """Return why `retries` cannot work, or None."""
     problem = (
         _count("attempts_max", retries.attempts_max, most=ATTEMPTS_MAX)
         or _within("first_s", retries.first_s, most=RETRY_S_MAX)

@@ -39,6 +39,9 @@ ERROR_CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (
 )
 """Exception of a tool → error class; any other is a `crash`."""
 
+TROUBLE: Final = frozenset({"tool_timeout", "tool_unavailable", "crash"})
+"""Error classes that a breaker counts: with others, the tool has answered."""
+
 RATE_LIMITED: Final = "tool_rate_limited"
 """Error class of a call whose turn would come too late."""
 

@@ -75,6 +75,7 @@ class Performed(msgspec.Struct, frozen=True, kw_only=True):
     cost_ms: int = 0
     model: str = ""
     path: str = ""
+    retry_s: float = 0.0
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True):
@@ -243,6 +244,16 @@ class Trace(msgspec.Struct, frozen=True):
     """Digest of its result: an equal action with another result is no loop."""
 
 
+AGAIN: Final = ".0."
+"""What stands between the path of a call and the number of what repeats it."""
+
+
+def attempt_at(path: str) -> tuple[str, int]:
+    """Return the path of the first attempt at the call at `path`, and which attempt this one is."""
+    first, again, number = path.rpartition(AGAIN)
+    return (first, int(number) // 2 + 1) if again else (path, 1)
+
+
 class Episode(msgspec.Struct, frozen=True, kw_only=True):
     """The fold of an episode's events."""
 
@@ -255,6 +266,8 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     steps_recorded: int = 0
     steps_before: int = 0
     """Steps before the strategy last restarted; its turns count from there."""
+    steps_repeating: int = 0
+    """Steps that the engine added to repeat calls: pauses, and attempts after the first."""
     tokens_used: int = 0
     wall_used_s: float = 0.0
     """Seconds that its steps took, over all attempts. What lies between steps is not on the
@@ -296,6 +309,11 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     def turns_used(self) -> int:
         """Turns that led to a step, over all attempts; `Finish` adds the last turn."""
         return self.steps_recorded
+
+    @property
+    def turns_asked(self) -> int:
+        """Those that the strategy asked for, which count for its budget."""
+        return self.turns_used - self.steps_repeating
 
     @property
     def turn(self) -> int:
@@ -490,6 +508,7 @@ def _with_step(episode: Episode, step: StepRecorded) -> Episode:
     return replace(
         episode,
         steps_recorded=step.step_no,
+        steps_repeating=episode.steps_repeating + (AGAIN in step.path),
         tokens_used=tokens_used,
         wall_used_s=episode.wall_used_s + step.cost_ms / 1000,
         outputs_settled=episode.outputs_settled + _settled_by(step),

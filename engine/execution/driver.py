@@ -32,6 +32,7 @@ from engine.app.actions import (
     fingerprint,
 )
 from engine.app.function import Function
+from engine.app.function_tool import FunctionTool
 from engine.app.tools import CallContext, Tool
 from engine.episodes import dry_run, recovery
 from engine.episodes.cancel import EpisodeRun
@@ -44,6 +45,7 @@ from engine.episodes.episode import (
     Finish,
     Leave,
     Performed,
+    attempt_at,
     find_loop,
     overspent,
 )
@@ -183,7 +185,8 @@ class EpisodeTurns:
             performed = await self._send(action, path)
         else:
             performed = await self.executor.perform(action, ctx)
-        performed = replace(performed, path=path)
+        retry_s = self._retry_s(action, performed, ctx, path) if performed.error_class else 0.0
+        performed = replace(performed, path=path, retry_s=retry_s)
         self.journal.record(performed, *also)
         return performed
 
@@ -213,7 +216,7 @@ class EpisodeTurns:
 
     def _check_limits(self) -> None:
         episode, wall_s = self.journal.episode, self.wall.used_s()
-        turns, tokens = episode.turns_used, episode.tokens_used
+        turns, tokens = episode.turns_asked, episode.tokens_used
         spent = overspent(self.opened.budget, turns=turns, tokens=tokens, wall_s=wall_s)
         if spent:
             raise EpisodeFailed("budget_exceeded", spent)
@@ -271,9 +274,18 @@ class EpisodeTurns:
                 " the tool does not say that it honours idempotency keys",
             )
 
+    def _retry_s(self, action: Step, failed: Performed, ctx: CallContext, path: str) -> float:
+        """Return the pause before the next attempt of a function's call; 0: there is none."""
+        tool = self.executor.tool(action)
+        if not path or not isinstance(tool, FunctionTool):
+            return 0.0
+        _, attempt = attempt_at(path)
+        return tool.retry_s(failed.error_class, attempt=attempt, key=ctx.idempotency_key)
+
     def _call_context(self, mark: str, path: str) -> CallContext:
         opened, episode = self.opened, self.journal.episode
-        key = f"{opened.episode_id}:{path or episode.turn}:{mark[:KEY_MARK_CHARS]}"
+        call_path, _ = attempt_at(path)
+        key = f"{opened.episode_id}:{call_path or episode.turn}:{mark[:KEY_MARK_CHARS]}"
         announced = self.announced_at(path)
         if announced is not None:  # Others may know it by the key it was announced with.
             key = announced.idempotency_key

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from engine.episodes.episode import AGAIN
 from engine.errors import InvalidAction
 
 BRANCHES_MAX: Final = 16
@@ -53,6 +54,10 @@ class Branch:
         if self.prefix.count(".") >= 2 * DEPTH_MAX:
             raise InvalidAction(f"gather: more than {DEPTH_MAX} within each other")
         return Branch(f"{self.path}.{number}.", origin=origin)
+
+    def again(self) -> Branch:
+        """Return the branch of what repeats the newest call: pauses and attempts by turns."""
+        return Branch(f"{self.path}{AGAIN}", origin=self.origin)
 
     def draw(self, seed: str) -> bytes:
         """Return 16 bytes that look like chance, the same in a replay."""

@@ -28,7 +28,7 @@ from engine.app.actions import (
 )
 from engine.app.context import Findings
 from engine.app.function import Function
-from engine.episodes.episode import Announce, Command, Performed
+from engine.episodes.episode import AGAIN, Announce, Command, Performed, attempt_at
 from engine.errors import (
     RAISED,
     CallFailed,
@@ -152,12 +152,27 @@ class FunctionRun:
         path = branch.next_path()
         if problem := problem_of(action):
             raise InvalidAction(f"{problem} ({place_of_call() or branch.origin})")
-        done: Done | None = await self._order.ask(path, action, origin=branch.origin)
-        if done is None:
-            done = await self._live(self._do(action, path, branch, also))
+        done = await self._done(action, path, branch, also)
+        if done.retry_s:
+            done = await self._repeated(action, done, branch.again())
         if done.error_class:
             raise CallFailed(done.error_class, done.error_detail)
         return unraw(done.result)
+
+    async def _repeated(self, action: Step, done: Done, again: Branch) -> Done:
+        """Return how the last attempt ended; each one's record says whether there is another."""
+        while done.retry_s:
+            await self._done(Sleep(done.retry_s), again.next_path(), again)
+            done = await self._done(action, again.next_path(), again)
+        return done
+
+    async def _done(
+        self, action: Step, path: str, branch: Branch, also: Sequence[Command] = ()
+    ) -> Done:
+        recorded = await self._order.ask(path, action, origin=branch.origin)
+        if recorded is not None:
+            return recorded
+        return await self._live(self._do(action, path, branch, also))
 
     async def read(self, action: ToolCall, look: Callable[[], Awaitable[object]]) -> msgspec.Raw:
         """Return what `look` sees, which is recorded as `action`."""
@@ -302,8 +317,17 @@ class FunctionRun:
         if isinstance(action, Pause) and self._turns.waits_for_people:
             return await self._wait(action, path, branch, announced)
         performed = await self._turns.take(action, path=path, also=also)
+        if performed.retry_s and self._turns.waits_for_people:
+            self._begin_pause(performed)
         await self._turns.settle()
         return performed
+
+    def _begin_pause(self, failed: Performed) -> None:
+        """Announce, in the commit of a failed attempt, when the pause after it ends."""
+        first, attempt = attempt_at(failed.path)
+        path, pause = f"{first}{AGAIN}{2 * attempt - 1}", Sleep(failed.retry_s)
+        until = self._clock.now() + timedelta(seconds=pause.seconds)
+        self._turns.record(_sleep_until(until, fingerprint(pause), path))
 
     async def _look(
         self, action: ToolCall, path: str, look: Callable[[], Awaitable[object]]
@@ -330,11 +354,7 @@ class FunctionRun:
             until = (announced.until if announced is not None else None) or since + lasts
             since = until - lasts
         if until is not None and announced is None and not branch.is_root:
-            self._turns.record(
-                Announce(
-                    fingerprint=mark, tool_name=SLEEP, idempotency_key="", path=path, until=until
-                )
-            )
+            self._turns.record(_sleep_until(until, mark, path))
         await self._rest(Rest(path, action, since, until, asyncio.Future()))
         slept = Performed(
             kind=StepKind.WAIT,
@@ -421,6 +441,10 @@ def _adoption(name: str) -> Performed:
         args=raw({"name": name}),
         path=f"{CHANGED}{name}",
     )
+
+
+def _sleep_until(until: datetime, mark: str, path: str) -> Announce:
+    return Announce(fingerprint=mark, tool_name=SLEEP, idempotency_key="", path=path, until=until)
 
 
 def _nondeterministic(how: str) -> EpisodeFailed:

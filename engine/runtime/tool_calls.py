@@ -21,6 +21,7 @@ from engine.app.function_tool import FunctionTool
 from engine.app.tools import (
     BREAKER_OPEN,
     RATE_LIMITED,
+    TROUBLE,
     CallContext,
     Tool,
     ToolFailed,
@@ -44,9 +45,6 @@ KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
 
 SHARED_BYTES_MAX: Final = 64 * 1024
 """Largest result that all nodes share: they share it in the gates, which are for small values."""
-
-TROUBLE: Final = frozenset({"tool_timeout", "tool_unavailable", "crash"})
-"""Error classes that a breaker counts: with others, the tool has answered."""
 
 
 class ToolCalls:

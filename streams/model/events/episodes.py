@@ -136,7 +136,11 @@ class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@
     cost_ms: int = 0
     model: str = ""
     path: str = ""
-    """Where a function asked for it; see `StepAnnounced`."""
+    """Where a function asked for it; see `StepAnnounced`. A failed call `3` is repeated at `3.0.1`,
+    a pause, `3.0.2`, the second attempt, `3.0.3`, another pause, and so on."""
+    retry_s: float = 0.0
+    """How long the pause before the next attempt is, in seconds, if it failed and is repeated; 0:
+    it is not."""
 
 
 class CheckpointSaved(Event, frozen=True, kw_only=True, tag="episode.checkpoint_saved@1"):

@@ -11,6 +11,7 @@ from engine.app.actions import ToolCall, tool_call
 from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.function_tool import FunctionTool, tool
+from engine.app.outputs import Retries
 from engine.app.tools import CallContext, ToolBreaker, ToolFailed
 from engine.app.triggers import event
 from engine.errors import BadTool, DeclarationError
@@ -216,6 +217,15 @@ def test_a_time_limit_is_a_number_of_seconds_up_to_an_hour(seconds):
         (
             {"breaker": ToolBreaker(half_open_after_s=0)},
             "breaker: half_open_after_s: 0 is not a number over 0, up to 3,600",
+        ),
+        ({"retries": 5}, "retries: 5 is not Retries(attempts_max=…)"),
+        (
+            {"retries": Retries(attempts_max=0)},
+            "retries: attempts_max: 0 is not a whole number from 1 to 100",
+        ),
+        (
+            {"retries": Retries(), "side_effect": True},
+            "retries: a side effect is repeated only with idempotent=True",
         ),
     ],
 )
