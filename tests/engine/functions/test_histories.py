@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.app.actions import Converge, Done, RequestApproval, ToolCall
+from engine.app.function_tool import tool
+from engine.app.outputs import Retries
 from engine.app.strategy import ConvergeResult
 from engine.errors import EpisodeFailed, NondeterministicReplay
 from engine.operations.replay import load, record, replay
@@ -38,6 +40,28 @@ async def test_a_history_is_replayed_without_a_tool_being_called():
     records = await history_of(check)
     again = await replayed(records, check)
     assert (again.steps, again.asks) == (4, Converge())
+
+
+async def test_a_call_that_was_repeated_is_replayed_with_all_its_attempts():
+    answers = [ConnectionError("down"), ConnectionError("down"), "up"]
+
+    @tool(retries=Retries(first_s=0.001))
+    async def fetch() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def fetched(ctx, trigger):
+        return ConvergeResult(summary=await ctx.call(fetch))
+
+    ports = ports_in_memory()
+    app = app_of(fetched, tools=[fetch])
+    async with running(app, ports):
+        episode_id = await open_episode(ports, app)
+        await lived(ports, episode_id)
+    again = await replayed(load(await record(ports, episode_id)), fetched)
+    assert (again.steps, again.asks) == (5, Converge())
 
 
 async def test_a_function_that_asks_for_something_else_is_found():
