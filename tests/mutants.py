@@ -6365,6 +6365,27 @@ TABLE: Final[Sequence[Mutant]] = (
         CRASHING,
     ),
     Mutant(
+        "a node that takes over in a test does not know the context of the dead one",
+        "vigil/testing/running.py",
+        "asyncio.create_task(self.crash(), context=self._context)",
+        "asyncio.create_task(self.crash())",
+        "tests/testing/test_quiet.py",
+    ),
+    Mutant(
+        "a test that captures log lines gets all of them",
+        "vigil/testing/quiet.py",
+        "if any(isinstance(each, structlog.testing.LogCapture) for each in processors):",
+        "if not processors:",
+        "tests/testing/test_quiet.py",
+    ),
+    Mutant(
+        "a test prints no line below a warning",
+        "vigil/testing/quiet.py",
+        "if method not in SHOWN:",
+        "if method not in SHOWN and not event:",
+        "tests/testing/test_quiet.py",
+    ),
+    Mutant(
         "a second side effect after a crash is told",
         "vigil/testing/crashes.py",
         "if count > 1]",

@@ -178,13 +178,13 @@ class Node:
         if not self._stopping.is_set():
             actors = sorted(self._catalog.actors)
             stack, mode = self._ports.stack.name, self._mode_watcher.mode
-            log.info("node up", node=self.name, actors=actors, stack=stack, mode=mode)
+            log.info("node up", node=self.name, actors=actors, stack_name=stack, mode=mode)
             self._say_what_lacks()
 
     def _say_what_lacks(self) -> None:
         if self._absent.actors:
             gone = msgspec.structs.asdict(self._absent)
-            log.info("not of this stack", stack=self._ports.stack.name, **gone)
+            log.info("not of this stack", stack_name=self._ports.stack.name, **gone)
         if not self._catalog.actors:
             do = "apply one, with vigil actors apply; or name this stack in the actors' stacks"
             log.info("no actor yet: waiting for definitions", node=self.name, do=do)

@@ -74,15 +74,8 @@ def _last_steps(form: str, *, colors: bool) -> list[Processor]:
         # The renderer's own choice shows every local variable: secrets, and seconds of work.
         plain = structlog.dev.plain_traceback
         renderer = structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)
-        return [_stack_is_a_name, renderer]
+        return [renderer]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-
-
-def _stack_is_a_name(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Rename a stack: the renderer would take it for a call stack."""
-    if "stack" in event:
-        event["stack_name"] = event.pop("stack")
-    return event
 
 
 def export(environ: Mapping[str, str], *, node: str) -> None:

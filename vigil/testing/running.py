@@ -15,6 +15,7 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -44,6 +45,7 @@ from streams.ports.log import Recorded
 from streams.subjects import Stack
 from vigil.testing.idle import next_due_at, what_is_left
 from vigil.testing.mortal import mortal
+from vigil.testing.quiet import quiet
 from vigil.testing.stubs import Answer, Call, Stubs, stubbed
 from vigil.testing.views import (
     EpisodeSnapshot,
@@ -105,6 +107,7 @@ class RunningApp:
         self.crashed = ""
         """When the node died that `crash_at` is about, for people; empty: it has not."""
         self._fatal = 0
+        self._context = copy_context()
         self._crashing: asyncio.Task[None] | None = None
         self._dead = ""
         self._node: Node | None = None
@@ -397,7 +400,8 @@ class RunningApp:
             if self.moments == self._fatal:
                 self.crashed = what
                 self._dead = node
-                self._crashing = asyncio.create_task(self.crash())
+                # The next node knows nothing of what this one does just now.
+                self._crashing = asyncio.create_task(self.crash(), context=self._context)
         if node == self._dead:
             await asyncio.Event().wait()
 
@@ -491,7 +495,8 @@ async def run(
     """Run `app` on one node in memory while the context lasts, in virtual time.
 
     Nothing outside is called unless the test allows it. The time of the whole event loop is virtual
-    meanwhile: sleeps and timeouts of the test itself, too.
+    meanwhile: sleeps and timeouts of the test itself, too. Log lines below a warning are dropped;
+    `structlog.testing.capture_logs` captures them all.
 
     Args:
         app: as it is deployed.
@@ -510,7 +515,7 @@ async def run(
     """
     stubs = Stubs(tools=tools or {}, outputs=outputs or {}, synthesizer=synthesizer, allow=allow)
     standing_in = stubbed(app, stubs)
-    with virtual_time() as selector:
+    with quiet(), virtual_time() as selector:
         clock = VirtualClock(start, since_s=selector.now_s)
         running = RunningApp(standing_in, stubs, selector, clock, Stack(stack))
         recent.append(running)

@@ -1,0 +1,37 @@
+"""What the engine logs in a test: warnings and errors, unless the test captures the log lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import structlog
+from structlog.typing import EventDict
+
+SHOWN: Final = frozenset({"warn", "warning", "error", "err", "exception", "critical", "fatal"})
+"""The methods of a logger whose lines are shown."""
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Drop log lines below a warning while the context lasts.
+
+    `structlog.testing.capture_logs`, before or within it, captures all of them.
+    """
+    processors = structlog.get_config()["processors"]
+    if any(isinstance(each, structlog.testing.LogCapture) for each in processors):
+        yield
+        return
+    # In place, as structlog's own `capture_logs` does it: loggers refer to this very list.
+    processors.insert(0, _only_warnings)
+    try:
+        yield
+    finally:
+        processors.remove(_only_warnings)
+
+
+def _only_warnings(_logger: object, method: str, event: EventDict) -> EventDict:
+    if method not in SHOWN:
+        raise structlog.DropEvent
+    return event
