@@ -6414,6 +6414,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/testing/test_replays.py",
     ),
     Mutant(
+        "functions: the last line of a crashed call says what was raised",
+        "engine/functions/run.py",
+        "{failed.detail.rstrip()} (",
+        "{failed.detail} (",
+        "tests/engine/functions/test_functions.py",
+    ),
+    Mutant(
         "functions: another action at a path is no answer to it",
         "engine/functions/order.py",
         "if asked is None or asked.mark != step.fingerprint:",

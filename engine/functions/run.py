@@ -283,7 +283,8 @@ class FunctionRun:
             return await self._function.run(ctx, trigger)
         except CallFailed as failed:
             place = place_of_error(failed)
-            detail = f"{failed.detail} ({place})" if place else failed.detail
+            # A traceback ends its last line, which short views show.
+            detail = f"{failed.detail.rstrip()} ({place})" if place else failed.detail
             raise EpisodeFailed(failed.error_class, detail) from failed
 
     def _begin(self) -> Branch:

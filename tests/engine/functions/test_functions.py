@@ -56,6 +56,20 @@ async def test_each_call_is_a_step_with_a_path():
     assert unraw(converged.classification) == {"read": {"did": "read", "at": "/"}, "seen": [1]}
 
 
+async def test_the_last_line_of_a_crashed_call_says_what_was_raised_and_where_it_was_called():
+    class Empty(Ledger):
+        async def call(self, action, args, ctx):
+            return args["n"]
+
+    async def check(ctx, trigger):
+        await ctx.call("disk.read")
+
+    life = await play(check, tools={"disk": Empty()})
+    said = life.end.error_detail.splitlines()[-1]
+    assert said.startswith("KeyError: 'n' (test_functions.py:")
+    assert said.endswith(", in check)")
+
+
 async def test_a_tool_of_one_word_is_called_by_it():
     async def fetch(args, ctx):
         return args["url"]
