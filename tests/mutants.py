@@ -6414,6 +6414,27 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/testing/test_replays.py",
     ),
     Mutant(
+        "a sleep is told as one",
+        "projections/sql/migrations/0017_sleeps_in_timelines.sql",
+        "WHEN ref <> '' THEN 'waits for '",
+        "WHEN ref IS NOT NULL THEN 'waits for '",
+        "tests/projections/test_timeline.py",
+    ),
+    Mutant(
+        "an episode without a subject is about nothing",
+        "projections/sql/migrations/0017_sleeps_in_timelines.sql",
+        "CASE WHEN subject_id <> '' THEN",
+        "CASE WHEN true THEN",
+        "tests/projections/test_timeline.py",
+    ),
+    Mutant(
+        "a node does not say of a sleep that nobody answered",
+        "engine/waits/handle.py",
+        '"goes on after a sleep" if slept else',
+        '"goes on after a sleep" if not slept else',
+        "tests/engine/waits/test_wait.py",
+    ),
+    Mutant(
         "functions: the last line of a crashed call says what was raised",
         "engine/functions/run.py",
         "{failed.detail.rstrip()} (",

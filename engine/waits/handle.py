@@ -185,7 +185,9 @@ class WaitHandler:
             if expired is None:
                 return journal.records
             appended = await self._append(expired, journal)
-            log.info("expired: nobody has answered in time", step_no=expired.resolved.step_no)
+            slept = answering.waits_of(journal.records)[-1].blocked.is_sleep
+            said = "goes on after a sleep" if slept else "expired: nobody has answered in time"
+            log.info(said, step_no=expired.resolved.step_no)
             return appended
 
         return await self._retry(attempt, records, seed=str(delivery.seq))

@@ -65,6 +65,11 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
         """The signal; empty: people decide, or it sleeps."""
         return self.event.wait.ref if self.event.wait else ""
 
+    @property
+    def is_sleep(self) -> bool:
+        """Whether it waits for nobody and nothing but time."""
+        return self.event.wait is not None and not self.ref
+
 
 def block_for(action: Pause, *, at: datetime) -> BlockEpisode:
     """Return the command that blocks an episode; `Unencodable` if the plan is too large."""

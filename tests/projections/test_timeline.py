@@ -13,6 +13,7 @@ from projections.project import project
 from streams.json import raw
 from streams.model.events import EndStatus, OutputDelivered, Resolution, StepKind
 from streams.model.triggers import ManualTrigger, ScheduleTrigger, WorkflowTrigger
+from streams.model.waits import OnExpiry
 from streams.ports.log import Commit, Recorded
 from tests.projections import lives
 from tests.projections.lives import AT, write, write_events
@@ -115,6 +116,34 @@ async def test_a_wait_shows_its_reference_and_an_announced_step_that_nobody_know
         "payment:1 resolved by bank",
         "tool_call disk.clean: begun, and its outcome is not recorded",
     ]
+
+
+@pytest.mark.parametrize(
+    ("until", "says"),
+    [
+        (AT + timedelta(minutes=5), f"sleeps until {AT + timedelta(minutes=5):%H:%M:%S}"),
+        (AT + timedelta(days=2), f"sleeps until {AT + timedelta(days=2):%Y-%m-%d %H:%M:%S}"),
+    ],
+)
+async def test_a_sleep_is_told_as_one_and_asks_nobody(tell, timeline, until, says):
+    sleep = lives.blocked(1, ref="", expires_at=until, on_expiry=OnExpiry.CONTINUE)
+    await tell(lives.opened(), lives.started(), sleep)
+    await tell(lives.resolved(1, Resolution.EXPIRED, reason="nobody decided in time"))
+    *_, asleep, awake = await timeline()
+    assert (asleep["says"], asleep["details"]) == (says, {})
+    assert awake["says"] == "goes on"
+
+
+async def test_an_approval_that_anybody_may_give_names_nobody(tell, timeline):
+    await tell(lives.opened(), lives.started(), lives.blocked(1))
+    assert "approvers" not in (await timeline())[-1]["details"]
+
+
+async def test_an_episode_without_a_subject_is_opened_about_nothing(tell, timeline):
+    nothing = msgspec.structs.replace(lives.opened().trigger, entity_id="")
+    await tell(msgspec.structs.replace(lives.opened(), subject_kind="freezer", trigger=nothing))
+    (row,) = await timeline()
+    assert row["says"] == "opened by event resource.updated"
 
 
 @pytest.mark.parametrize(

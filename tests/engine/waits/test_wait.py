@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from engine.app.actions import approval, fingerprint, observe, wait
+from engine.app.actions import Sleep, approval, fingerprint, observe, wait
 from engine.app.strategy import Strategy
 from engine.app.workflow import DENIED
 from engine.dead_letters.write import DeadLetterWriter
@@ -211,6 +211,19 @@ async def test_what_nobody_answers_in_time_is_answered_as_it_says(ports, action,
     assert done.seen == [seen]
     (resolved,) = done.of(EpisodeResolved)
     assert (resolved.resolution, resolved.by) == (Resolution.EXPIRED, "")
+
+
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [
+        (Sleep(0.05), "goes on after a sleep"),
+        (wait("x", expires_s=0.05), "expired: nobody has answered in time"),
+    ],
+)
+async def test_the_log_of_the_node_tells_a_sleep_from_a_wait_that_expired(ports, action, said):
+    with capture_logs() as lines:
+        await play(Scripted(action), ports=ports)
+    assert said in [line["event"] for line in lines]
 
 
 async def test_an_episode_that_nobody_approved_in_time_is_canceled(ports):
