@@ -6435,6 +6435,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/waits/test_wait.py",
     ),
     Mutant(
+        "only a failure is logged as one",
+        "engine/execution/run.py",
+        "if finished is not None and finished.status is EndStatus.FAILED:\n            detail",
+        "if finished is not None:\n            detail",
+        "tests/engine/execution/test_attempt.py",
+    ),
+    Mutant(
         "functions: the last line of a crashed call says what was raised",
         "engine/functions/run.py",
         "{failed.detail.rstrip()} (",

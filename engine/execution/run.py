@@ -153,7 +153,7 @@ class Attempt:
             await self._journal.close()
         if self.episode.status not in ENDED:
             return
-        self._count_end()
+        self._report_end()
         telemetry.episode_duration.record(self._context.clock.monotonic_s() - started_s, labels)
 
     async def inform_again(self) -> None:
@@ -189,8 +189,18 @@ class Attempt:
         if episode.status is Status.FAILED and episode.outputs_left:
             await self._conclusion.wake(self._context.clock.now())
 
-    def _count_end(self) -> None:
-        """Count an end that this node has written."""
+    def _report_end(self) -> None:
+        """Count an end that this node has written, and log it if the episode has failed."""
+        finished = self.episode.finished
+        if finished is not None and finished.status is EndStatus.FAILED:
+            detail = finished.error_detail.rstrip().splitlines()[-1:]
+            log.warning(
+                "episode failed",
+                actor=self.opened.actor_id,
+                episode_id=self.opened.episode_id,
+                error_class=finished.error_class,
+                detail="".join(detail),
+            )
         labels = {"actor": self.opened.actor_id, "mode": self.opened.mode.value}
         telemetry.episodes_ended.add(1, {**labels, "status": self.episode.status.value})
         if self._context.starts_workflow is not None:

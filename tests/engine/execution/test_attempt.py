@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from structlog.testing import capture_logs
+
 from engine.app.actions import observe, tool_call
 from engine.app.findings import raise_finding
 from streams.json import raw
@@ -51,6 +53,30 @@ async def test_a_failure_is_told_too(ports):
     await play(strategy, ports=ports)
     name, payload = told(ports)[-1]
     assert (name, payload["error_class"]) == ("episode.failed", "crash")
+
+
+async def test_the_node_that_wrote_a_failure_logs_one_warning(ports):
+    strategy = Scripted()
+    strategy.init = lambda episode, trigger: 1 / 0
+    app = app_of(strategy)
+    with capture_logs() as lines:
+        async with running(app, ports):
+            id_ = await open_episode(ports, app)
+            await lived(ports, id_)
+            await ask_start(ports, id_, id_="again")
+            await all_answered(ports.commands)
+
+    (said,) = [line for line in lines if line["event"] == "episode failed"]
+    assert said == {
+        "event": "episode failed", "log_level": "warning", "actor": "worker", "episode_id": id_,
+        "error_class": "crash", "detail": "ZeroDivisionError: division by zero",
+    }  # fmt: skip
+
+
+async def test_an_episode_that_does_not_fail_logs_no_warning():
+    with capture_logs() as lines:
+        await play(Scripted(observe(1)))
+    assert [line["event"] for line in lines if line["log_level"] == "warning"] == []
 
 
 async def test_an_episode_that_ended_answers_another_start_without_running_again(ports):
