@@ -6435,6 +6435,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/waits/test_wait.py",
     ),
     Mutant(
+        "a lapse from before the node began is no warning",
+        "engine/execution/takeover.py",
+        "log.warning if change.at >= since else log.debug",
+        "log.warning",
+        "tests/engine/execution/test_lapses.py",
+    ),
+    Mutant(
         "only a failure is logged as one",
         "engine/execution/run.py",
         "if finished is not None and finished.status is EndStatus.FAILED:\n            detail",

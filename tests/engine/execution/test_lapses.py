@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from engine.execution import takeover
 from engine.execution.takeover import LapseWatcher
@@ -77,6 +78,22 @@ async def test_a_lapse_that_nobody_watched_is_seen_by_the_next_node(ports, rescu
     rescuers.start()
     source = await ports.commands.open("worker")
     assert (await next_command(source)).episode_id == "e1"
+
+
+async def test_only_a_lapse_since_the_node_began_is_warned_of(ports, rescuers):
+    with capture_logs() as lines:
+        source = await ports.commands.open("worker")
+        await ports.leases.acquire(EPISODE, holder="dead")
+        await eventually(lambda: lapsed(ports))
+        rescuers.start()
+        assert (await next_command(source)).episode_id == "e1"
+        await ports.leases.acquire("episode.worker.e2", holder="dead")
+        assert (await next_command(source)).episode_id == "e2"
+
+    said = [line for line in lines if line["event"].startswith("lease lapsed")]
+    assert [(line["episode_id"], line["log_level"]) for line in said] == [
+        ("e1", "debug"), ("e2", "warning"),
+    ]  # fmt: skip
 
 
 async def test_each_lapse_of_one_episode_calls_anew(ports, rescuers):
