@@ -6442,6 +6442,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/execution/test_lapses.py",
     ),
     Mutant(
+        "what a check finds is listed by line",
+        "vigil/commands/check.py",
+        "sorted(found, key=lambda each: _by_line(each.place))",
+        "found",
+        "tests/vigil/test_checking.py",
+    ),
+    Mutant(
         "only a failure is logged as one",
         "engine/execution/run.py",
         "if finished is not None and finished.status is EndStatus.FAILED:\n            detail",

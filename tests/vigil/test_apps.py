@@ -43,8 +43,8 @@ def test_an_app_in_the_current_folder_is_found():
         ("watch:ap", "there is no 'ap' in watch, which is /.*/watch.py"),
         ("watch:not_an_app", "is a int, not an App"),
         ("wrong:app", "is not an Actor"),
-        ("deaf:app", "--app deaf: Webhook: url: not a URL"),
-        ("vague:app", "--app vague: actor_id: none is given"),
+        ("deaf:app", "--app deaf:app: Webhook: url: not a URL"),
+        ("vague:app", "--app vague:app: actor_id: none is given"),
         ("needy:app", "imports 'no_such_package', which is not installed"),
     ],
 )

@@ -30,7 +30,7 @@ def write(tmp_path):
 def test_an_app_whose_functions_can_be_replayed_is_fine(vigil, write):
     write("await ctx.observe(str(ctx.now()))")
     done = vigil.run("check", "clocks:app")
-    assert (done.returncode, done.stdout) == (0, "clocks:app: 1 actor(s), nothing wrong\n")
+    assert (done.returncode, done.stdout) == (0, "clocks:app: 1 actor(s), nothing found\n")
 
 
 def test_what_a_replay_does_otherwise_is_listed_with_its_line(vigil, write):
@@ -51,3 +51,34 @@ def test_an_app_that_is_not_there_is_named(vigil):
     done = vigil.run("check", "nowhere:app")
     assert done.returncode != 0
     assert "no module named 'nowhere'" in done.stderr
+    assert "--app" not in done.stderr
+
+
+TWICE = """
+import time
+from vigil import Actor, App, every
+
+
+def later():
+    return time.time()
+
+
+async def time_goes_on(ctx, trigger):
+    await ctx.observe(later())
+    await ctx.observe(time.time())
+    time.sleep(1)
+
+
+clocks = Actor("clocks")
+clocks.expect("first", time_goes_on, on=every("1h"))
+clocks.expect("second", time_goes_on, on=every("1h"))
+app = App(actors=[clocks])
+"""
+
+
+def test_what_is_found_is_listed_once_by_line_however_often_it_is_registered(vigil, tmp_path):
+    (tmp_path / "clocks.py").write_text(TWICE)
+    rows = json.loads(vigil.run("check", "clocks:app", "--json").stdout)
+    assert [(row["expectation"], row["place"]) for row in rows] == [
+        ("first", "clocks.py:7"), ("first", "clocks.py:12"), ("first", "clocks.py:13"),
+    ]  # fmt: skip

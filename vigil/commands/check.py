@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
+import msgspec
 import typer
 from typer import Argument
 
@@ -23,29 +24,31 @@ def check(
 ) -> None:
     """Import an app, and list what in its functions cannot be replayed.
 
-    It looks for clocks, chance, sleeps, tasks, threads and I/O, and needs no servers.
+    It looks for clocks, chance, sleeps, tasks, threads and I/O, in functions of expectations and in
+    those of the same module that they call. It needs no servers.
     """
     from engine.app.function import Function
     from engine.functions.source import unreplayable_in
     from vigil.serving.app import load
 
-    app = load(name)
-    rows = [
-        {
-            "actor": actor.id,
-            "expectation": expectation.name,
-            "place": each.place,
-            "found": each.found,
-            "instead": each.instead,
-        }
-        for actor in app.actors.values()
-        for expectation in actor.expectations.values()
+    app = load(name, option="")
+    # What is found more than once is listed for the first expectation: the last one to be put in.
+    found = {
+        each: {"actor": actor.id, "expectation": expectation.name, **msgspec.structs.asdict(each)}
+        for actor in reversed(list(app.actors.values()))
+        for expectation in reversed(list(actor.expectations.values()))
         if isinstance(expectation.strategy, Function)
         for each in unreplayable_in(expectation.strategy)
-    ]
+    }
+    rows = [found[each] for each in sorted(found, key=lambda each: _by_line(each.place))]
     if rows or is_json:
         show_rows(rows, COLUMNS, is_json=is_json)
     if rows:
         raise Trouble(f"{name}: {len(rows)} place(s) that a replay would run otherwise")
     if not is_json:
-        typer.echo(f"{name}: {len(app.actors)} actor(s), nothing wrong")
+        typer.echo(f"{name}: {len(app.actors)} actor(s), nothing found")
+
+
+def _by_line(place: str) -> tuple[str, int]:
+    file, _, line = place.rpartition(":")
+    return file, int(line)
