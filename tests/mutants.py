@@ -6493,8 +6493,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "functions: the engine's errors cannot be caught",
         "engine/functions/run.py",
-        "            raise self._stop(error) from error\n\n    async def _do(",
-        "            raise error\n\n    async def _do(",
+        "            raise self._stop(error) from error\n        finally:",
+        "            raise error\n        finally:",
         "tests/engine/functions/test_functions.py",
     ),
     Mutant(
@@ -6636,6 +6636,27 @@ TABLE: Final[Sequence[Mutant]] = (
         "{call_path or episode.turn}:{mark",
         "{episode.turn}:{mark",
         "tests/engine/functions/test_gather.py",
+    ),
+    Mutant(
+        "functions: a call that is not awaited is neither true nor false",
+        "engine/functions/pending.py",
+        "        raise InvalidAction(self.problem)",
+        "        return True",
+        "tests/engine/functions/test_functions.py",
+    ),
+    Mutant(
+        "functions: a call that is never awaited is told",
+        "engine/functions/run.py",
+        "        for forgotten in self._pending:",
+        "        for forgotten in ():",
+        "tests/engine/functions/test_functions.py",
+    ),
+    Mutant(
+        "functions: a name that is only tested is not awaited",
+        "engine/functions/source.py",
+        "        if len(used_in_tests) == len(loads):",
+        "        if False:",
+        "tests/engine/functions/test_source.py",
     ),
 )
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime
-from functools import partial
-from typing import Any, Final, TypeVar, overload
+from functools import partial, wraps
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 import msgspec
@@ -30,6 +30,7 @@ from engine.app.outputs import output
 from engine.episodes.episode import Save
 from engine.errors import CallFailed, InvalidAction
 from engine.functions.history import History
+from engine.functions.pending import PendingCall
 from engine.functions.run import FunctionRun, LiveTurns
 from engine.runtime.usercode import call
 from engine.validation import Duration
@@ -59,6 +60,9 @@ A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 D = TypeVar("D")
+P = ParamSpec("P")
+T = TypeVar("T")
+Owner = TypeVar("Owner", bound="FunctionContext | RecordedFindings")
 
 log = structlog.get_logger("vigil.function")
 
@@ -76,17 +80,34 @@ class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_approved
 
 
+def _pending(
+    method: Callable[Concatenate[Owner, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Owner, P], PendingCall[T]]:
+    """Have the run know of each call of `method`, so that none is forgotten."""
+
+    @wraps(method)
+    def asked(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> PendingCall[T]:
+        name = f"{self.NAME}.{method.__name__}"
+        return self._run.pending(name, partial(method, self, *args, **kwargs))
+
+    return asked
+
+
 class RecordedFindings:
     """The findings of the stack by key; what a function sees of them is recorded."""
+
+    NAME: Final = "ctx.findings"
 
     def __init__(self, run: FunctionRun, findings: Findings) -> None:
         self._run, self._findings = run, findings
 
+    @_pending
     async def get(self, key: str) -> Finding | None:
         """Return the latest raise of a finding. See `Findings.get`."""
         look = partial(self._findings.get, key)
         return _finding(await self._run.read(ToolCall("findings", "get", {"key": key}), look))
 
+    @_pending
     async def recent(self, key: str, within: Duration) -> Finding | None:
         """Return the finding if it has changed lately. See `Findings.recent`."""
         asked = ToolCall("findings", "recent", {"key": key, "within": within})
@@ -97,8 +118,11 @@ class FunctionContext:
     """What a function does with the outside: each call is a step that is recorded, and made once.
 
     After a crash the function runs again from the top, and every call that has a record returns it.
-    A call that fails raises `CallFailed`.
+    A call that fails raises `CallFailed`. Nothing happens until a call is awaited; a function that
+    returns without having awaited one fails as `invalid_action`.
     """
+
+    NAME: Final = "ctx"
 
     def __init__(
         self,
@@ -141,6 +165,7 @@ class FunctionContext:
         """Live or dry run."""
         return self._opened.mode
 
+    @_pending
     async def call(self, tool: str | NamedTool, /, **args: Any) -> Any:  # noqa: ANN401
         """Call a tool, and return its result, any JSON value.
 
@@ -151,31 +176,34 @@ class FunctionContext:
         return await self._run.step(_call_of(tool, args))
 
     @overload
-    async def gather(self, a: Awaitable[A], /) -> tuple[A]: ...
+    def gather(self, a: Awaitable[A], /) -> PendingCall[tuple[A]]: ...
     @overload
-    async def gather(self, a: Awaitable[A], b: Awaitable[B], /) -> tuple[A, B]: ...
+    def gather(self, a: Awaitable[A], b: Awaitable[B], /) -> PendingCall[tuple[A, B]]: ...
     @overload
-    async def gather(
+    def gather(
         self, a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], /
-    ) -> tuple[A, B, C]: ...
+    ) -> PendingCall[tuple[A, B, C]]: ...
     @overload
-    async def gather(
+    def gather(
         self, a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], d: Awaitable[D], /
-    ) -> tuple[A, B, C, D]: ...
+    ) -> PendingCall[tuple[A, B, C, D]]: ...
     @overload
-    async def gather(self, *works: Awaitable[A]) -> tuple[A, ...]: ...
-    async def gather(self, *works: Awaitable[Any]) -> tuple[Any, ...]:
+    def gather(self, *works: Awaitable[A]) -> PendingCall[tuple[A, ...]]: ...
+    def gather(self, *works: Awaitable[Any]) -> PendingCall[tuple[Any, ...]]:
         """Return the results of up to 16 `works`, which run at the same time.
 
         A work is a call such as `ctx.call(…)`, or a coroutine of yours that makes calls. All of
         them end before this returns; if some raise, the first of them in order raises here.
         """
-        return await self._run.gather(*works)
+        self._run.hand_over(works)
+        return self._run.pending(f"{self.NAME}.gather", partial(self._run.gather, *works))
 
+    @_pending
     async def sleep(self, seconds: float) -> None:
         """Continue after `seconds`, up to ten years. From 5 s on, no node has the episode."""
         await self._run.step(Sleep(seconds))
 
+    @_pending
     async def wait(
         self,
         ref: str,
@@ -192,6 +220,7 @@ class FunctionContext:
         asked = wait(ref, expires_s=expires_s, on_expiry=on_expiry, remind_every_s=remind_every_s)
         return await self._run.step(asked)
 
+    @_pending
     async def approval(
         self,
         plan: object,
@@ -224,6 +253,7 @@ class FunctionContext:
             return ApprovalAnswer(is_approved=False, reason=failed.detail)
         return ApprovalAnswer(is_approved=True, by=said["by"], reason=said["reason"])
 
+    @_pending
     async def output(
         self,
         adapter: str,
@@ -253,14 +283,17 @@ class FunctionContext:
         )
         return msgspec.convert(await self._run.step(asked), OutputResult)
 
+    @_pending
     async def observe(self, data: Any) -> Any:  # noqa: ANN401 - any JSON value
         """Record `data`, any JSON value, and return it as JSON has it."""
         return await self._run.step(Observe(data))
 
+    @_pending
     async def synthesize(self, prompt: object, *, transient: JsonObject | None = None) -> Any:  # noqa: ANN401
         """Return the synthesizer's answer to `prompt`, any JSON value; see `vigil.synthesize`."""
         return await self._run.step(Synthesize(prompt, transient or {}))
 
+    @_pending
     async def checkpoint(self, value: object) -> None:
         """Keep `value`, any JSON value of up to 256 KiB, for a function that makes many calls.
 

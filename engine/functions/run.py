@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -39,6 +39,7 @@ from engine.errors import (
 from engine.functions.branch import BRANCHES_MAX, Branch, current, enter
 from engine.functions.history import CHANGED, History
 from engine.functions.order import Asked, Interrupted, Order, difference
+from engine.functions.pending import PendingCall
 from engine.functions.place import place_of_call, place_of_error
 from engine.runtime.usercode import call
 from streams.clock import Clock
@@ -116,6 +117,7 @@ class FunctionRun:
         self._order = Order(history, on_mismatch=self._differ, on_rest=self._leave)
         self._resting: dict[str, Rest] = {}
         self._follows = dict.fromkeys(history.changes, True)
+        self._pending: dict[PendingCall[Any], None] = {}
         self._why: BaseException | Rest | None = None
 
     async def to_the_end(self, ctx: object, trigger: Trigger) -> object | Rest:
@@ -135,11 +137,28 @@ class FunctionRun:
             raise self._why
         if self._why is not None:
             return self._why
+        for forgotten in self._pending:
+            raise EpisodeFailed(InvalidAction.error_class, forgotten.problem)
         open_ = (self._turns.announced_at(each.path) for each in self._history.announced)
         left = self._order.next_left() or next(filter(None, open_), None)
         if left is not None:
             raise _nondeterministic(difference(left, None))
         return returned
+
+    def pending(self, name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> PendingCall[T]:
+        """Return a call that `work` makes; the function must not return before it is awaited."""
+        made = PendingCall(name, work, place=place_of_call(), on_awaited=self._awaited)
+        self._pending[made] = None
+        return made
+
+    def hand_over(self, works: Sequence[object]) -> None:
+        """Note that `works` are awaited by the one who got them."""
+        for each in works:
+            if isinstance(each, PendingCall):
+                self._awaited(each)
+
+    def _awaited(self, made: PendingCall[Any]) -> None:
+        self._pending.pop(made, None)
 
     @property
     def has_replayed(self) -> bool:
@@ -468,7 +487,7 @@ def _problem_of_branches(works: Sequence[object]) -> str | None:
 def _close(works: Sequence[object]) -> None:
     """Close coroutines that nobody will await, so that Python does not warn."""
     for each in works:
-        if inspect.iscoroutine(each):
+        if isinstance(each, Coroutine):
             each.close()
 
 

@@ -60,6 +60,9 @@ AWAITED: Final = frozenset(
 )
 """Methods of `ctx` that do nothing until they are awaited."""
 
+OF_FINDINGS: Final = frozenset({"get", "recent"})
+"""Methods of `ctx.findings` that do nothing until they are awaited."""
+
 FUNCTIONS_MAX: Final = 1_000
 """Most functions that are looked at for one expectation."""
 
@@ -104,30 +107,109 @@ def _tree(function: FunctionType) -> tuple[ast.AST | None, int]:
 
 def _problems(tree: ast.AST, function: FunctionType, first_line: int) -> Iterator[Unreplayable]:
     file = Path(function.__code__.co_filename).name
-    ctx = function.__code__.co_varnames[:1]
+    forgotten = _forgotten(tree, function.__code__.co_varnames[:1])
     for node in ast.walk(tree):
         place = f"{file}:{first_line + getattr(node, 'lineno', 1) - 1}"
+        if method := forgotten.get(node):
+            found = f"{method}(…) without `await`"
+            yield Unreplayable(place=place, found=found, instead=f"await {method}(…)")
         if isinstance(node, ast.Call):
             names = _names(node.func, function)
             matches = ((names, instead) for pattern, instead in _TABLE if _any(pattern, names))
             for matched, instead in list(matches)[:1]:
                 yield Unreplayable(place=place, found=f"{matched[0]}()", instead=instead)
-        elif isinstance(node, ast.Expr) and (method := _forgotten(node.value, ctx)):
-            found = f"{method}(…) without `await`"
-            yield Unreplayable(place=place, found=found, instead=f"await {method}(…)")
 
 
 def _any(pattern: re.Pattern[str], names: list[str]) -> bool:
     return any(pattern.fullmatch(name) for name in names)
 
 
-def _forgotten(value: ast.expr, ctx: tuple[str, ...]) -> str:
-    """Return the method of `ctx` that a statement calls and does not await; empty: none."""
-    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
-        return ""
-    owner = value.func.value
-    is_ctx = isinstance(owner, ast.Name) and owner.id in ctx
-    return f"{ctx[0]}.{value.func.attr}" if is_ctx and value.func.attr in AWAITED else ""
+def _forgotten(tree: ast.AST, ctx: tuple[str, ...]) -> dict[ast.AST, str]:
+    """Return where a call of `ctx` is not awaited → its method.
+
+    That is a statement of its own, a test, and a name that is used for nothing but tests.
+    """
+    tested = list(_tested(tree))
+    alone = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+    found: dict[ast.AST, str] = {each: _method(each, ctx) for each in [*tested, *alone]}
+    tested_names = {each for each in tested if isinstance(each, ast.Name)}
+    for name, values in _assigned(tree).items():
+        methods = {value: _method(value, ctx) for value in values}
+        if not all(methods.values()):
+            continue
+        loads = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+        ]
+        used_in_tests = {each for each in loads if each in tested_names}
+        if len(used_in_tests) == len(loads):
+            found |= methods
+        else:
+            found |= dict.fromkeys(used_in_tests, next(iter(methods.values())))
+    return {node: method for node, method in found.items() if method}
+
+
+def _method(value: ast.AST, ctx: tuple[str, ...]) -> str:
+    """Return the method of `ctx` that `value` calls, if it must be awaited; else nothing."""
+    if isinstance(value, ast.Call):
+        match value.func:
+            case ast.Attribute(value=ast.Name(id=owner), attr=attr):
+                return f"{owner}.{attr}" if owner in ctx and attr in AWAITED else ""
+            case ast.Attribute(
+                value=ast.Attribute(value=ast.Name(id=owner), attr="findings"), attr=attr
+            ):
+                return f"{owner}.findings.{attr}" if owner in ctx and attr in OF_FINDINGS else ""
+            case _:
+                pass
+    return ""
+
+
+def _tested(tree: ast.AST) -> Iterator[ast.expr]:
+    """Yield what is asked whether it is true."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
+                yield from _parts(test)
+            case ast.Assert(test=test) | ast.UnaryOp(op=ast.Not(), operand=test):
+                yield from _parts(test)
+            case ast.comprehension(ifs=tests):
+                yield from tests
+            case ast.BoolOp(values=[*tests, _]):
+                yield from tests
+            case _:
+                pass
+
+
+def _parts(test: ast.expr) -> Iterator[ast.expr]:
+    """Yield a test, and the last part of it, if it has parts; the others are tests of their own."""
+    match test:
+        case ast.BoolOp(values=[*_, last]):
+            yield from _parts(last)
+        case ast.NamedExpr(value=value):
+            yield value
+        case _:
+            yield test
+
+
+def _assigned(tree: ast.AST) -> dict[str, list[ast.AST]]:
+    """Return each name → what is assigned to it, something unknown included."""
+    plain: dict[ast.AST, ast.AST] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name() as target], value=value):
+                plain[target] = value
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                plain[target] = value
+            case ast.NamedExpr(target=target, value=value):
+                plain[target] = value
+            case _:
+                pass
+    found: dict[str, list[ast.AST]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.setdefault(node.id, []).append(plain.get(node, node))
+    return found
 
 
 def _called(tree: ast.AST, function: FunctionType) -> Iterator[FunctionType]:

@@ -415,3 +415,62 @@ async def test_a_call_from_a_task_of_its_own_is_refused():
     life = await play(check)
     assert life.end.error_class == "invalid_action"
     assert "use ctx.gather" in life.end.error_detail
+
+
+async def _tested(ctx):
+    if ctx.approval({"pay": 3}):
+        await ctx.call("mail.pay")
+
+
+async def _negated(ctx):
+    if not ctx.approval({"pay": 3}):
+        return
+    await ctx.call("mail.pay")
+
+
+async def _named(ctx):
+    approved = ctx.approval({"pay": 3})
+    if approved:
+        await ctx.call("mail.pay")
+
+
+@pytest.mark.parametrize("asks", [_tested, _negated, _named])
+async def test_an_approval_that_is_not_awaited_is_neither_true_nor_false(asks):
+    async def check(ctx, trigger):
+        await asks(ctx)
+
+    mail = Ledger(side_effect=True)
+    life = await play(check, tools={"mail": mail})
+    assert (life.end.error_class, mail.calls) == ("invalid_action", [])
+    said = "ctx.approval(…) is not awaited; write await ctx.approval(…) (test_functions.py:"
+    assert life.end.error_detail.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("asks", "name"),
+    [
+        (lambda ctx: ctx.call("disk.read"), "ctx.call"),
+        (lambda ctx: ctx.findings.get("k"), "ctx.findings.get"),
+        (lambda ctx: ctx.gather(ctx.call("disk.read")), "ctx.gather"),
+    ],
+)
+async def test_a_function_that_returns_without_having_awaited_a_call_fails_with_its_line(
+    asks, name
+):
+    async def check(ctx, trigger):
+        asked = asks(ctx)
+        await ctx.observe(1)
+        del asked
+
+    life = await play(check, tools=TOOLS)
+    assert life.end.error_class == "invalid_action"
+    said = f"{name}(…) is not awaited; write await {name}(…) (test_functions.py:"
+    assert life.end.error_detail.startswith(said)
+
+
+async def test_a_call_may_be_awaited_later():
+    async def check(ctx, trigger):
+        first, second = ctx.observe(1), ctx.observe(2)
+        return ConvergeResult(summary=str([await second, *await ctx.gather(first, ctx.observe(3))]))
+
+    assert (await play(check)).of(EpisodeConverged)[0].summary == "[2, 1, 3]"

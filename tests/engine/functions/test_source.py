@@ -50,6 +50,28 @@ async def forgetful(ctx, trigger):
     await ctx.gather(found, ctx.call("c"))
 
 
+async def truthful(ctx, trigger):
+    if ctx.approval({"x": 1}) or not ctx.wait("paid"):
+        await ctx.call("pay")
+
+
+async def named(ctx, trigger):
+    approved = ctx.approval({"x": 1})
+    if approved:
+        await ctx.call("pay")
+
+
+async def unused(ctx, trigger):
+    seen = ctx.call("look")  # noqa: F841 - as users write
+    ctx.findings.get("k")
+
+
+async def too_soon(ctx, trigger):
+    approved = ctx.approval({"x": 1})
+    while not approved:
+        await approved
+
+
 def _stamp():
     return _deeper()
 
@@ -77,6 +99,12 @@ async def indirect(ctx, trigger):
         (blocking, {"subprocess.run()": "await ctx.call(…) of a tool",
                     "io.open()": "await ctx.call(…) of a tool"}),
         (forgetful, {"ctx.call(…) without `await`": "await ctx.call(…)"}),
+        (truthful, {"ctx.approval(…) without `await`": "await ctx.approval(…)",
+                    "ctx.wait(…) without `await`": "await ctx.wait(…)"}),
+        (named, {"ctx.approval(…) without `await`": "await ctx.approval(…)"}),
+        (unused, {"ctx.call(…) without `await`": "await ctx.call(…)",
+                  "ctx.findings.get(…) without `await`": "await ctx.findings.get(…)"}),
+        (too_soon, {"ctx.approval(…) without `await`": "await ctx.approval(…)"}),
         (indirect, {"time.time()": "ctx.now()"}),
     ],
 )  # fmt: skip
@@ -93,6 +121,9 @@ def test_what_is_found_has_its_line():
 async def sound(ctx, trigger):
     seen = await ctx.gather(ctx.call("a"), ctx.call("b"))
     time, random = ctx.now(), ctx.random()
+    if (answer := await ctx.approval({"x": 1})) and not await ctx.findings.get("k"):
+        later = ctx.call("c", by=answer.by)
+        seen = [*seen, await later] if answer else await ctx.call("d")
     await ctx.sleep(random)
     return sorted(len(str(each)) for each in [*seen, time, datetime.fromisoformat("2030-01-01")])
 
