@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from streams.model.triggers import Trigger
 
 StrategyFunction: TypeAlias = Callable[[Any, Trigger], Awaitable[object]]
 """What users write: `async def name(ctx, trigger)`."""
+
+IN_FUNCTION: Final[ContextVar[bool]] = ContextVar("in_function", default=False)
+"""Whether the code that runs is that of a function itself, and not of a tool that it calls."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from typing import (
 
 import msgspec
 
+from engine.app.function import IN_FUNCTION
 from engine.app.outputs import Retries, problem_of_retries
 from engine.app.tools import (
     BREAKER_OPEN,
@@ -40,7 +41,7 @@ from engine.app.tools import (
     as_tool,
     check_name,
 )
-from engine.errors import BadTool, DeclarationError
+from engine.errors import BadTool, DeclarationError, InvalidAction
 from engine.validation import backoff_s, is_whole, jittered_s
 from streams.json import JsonObject
 
@@ -113,7 +114,10 @@ class FunctionTool(Tool, Generic[P, R]):
     takes_context: bool = field(repr=False)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function as if it were no tool."""
+        """Call the function as if it were no tool; `InvalidAction`: in the code of a strategy."""
+        if IN_FUNCTION.get():
+            name = self.arguments.__name__
+            raise InvalidAction(f"{name}(…) called directly; await ctx.call({name}, …)")
         return self.function(*args, **kwargs)
 
     @property

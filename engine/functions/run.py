@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -27,7 +28,7 @@ from engine.app.actions import (
     problem_of,
 )
 from engine.app.context import Findings
-from engine.app.function import Function
+from engine.app.function import IN_FUNCTION, Function
 from engine.episodes.episode import AGAIN, Announce, Command, Performed, attempt_at
 from engine.errors import (
     RAISED,
@@ -298,6 +299,7 @@ class FunctionRun:
                 self._order.rest()  # Otherwise its place is now that of the branch that waits.
 
     async def _called(self, ctx: object, trigger: Trigger) -> object:
+        IN_FUNCTION.set(True)
         try:
             return await self._function.run(ctx, trigger)
         except CallFailed as failed:
@@ -305,6 +307,8 @@ class FunctionRun:
             # A traceback ends its last line, which short views show.
             detail = f"{failed.detail.rstrip()} ({place})" if place else failed.detail
             raise EpisodeFailed(failed.error_class, detail) from failed
+        finally:
+            IN_FUNCTION.set(False)
 
     def _begin(self) -> Branch:
         branch = current()
@@ -320,12 +324,16 @@ class FunctionRun:
 
     async def _live(self, work: Awaitable[T]) -> T:
         """Await `work`; what the engine raises ends the function, which cannot catch it."""
+        inside = IN_FUNCTION.set(False)
         try:
             return await work
         except GeneratorExit:
             raise
         except RAISED as error:
             raise self._stop(error) from error
+        finally:
+            with suppress(ValueError):  # Python may close it in another context.
+                IN_FUNCTION.reset(inside)
 
     async def _do(
         self, action: Step, path: str, branch: Branch, also: Sequence[Command]

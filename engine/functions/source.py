@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from engine.app.function import Function
+from engine.app.function_tool import FunctionTool
 
 OTHERWISE: Final = (
     (
@@ -114,6 +115,10 @@ def _problems(tree: ast.AST, function: FunctionType, first_line: int) -> Iterato
             found = f"{method}(…) without `await`"
             yield Unreplayable(place=place, found=found, instead=f"await {method}(…)")
         if isinstance(node, ast.Call):
+            if isinstance(_value(node.func, function), FunctionTool):
+                name = ast.unparse(node.func)
+                instead = f"await ctx.call({name}, …)"
+                yield Unreplayable(place=place, found=f"{name}(…) called directly", instead=instead)
             names = _names(node.func, function)
             matches = ((names, instead) for pattern, instead in _TABLE if _any(pattern, names))
             for matched, instead in list(matches)[:1]:

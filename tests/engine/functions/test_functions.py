@@ -474,3 +474,49 @@ async def test_a_call_may_be_awaited_later():
         return ConvergeResult(summary=str([await second, *await ctx.gather(first, ctx.observe(3))]))
 
     assert (await play(check)).of(EpisodeConverged)[0].summary == "[2, 1, 3]"
+
+
+@tool
+async def pay(amount: int) -> int:
+    return amount
+
+
+@tool
+def charge(amount: int) -> int:
+    return amount
+
+
+@pytest.mark.parametrize("paid", [lambda: pay(3), lambda: charge(3)])
+@pytest.mark.parametrize("gathers", [False, True])
+async def test_a_tool_that_a_function_calls_past_the_journal_is_not_called(paid, gathers):
+    paid_in_full = []
+
+    async def check(ctx, trigger):
+        await ctx.observe(1)
+
+        async def branch():
+            paid_in_full.append(paid())
+
+        await (ctx.gather(branch()) if gathers else branch())
+
+    life = await play(check, tools=[pay, charge])
+    assert (life.end.error_class, paid_in_full) == ("invalid_action", [])
+    assert "(…) called directly; await ctx.call(" in life.end.error_detail
+
+
+async def test_a_tool_may_call_another_one_directly():
+    @tool
+    async def settle(amount: int) -> int:
+        return await pay(amount) + charge(amount)
+
+    @tool
+    def settle_in_a_thread(amount: int) -> int:
+        return charge(amount)
+
+    async def check(ctx, trigger):
+        both = await ctx.gather(ctx.call(settle, amount=3), ctx.call(settle_in_a_thread, amount=4))
+        return ConvergeResult(summary=str(both))
+
+    life = await play(check, tools=[settle, settle_in_a_thread])
+    assert life.of(EpisodeConverged)[0].summary == "(6, 4)"
+    assert (await pay(3), charge(3)) == (3, 3)

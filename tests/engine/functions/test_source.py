@@ -14,6 +14,7 @@ from time import sleep as nap
 import pytest
 
 from engine.app.function import Function
+from engine.app.function_tool import tool
 from engine.functions.source import unreplayable_in
 
 
@@ -72,6 +73,16 @@ async def too_soon(ctx, trigger):
         await approved
 
 
+@tool
+async def pay(amount: int) -> int:
+    return amount
+
+
+async def direct(ctx, trigger):
+    await pay(3)
+    await ctx.call(pay, amount=3)
+
+
 def _stamp():
     return _deeper()
 
@@ -105,6 +116,7 @@ async def indirect(ctx, trigger):
         (unused, {"ctx.call(…) without `await`": "await ctx.call(…)",
                   "ctx.findings.get(…) without `await`": "await ctx.findings.get(…)"}),
         (too_soon, {"ctx.approval(…) without `await`": "await ctx.approval(…)"}),
+        (direct, {"pay(…) called directly": "await ctx.call(pay, …)"}),
         (indirect, {"time.time()": "ctx.now()"}),
     ],
 )  # fmt: skip
