@@ -6680,6 +6680,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/functions/test_source.py",
     ),
     Mutant(
+        "functions: a branch makes no call beyond the budget",
+        "engine/functions/run.py",
+        "        self._begun += not repeats",
+        "        self._begun += 0",
+        "tests/engine/functions/test_gather.py",
+    ),
+    Mutant(
+        "functions: a turn that is recorded is counted once",
+        "engine/functions/run.py",
+        "            self._begun -= not repeats",
+        "            self._begun -= 0",
+        "tests/engine/functions/test_gather.py",
+    ),
+    Mutant(
         "functions: a name that is only tested is not awaited",
         "engine/functions/source.py",
         "        if len(used_in_tests) == len(loads):",

@@ -161,11 +161,14 @@ class EpisodeTurns:
         announced = self.journal.episode.announced
         return next((each for each in announced if each.path == path), None)
 
-    def check(self) -> None:
-        """Raise what keeps the episode from another turn: `EpisodeFailed` or `Leaving`."""
+    def check(self, *, begun: int = 0) -> None:
+        """Raise what keeps the episode from another turn: `EpisodeFailed` or `Leaving`.
+
+        `begun`: how many turns of other branches are not recorded yet.
+        """
         self.check_canceled()
         self._check_leaving()
-        self._check_limits()
+        self._check_limits(begun)
 
     async def take(
         self, action: Step, *, path: str = "", also: Sequence[Command] = ()
@@ -214,9 +217,9 @@ class EpisodeTurns:
         if not self.context.may_go_on.is_given:
             raise Leaving
 
-    def _check_limits(self) -> None:
+    def _check_limits(self, begun: int) -> None:
         episode, wall_s = self.journal.episode, self.wall.used_s()
-        turns, tokens = episode.turns_asked, episode.tokens_used
+        turns, tokens = episode.turns_asked + begun, episode.tokens_used
         spent = overspent(self.opened.budget, turns=turns, tokens=tokens, wall_s=wall_s)
         if spent:
             raise EpisodeFailed("budget_exceeded", spent)

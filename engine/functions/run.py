@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -74,8 +74,8 @@ class LiveTurns(Protocol):
     def waits_for_people(self) -> bool:
         """Whether approvals, waits and sleeps are real; otherwise `take` answers them."""
 
-    def check(self) -> None:
-        """Raise what keeps the episode from another turn."""
+    def check(self, *, begun: int) -> None:
+        """Raise what keeps the episode from another turn while so many are `begun`."""
 
     async def take(self, action: Step, *, path: str, also: Sequence[Command] = ()) -> Performed:
         """Announce, perform and record `action`, with `also` in the same commit."""
@@ -118,6 +118,7 @@ class FunctionRun:
         self._order = Order(history, on_mismatch=self._differ, on_rest=self._leave)
         self._resting: dict[str, Rest] = {}
         self._follows = dict.fromkeys(history.changes, True)
+        self._begun = 0
         self._pending: dict[PendingCall[Any], None] = {}
         self._why: BaseException | Rest | None = None
 
@@ -316,11 +317,18 @@ class FunctionRun:
             raise Interrupted
         return branch
 
-    def _check(self) -> None:
-        """Raise what keeps a call from going live; another branch may have met it meanwhile."""
-        if self._why is not None:
+    @contextmanager
+    def _turn(self, path: str) -> Iterator[None]:
+        """Take a turn until it is recorded, or raise what keeps a call from going live."""
+        if self._why is not None:  # Another branch may have met it meanwhile.
             raise Interrupted
-        self._turns.check()
+        repeats = AGAIN in path  # The turn is that of the first attempt.
+        self._turns.check(begun=self._begun - repeats)
+        self._begun += not repeats
+        try:
+            yield
+        finally:
+            self._begun -= not repeats
 
     async def _live(self, work: Awaitable[T]) -> T:
         """Await `work`; what the engine raises ends the function, which cannot catch it."""
@@ -338,15 +346,16 @@ class FunctionRun:
     async def _do(
         self, action: Step, path: str, branch: Branch, also: Sequence[Command]
     ) -> Performed:
-        self._check()
-        announced = self._turns.announced_at(path)
-        if announced is not None and announced.fingerprint != fingerprint(action):
-            raise _nondeterministic(difference(announced, _asked(path, action, branch.origin)))
-        if isinstance(action, Pause) and self._turns.waits_for_people:
-            return await self._wait(action, path, branch, announced)
-        performed = await self._turns.take(action, path=path, also=also)
-        if performed.retry_s and self._turns.waits_for_people:
-            self._begin_pause(performed)
+        with self._turn(path):
+            announced = self._turns.announced_at(path)
+            if announced is not None and announced.fingerprint != fingerprint(action):
+                raise _nondeterministic(difference(announced, _asked(path, action, branch.origin)))
+            if isinstance(action, Pause) and self._turns.waits_for_people:
+                performed = await self._wait(action, path, branch, announced)
+            else:
+                performed = await self._turns.take(action, path=path, also=also)
+                if performed.retry_s and self._turns.waits_for_people:
+                    self._begin_pause(performed)
         await self._turns.settle()
         return performed
 
@@ -360,16 +369,16 @@ class FunctionRun:
     async def _look(
         self, action: ToolCall, path: str, look: Callable[[], Awaitable[object]]
     ) -> Performed:
-        self._check()
-        seen = Performed(
-            kind=StepKind.OBSERVATION,
-            fingerprint=fingerprint(action),
-            tool_name=f"{action.capability}.{action.action}",
-            args=raw(action.args),
-            result=validation.encode(await look(), what=action.action),
-            path=path,
-        )
-        self._turns.record(seen)
+        with self._turn(path):
+            seen = Performed(
+                kind=StepKind.OBSERVATION,
+                fingerprint=fingerprint(action),
+                tool_name=f"{action.capability}.{action.action}",
+                args=raw(action.args),
+                result=validation.encode(await look(), what=action.action),
+                path=path,
+            )
+            self._turns.record(seen)
         await self._turns.settle()
         return seen
 
@@ -392,7 +401,6 @@ class FunctionRun:
             path=path,
         )
         self._turns.record(slept)
-        await self._turns.settle()
         return slept
 
     async def _rest(self, rest: Rest) -> None:

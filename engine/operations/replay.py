@@ -244,7 +244,7 @@ class _ReplayTurns:
     async def recent(self, key: str, within: Duration) -> NoReturn:
         raise _WentLive(ToolCall("findings", "recent", {"key": key, "within": within}))
 
-    def check(self) -> None:
+    def check(self, *, begun: int) -> None:
         """Nothing keeps a replay from going on."""
 
     async def take(self, action: Step, *, path: str, also: Sequence[Command] = ()) -> NoReturn:

@@ -166,6 +166,30 @@ async def test_a_budget_reaches_every_branch():
     assert (life.end.error_class, len(paths(life))) == ("budget_exceeded", 7)
 
 
+@pytest.mark.parametrize("turns", [1, 3, 16])
+@pytest.mark.parametrize("durability", ["pipelined", "strict"])
+async def test_no_branch_makes_a_call_beyond_the_budget(turns, durability):
+    async def check(ctx, trigger):
+        await ctx.gather(*(ctx.call("disk.read", n=n) for n in range(16)))
+
+    disk = Ledger()
+    budget = Budget(turns=turns)
+    life = await play(check, tools={"disk": disk}, budget=budget, durability=durability)
+    assert (len(disk.calls), len(paths(life))) == (turns, turns)
+    assert life.end.error_class == ("" if turns == 16 else "budget_exceeded")
+
+
+async def test_sleeps_findings_and_calls_beside_each_other_use_up_one_budget():
+    async def check(ctx, trigger):
+        await ctx.gather(ctx.sleep(0.01), ctx.findings.get("k"), ctx.call("disk.read"))
+
+    disk = Ledger()
+    life = await play(check, tools={"disk": disk}, budget=Budget(turns=2))
+    assert (life.end.error_class, disk.calls) == ("budget_exceeded", [])
+    assert len(paths(life)) <= 2
+    assert (await play(check, tools={"disk": disk}, budget=Budget(turns=3))).end.error_class == ""
+
+
 async def test_the_wall_budget_cuts_off_every_branch():
     hanging = []
 
