@@ -6694,6 +6694,27 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/functions/test_gather.py",
     ),
     Mutant(
+        "functions: an error shows no hidden argument",
+        "engine/execution/steps.py",
+        "validation.encode(tool.redact(shown) if tool else shown,",
+        "validation.encode(shown,",
+        "tests/engine/functions/test_replay.py",
+    ),
+    Mutant(
+        "functions: arguments that look alike are told apart",
+        "engine/functions/order.py",
+        "            if was != asks and ",
+        "            if ",
+        "tests/engine/functions/test_replay.py",
+    ),
+    Mutant(
+        "functions: a fork is told to fork earlier",
+        "engine/functions/context.py",
+        "is_fork=opened.fork is not None",
+        "is_fork=False",
+        "tests/engine/functions/test_replay.py",
+    ),
+    Mutant(
         "functions: a name that is only tested is not awaited",
         "engine/functions/source.py",
         "        if len(used_in_tests) == len(loads):",

@@ -242,6 +242,8 @@ class Trace(msgspec.Struct, frozen=True):
     """Tokens the episode had used after the step."""
     outcome: bytes = b""
     """Digest of its result: an equal action with another result is no loop."""
+    what: str = ""
+    """What a function called and where, such as `disk.read (call 7)`; empty: a class asked."""
 
 
 AGAIN: Final = ".0."
@@ -504,7 +506,8 @@ def _outcome(step: StepRecorded) -> bytes:
 
 def _with_step(episode: Episode, step: StepRecorded) -> Episode:
     tokens_used = episode.tokens_used + step.cost_tokens
-    trace = Trace(step.fingerprint, tokens_used, _outcome(step))
+    what = f"{step.tool_name or step.kind.value} (call {step.path})" if step.path else ""
+    trace = Trace(step.fingerprint, tokens_used, _outcome(step), what)
     return replace(
         episode,
         steps_recorded=step.step_no,
@@ -555,8 +558,8 @@ def overspent(budget: Budget, *, turns: int, tokens: int, wall_s: float) -> str 
     return None
 
 
-def find_loop(traces: Sequence[Trace]) -> tuple[str, ...]:
-    """Return the fingerprints of the cycle that `traces`, oldest first, end in; empty for none.
+def find_loop(traces: Sequence[Trace]) -> tuple[Trace, ...]:
+    """Return the newest round of the cycle that `traces`, oldest first, end in; empty for none.
 
     The last steps are a loop when they are one short cycle of equal actions with equal results,
     repeated `ROUNDS` times, and no tokens were spent: a model that thinks between equal actions may
@@ -566,7 +569,7 @@ def find_loop(traces: Sequence[Trace]) -> tuple[str, ...]:
     for cycle_steps in range(1, CYCLE_STEPS_MAX + 1):
         tail = traces[-cycle_steps * ROUNDS :]
         if len(tail) == cycle_steps * ROUNDS and _goes_round(tail, cycle_steps):
-            return tuple(trace.fingerprint for trace in tail[:cycle_steps])
+            return tuple(tail[-cycle_steps:])
     return ()
 
 

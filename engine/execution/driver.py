@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from engine.app.actions import (
@@ -51,7 +52,7 @@ from engine.episodes.episode import (
 )
 from engine.episodes.writer import JournalWriter
 from engine.errors import EpisodeFailed
-from engine.execution.steps import OutputSteps, StepExecutor
+from engine.execution.steps import OutputSteps, StepExecutor, shown_args
 from engine.execution.strategy import StrategyRunner, ended_early
 from engine.findings.store import FindingReader
 from engine.functions import context as functions
@@ -161,6 +162,13 @@ class EpisodeTurns:
         announced = self.journal.episode.announced
         return next((each for each in announced if each.path == path), None)
 
+    def shown(self, action: ToolCall) -> msgspec.Raw:
+        """Return the arguments of a call as people may see them."""
+        executor = self.executor
+        return shown_args(
+            action, executor.app.tool(executor.actor, action.capability, action.action)
+        )
+
     def check(self, *, begun: int = 0) -> None:
         """Raise what keeps the episode from another turn: `EpisodeFailed` or `Leaving`.
 
@@ -225,7 +233,7 @@ class EpisodeTurns:
             raise EpisodeFailed("budget_exceeded", spent)
         cycle = find_loop(episode.traces) if self.executor.expectation.loop_detection else ()
         if cycle:
-            steps = ", ".join(mark[:12] for mark in cycle)
+            steps = ", ".join(trace.what or trace.fingerprint[:12] for trace in cycle)
             raise EpisodeFailed("loop_detected", f"{len(cycle)} step(s) over and over: {steps}")
 
     async def _send(self, action: SendOutput, path: str) -> Performed:
@@ -273,7 +281,7 @@ class EpisodeTurns:
         if tool is None or not tool.idempotent:
             raise EpisodeFailed(
                 "outcome_unknown",
-                f"step {announced.step_no}, {announced.tool_name}: a node died during the call, and"
+                f"{_where(announced)}, {announced.tool_name}: a node died during the call, and"
                 " the tool does not say that it honours idempotency keys",
             )
 
@@ -459,6 +467,10 @@ class Driver:
             self.journal.record(*(converged or (EpisodeConverged(),)))
         else:
             self.journal.record(*converged, Finish(outputs=episode.outputs_settled))
+
+
+def _where(announced: StepAnnounced) -> str:
+    return f"call {announced.path}" if announced.path else f"step {announced.step_no}"
 
 
 def admitting(canceled: CancelEpisode, episode: Episode) -> CancelEpisode:

@@ -71,6 +71,13 @@ EVENTS_MAX: Final = 1_000
 """Most events of one step."""
 
 
+def shown_args(action: ToolCall, tool: Tool | None) -> msgspec.Raw:
+    """Return the arguments as people may see them; `Unencodable`: they are no JSON."""
+    # A copy, since a tool may redact in place: the call gets the arguments as they are.
+    shown = unraw(validation.encode(without_transient(action.args), what="arguments"))
+    return validation.encode(tool.redact(shown) if tool else shown, what="arguments")
+
+
 @dataclass(frozen=True)
 class StepExecutor:
     """Performs the steps of one episode."""
@@ -140,13 +147,11 @@ class StepExecutor:
 
     async def _call_tool(self, action: ToolCall, ctx: CallContext) -> Performed:
         tool = self._registered(action)
-        # A copy, since a tool may redact in place: the call gets the arguments as they are.
-        shown = unraw(validation.encode(without_transient(action.args), what="arguments"))
         step = Performed(
             kind=StepKind.TOOL_CALL,
             fingerprint=fingerprint(action),
             tool_name=f"{action.capability}.{action.action}",
-            args=validation.encode(tool.redact(shown) if tool else shown, what="arguments"),
+            args=shown_args(action, tool),
         )
         if not self._is_allowed(action):
             allowed = ", ".join(sorted(self.actor.capabilities or ())) or "none"

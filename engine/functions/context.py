@@ -345,7 +345,9 @@ async def begin(
 
     Raises `EpisodeFailed` if the checkpoint cannot be migrated.
     """
-    run = FunctionRun(function, history, turns, seed=opened.episode_id)
+    run = FunctionRun(
+        function, history, turns, seed=opened.episode_id, is_fork=opened.fork is not None
+    )
     resumed = None
     if (kept := history.checkpoint) is not None:
         resumed = unraw(await call(migrate, kept.state, schema, version=kept.schema_version))

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from engine.app.actions import Step, fingerprint
+from engine.app.actions import Step, ToolCall, fingerprint
 from engine.episodes.episode import Performed
 from engine.episodes.recovery import kind_of
 from engine.functions.history import History
@@ -28,6 +29,13 @@ REMEDY: Final = (
     "an episode that an earlier version began must be able to go its way:"
     ' keep the old code for it under `if not ctx.changed("…")`'
 )
+
+REMEDY_OF_FORK: Final = (
+    "the function takes another way than the one recorded: fork earlier, or at 0"
+)
+
+ARGS_CHARS_MAX: Final = 120
+"""How much of a call's arguments an error shows."""
 
 
 class Interrupted(BaseException):
@@ -53,6 +61,7 @@ class Order:
     def __init__(
         self,
         history: History,
+        comparison: Comparison,
         *,
         on_mismatch: Callable[[str], None],
         on_rest: Callable[[], None],
@@ -63,6 +72,7 @@ class Order:
             on_mismatch: called with what differs, if the replay asks for something else.
             on_rest: called when every branch rests.
         """
+        self._comparison = comparison
         self._on_mismatch, self._on_rest = on_mismatch, on_rest
         self._left = {step.path: step for step in history.steps}
         """Path → the record that nobody has asked for yet, in the order of recording."""
@@ -130,7 +140,7 @@ class Order:
         asked = self._asked.get(step.path)
         if asked is None or asked.mark != step.fingerprint:
             other = asked or next(iter(self._asked.values()), None)
-            return self._on_mismatch(difference(step, other))
+            return self._on_mismatch(self._comparison.difference(step, other))
         del self._left[step.path], self._asked[step.path]
         self._give(asked, step)
         if not self._left:
@@ -147,16 +157,47 @@ class Order:
         asked.answer.set_result(step)
 
 
-def difference(recorded: StepRecorded | StepAnnounced | Performed, asked: Asked | None) -> str:
-    """Return how a replay differs from the journal, for people, and what to do."""
-    kind = recorded.kind if isinstance(recorded, StepRecorded | Performed) else "tool_call"
-    what = f"{kind} {recorded.tool_name}".strip()
-    was = f"call {recorded.path} was {what} ({recorded.fingerprint[:MARK_CHARS]}…)"
-    if asked is None:
-        return f"{was}; the replay ends, or waits, without it; {REMEDY}"
-    at = "" if asked.path == recorded.path else f"as call {asked.path} "
-    asks = f"the replay asks {at}for {kind_of(asked.action)} ({asked.mark[:MARK_CHARS]}…)"
-    return f"{was}; {asks} at {asked.place}; {REMEDY}"
+@dataclass(frozen=True)
+class Comparison:
+    """Tells people how a replay differs from the journal."""
+
+    shown: Callable[[ToolCall], msgspec.Raw]
+    """Returns the arguments of a call as people may see them."""
+    remedy: str
+
+    def difference(
+        self, recorded: StepRecorded | StepAnnounced | Performed, asked: Asked | None
+    ) -> str:
+        """Return how they differ, and what to do."""
+        kind = recorded.kind if isinstance(recorded, StepRecorded | Performed) else "tool_call"
+        what = f"{kind} {recorded.tool_name}".strip()
+        was, asks = self._sides(recorded, asked)
+        said = f"call {recorded.path} was {what} {was}"
+        if asked is None:
+            return f"{said}; the replay ends, or waits, without it; {self.remedy}"
+        at = "" if asked.path == recorded.path else f"as call {asked.path} "
+        now = f"the replay asks {at}for {kind_of(asked.action)} {asks}"
+        return f"{said}; {now} at {asked.place}; {self.remedy}"
+
+    def _sides(
+        self, recorded: StepRecorded | StepAnnounced | Performed, asked: Asked | None
+    ) -> tuple[str, str]:
+        """Return the arguments of two calls of one tool if they tell them apart, else hashes."""
+        action = asked.action if asked is not None else None
+        if isinstance(recorded, StepRecorded | Performed) and isinstance(action, ToolCall):
+            was, asks = _short(recorded.args), _short(self.shown(action))
+            if was != asks and recorded.tool_name == f"{action.capability}.{action.action}":
+                return was, asks
+        return _mark(recorded.fingerprint), _mark(asked.mark if asked is not None else "")
+
+
+def _mark(fingerprint: str) -> str:
+    return f"({fingerprint[:MARK_CHARS]}…)"
+
+
+def _short(args: msgspec.Raw) -> str:
+    text = bytes(args).decode()
+    return text if len(text) <= ARGS_CHARS_MAX else f"{text[:ARGS_CHARS_MAX]}…"
 
 
 def _last_calls(history: History) -> dict[str, int]:

@@ -39,7 +39,7 @@ from engine.errors import (
 )
 from engine.functions.branch import BRANCHES_MAX, Branch, current, enter
 from engine.functions.history import CHANGED, History
-from engine.functions.order import Asked, Interrupted, Order, difference
+from engine.functions.order import REMEDY, REMEDY_OF_FORK, Asked, Comparison, Interrupted, Order
 from engine.functions.pending import PendingCall
 from engine.functions.place import place_of_call, place_of_error
 from engine.runtime.usercode import call
@@ -73,6 +73,9 @@ class LiveTurns(Protocol):
     @property
     def waits_for_people(self) -> bool:
         """Whether approvals, waits and sleeps are real; otherwise `take` answers them."""
+
+    def shown(self, action: ToolCall) -> msgspec.Raw:
+        """Return the arguments of a call as people may see them."""
 
     def check(self, *, begun: int) -> None:
         """Raise what keeps the episode from another turn while so many are `begun`."""
@@ -111,11 +114,15 @@ class FunctionRun:
         turns: LiveTurns,
         *,
         seed: str,
+        is_fork: bool,
     ) -> None:
         """Continue after `history`; `seed` makes what looks like chance, the same in a replay."""
         self._function, self._turns, self._clock, self._seed = function, turns, turns.clock, seed
         self._history = history
-        self._order = Order(history, on_mismatch=self._differ, on_rest=self._leave)
+        self._comparison = Comparison(turns.shown, REMEDY_OF_FORK if is_fork else REMEDY)
+        self._order = Order(
+            history, self._comparison, on_mismatch=self._differ, on_rest=self._leave
+        )
         self._resting: dict[str, Rest] = {}
         self._follows = dict.fromkeys(history.changes, True)
         self._begun = 0
@@ -144,7 +151,7 @@ class FunctionRun:
         open_ = (self._turns.announced_at(each.path) for each in self._history.announced)
         left = self._order.next_left() or next(filter(None, open_), None)
         if left is not None:
-            raise _nondeterministic(difference(left, None))
+            raise _nondeterministic(self._comparison.difference(left, None))
         return returned
 
     def pending(self, name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> PendingCall[T]:
@@ -209,7 +216,7 @@ class FunctionRun:
         path = self._begin().next_path()
         done: Done | None = self._order.answer_at_once(path)
         if done is not None and done.fingerprint != NOW_MARK:
-            self._differ(difference(done, _asked(path, NOW)))
+            self._differ(self._comparison.difference(done, _asked(path, NOW)))
             raise Interrupted
         if done is None:
             done = Performed(
@@ -349,7 +356,9 @@ class FunctionRun:
         with self._turn(path):
             announced = self._turns.announced_at(path)
             if announced is not None and announced.fingerprint != fingerprint(action):
-                raise _nondeterministic(difference(announced, _asked(path, action, branch.origin)))
+                raise _nondeterministic(
+                    self._comparison.difference(announced, _asked(path, action, branch.origin))
+                )
             if isinstance(action, Pause) and self._turns.waits_for_people:
                 performed = await self._wait(action, path, branch, announced)
             else:

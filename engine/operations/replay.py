@@ -32,6 +32,7 @@ from engine.app.function import Function
 from engine.episodes import recovery
 from engine.episodes.episode import UNOPENED, Command, Episode, Status, evolve, fold
 from engine.errors import BadHistory, EpisodeFailed, NondeterministicReplay
+from engine.execution.steps import shown_args
 from engine.execution.strategy import StrategyRunner
 from engine.functions import context as functions
 from engine.functions.history import history_of
@@ -164,7 +165,8 @@ async def replay(
     actors = {**{actor.id: actor for actor in defined}, **app.actors}
     expectation = _expectation(episode.opened, actors)
     if isinstance(expectation.strategy, Function):
-        return await _replay_function(expectation, expectation.strategy, episode, records)
+        turns = _ReplayTurns(episode, app, actors[episode.opened.actor_id])
+        return await _replay_function(expectation, expectation.strategy, turns, records)
     strategy_runner = StrategyRunner(expectation, expectation.strategy, episode.opened, stack.name)
     rerun = _Rerun(strategy_runner, recovery.tail(_whole(records)))
     try:
@@ -180,12 +182,12 @@ async def replay(
 
 
 async def _replay_function(
-    expectation: Expectation, function: Function, episode: Episode, records: Sequence[Recorded]
+    expectation: Expectation, function: Function, turns: _ReplayTurns, records: Sequence[Recorded]
 ) -> Replayed:
+    episode, history = turns.episode, history_of(records)
     assert episode.opened is not None, "a replay of what was never opened"
-    history, ends = history_of(records), _ReplayTurns(episode)
     run, ctx = await functions.begin(
-        function, history, episode.opened, ends, expectation.state_schema
+        function, history, episode.opened, turns, expectation.state_schema
     )
     try:
         ended = await run.to_the_end(ctx, episode.opened.trigger)
@@ -231,6 +233,8 @@ class _ReplayTurns:
     """Turns that are not taken: the replay ends at the first of them."""
 
     episode: Episode
+    app: App
+    actor: Actor
     clock: Clock = SystemClock()  # noqa: RUF009 - it has no state
     waits_for_people: bool = True
 
@@ -243,6 +247,9 @@ class _ReplayTurns:
 
     async def recent(self, key: str, within: Duration) -> NoReturn:
         raise _WentLive(ToolCall("findings", "recent", {"key": key, "within": within}))
+
+    def shown(self, action: ToolCall) -> msgspec.Raw:
+        return shown_args(action, self.app.tool(self.actor, action.capability, action.action))
 
     def check(self, *, begun: int) -> None:
         """Nothing keeps a replay from going on."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from engine.app.function_tool import tool
 from engine.app.strategy import ConvergeResult
+from engine.episodes.fork import fork
 from engine.errors import CallFailed
 from streams.json import raw, unraw
 from streams.model.events import (
@@ -17,6 +19,7 @@ from streams.model.events import (
 )
 from streams.model.triggers import Budget
 from tests.engine.functions.stage import Ledger, app_of, middle, play, resume
+from tests.engine.stage import lived, open_episode, ports_in_memory, running
 
 MANY = Budget(turns=100)
 
@@ -120,6 +123,7 @@ async def test_a_side_effect_that_nobody_knows_about_is_not_repeated():
     whole = await play(check, tools={"mail": Ledger(side_effect=True)})
     life = await resume(app_of(check, tools=used), [whole.of(StepAnnounced)[0]])
     assert (life.end.error_class, used["mail"].calls) == ("outcome_unknown", [])
+    assert life.end.error_detail.startswith("call 1, mail.send: a node died")
 
 
 async def earlier(ctx, trigger):
@@ -145,6 +149,56 @@ async def test_a_changed_function_is_told_both_sides_the_line_and_what_to_do():
     assert "at test_replay.py:" in detail
     assert "in changed;" in detail
     assert 'if not ctx.changed("…")' in detail
+
+
+@tool(redact=["token"])
+async def log_in(user: str, token: str) -> str:
+    return user
+
+
+async def test_changed_arguments_are_shown_as_people_may_see_them_and_shortened():
+    async def first(ctx, trigger):
+        await ctx.call(log_in, user="ann", token="s3cret")
+
+    async def then(ctx, trigger):
+        await ctx.call(log_in, user="bob" * 100, token="t0psecret")
+
+    steps = (await play(first, tools=[log_in])).of(StepRecorded)
+    detail = (await resume(app_of(then, tools=[log_in]), steps)).end.error_detail
+    was = '{"token":"***","user":"ann"}'
+    asks = ('{"token":"***","user":"' + "bob" * 100)[:120]
+    assert detail.startswith(f"call 1 was tool_call log_in.call {was}; the replay asks for ")
+    assert f" {asks}… at test_replay.py:" in detail
+    assert "cret" not in detail
+
+
+async def test_arguments_that_differ_only_in_what_is_hidden_are_told_apart_by_their_hashes():
+    async def first(ctx, trigger):
+        await ctx.call(log_in, user="ann", token="s3cret")
+
+    async def then(ctx, trigger):
+        await ctx.call(log_in, user="ann", token="t0psecret")
+
+    steps = (await play(first, tools=[log_in])).of(StepRecorded)
+    detail = (await resume(app_of(then, tools=[log_in]), steps)).end.error_detail
+    assert detail.startswith(f"call 1 was tool_call log_in.call ({steps[0].fingerprint[:12]}…)")
+    assert "cret" not in detail
+
+
+async def test_a_fork_that_takes_another_way_is_told_to_fork_earlier():
+    async def check(ctx, trigger):
+        await ctx.observe(trigger.payload)
+
+    ports = ports_in_memory()
+    app = app_of(check)
+    async with running(app, ports):
+        episode_id = await open_episode(ports, app)
+        await lived(ports, episode_id)
+        forked = await fork(ports, episode_id, at=1, by="ann", payload={"host": "web-99"})
+        life = await lived(ports, forked)
+    assert life.end.error_class == "nondeterministic_replay"
+    assert "fork earlier, or at 0" in life.end.error_detail
+    assert "ctx.changed" not in life.end.error_detail
 
 
 async def test_a_function_that_ends_before_what_is_recorded_is_told():
