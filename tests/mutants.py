@@ -6715,6 +6715,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/functions/test_replay.py",
     ),
     Mutant(
+        "functions: a call that is repeated has its turn already",
+        "engine/functions/run.py",
+        "self._turns.check(begun=self._begun - repeats)",
+        "self._turns.check(begun=self._begun)",
+        "tests/engine/functions/test_retries.py",
+    ),
+    Mutant(
         "functions: a name that is only tested is not awaited",
         "engine/functions/source.py",
         "        if len(used_in_tests) == len(loads):",

@@ -138,6 +138,11 @@ async def test_all_attempts_of_a_call_have_one_key():
     assert [each.idempotency_key for each in announced] == site.keys
 
 
+async def test_a_call_is_made_again_though_it_was_the_last_of_the_budget():
+    site = Site(DOWN, DOWN, "up")
+    assert ended(await play(check, tools=[site.fetch], budget=Budget(turns=1))) == "up"
+
+
 async def test_attempts_and_pauses_are_no_turns_of_the_budget():
     async def more(ctx, trigger):
         await ctx.call("fetch")
