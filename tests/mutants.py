@@ -639,6 +639,13 @@ TABLE: Final[Sequence[Mutant]] = (
         TOOL_CALLS,
     ),
     Mutant(
+        "tool functions: an actor gets no result of another one",
+        "engine/runtime/tool_calls.py",
+        "raw((actor_id, action))",
+        "raw(action)",
+        TOOL_CALLS,
+    ),
+    Mutant(
         "tool functions: a secret is in no key",
         "engine/runtime/tool_calls.py",
         'if any(name.startswith("_") for name in action.args):',

@@ -149,7 +149,7 @@ class Tool:
     call is made. Not for side effects."""
 
     cache_scope: CacheScope = "node"
-    """Who shares such results: the episodes of one `node`, or all of the `stack`."""
+    """Who shares such results: the episodes of one actor on one `node`, or in the whole `stack`."""
 
     rate_per_s: float | None = None
     """Calls that may begin in a second, on each node; None: no limit."""

@@ -69,7 +69,7 @@ class ToolCalls:
         `begin` is called just before the first line of the tool, which does not run if it raises.
         """
         record = self._records.setdefault(id(tool), _Record(tool))
-        key = _cache_key(action) if tool.cache_ttl_s else ""
+        key = _cache_key(action, actor_id=ctx.actor_id) if tool.cache_ttl_s else ""
         if key and (kept := await self._kept(record, key)) is not None:
             return unraw(kept)
         await self._wait_turn(record)
@@ -139,12 +139,13 @@ class ToolCalls:
                 await self._gates.put(key, bytes(result), ttl_s=math.ceil(ttl_s))
 
 
-def _cache_key(action: ToolCall) -> str:
+def _cache_key(action: ToolCall, *, actor_id: str) -> str:
     """Return what calls with the same result have in common; empty: the result is not kept."""
     # What must not be stored must not be guessed from a key either.
     if any(name.startswith("_") for name in action.args):
         return ""
-    asked = raw(action)
+    # Two actors may have two tools of the same name.
+    asked = raw((actor_id, action))
     return blake2b(bytes(asked), digest_size=16).hexdigest()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import pytest
+from msgspec.structs import replace
 
 from engine.app.actions import tool_call
 from engine.app.function_tool import tool
@@ -51,8 +52,9 @@ class Bench:
         self.tool = tool(**options)(look)
         self.calls = ToolCalls(self.clock, memory_ports(clock=self.clock).gates)
 
-    async def call(self, what: object = "a") -> object:
-        return await self.calls.make(self.tool, tool_call(self.tool, what=what), CTX)
+    async def call(self, what: object = "a", *, actor_id: str = "a") -> object:
+        ctx = replace(CTX, actor_id=actor_id)
+        return await self.calls.make(self.tool, tool_call(self.tool, what=what), ctx)
 
     async def fails(self, failing: str = "") -> str:
         """Return the error class of a call."""
@@ -196,3 +198,12 @@ async def test_all_nodes_share_small_results_only(size, made):
         await bench.call("a" * size)
 
     assert bench.made == made
+
+
+@pytest.mark.parametrize("scope", ["node", "stack"])
+async def test_no_actor_gets_a_result_that_is_kept_for_another(scope):
+    bench = Bench(cache_ttl_s=60, cache_scope=scope)
+    for actor_id in ("ann", "bob", "ann"):
+        await bench.call(actor_id=actor_id)
+
+    assert bench.made == 2
