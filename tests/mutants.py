@@ -730,6 +730,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/toolbox/test_http.py",
     ),
     Mutant(
+        "tools of ours: a secret that cannot be sent is in no error",
+        "engine/toolbox/http.py",
+        "except (httpx.LocalProtocolError, UnicodeEncodeError) as error:",
+        "except () as error:",
+        "tests/engine/toolbox/test_http.py",
+    ),
+    Mutant(
+        "tools of ours: a connection string that is none is in no error",
+        "engine/toolbox/sql.py",
+        "except (ValueError, OverflowError):",
+        "except ():",
+        "tests/engine/toolbox/test_sql.py",
+    ),
+    Mutant(
         "tools of ours: an answer has an end",
         "engine/toolbox/http.py",
         "if len(body) > self.bytes_max:",

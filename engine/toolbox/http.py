@@ -229,6 +229,10 @@ class HttpRequests:
             raise ToolFailed(
                 "tool_timeout", f"{destination.host}: {type(error).__name__}"
             ) from error
+        except (httpx.LocalProtocolError, UnicodeEncodeError) as error:
+            # Its message quotes the header that cannot be sent, which may be a secret.
+            detail = f"{destination.host}: {type(error).__name__}"
+            raise ToolFailed("tool_unavailable", detail) from None
         except httpx.HTTPError as error:
             detail = f"{destination.host}: {type(error).__name__}: {error}"
             raise ToolFailed("tool_unavailable", detail) from error

@@ -73,14 +73,7 @@ class Database:
         import asyncpg  # noqa: PLC0415 - only who asks a database needs it
 
         try:
-            connection = await asyncpg.connect(
-                self._address(),
-                timeout=CONNECT_S_MAX,
-                server_settings={
-                    "application_name": "vigil-tool",
-                    "statement_timeout": str(round(self.timeout_s * _MS_PER_S)),
-                },
-            )
+            connection = await self._connection()
             try:
                 return await self._answer(connection, statement, args)
             finally:
@@ -98,6 +91,22 @@ class Database:
             raise ToolFailed(QUERY_REFUSED, str(error)) from error
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise ToolFailed("tool_unavailable", f"{type(error).__name__}: {error}") from error
+
+    async def _connection(self) -> Any:  # noqa: ANN401 - asyncpg has no types
+        import asyncpg  # noqa: PLC0415 - only who asks a database needs it
+
+        try:
+            return await asyncpg.connect(
+                self._address(),
+                timeout=CONNECT_S_MAX,
+                server_settings={
+                    "application_name": "vigil-tool",
+                    "statement_timeout": str(round(self.timeout_s * _MS_PER_S)),
+                },
+            )
+        except (ValueError, OverflowError):
+            # The message quotes a part of it, such as one of the password.
+            raise ToolFailed("tool_auth_failed", "the dsn is not a connection string") from None
 
     async def _answer(
         self,

@@ -216,6 +216,20 @@ async def test_a_secret_that_is_missing_is_a_failure_of_its_own():
     assert (failure.error_class, failure.detail) == ("secret_missing", "TOKEN")
 
 
+@pytest.mark.parametrize("secret", ["t0ken\n", "t0ken\0", "t0ken\u00e9"])
+async def test_a_secret_that_cannot_be_sent_is_not_told(secret):
+    async with Receiver(JSON) as receiver:
+        failure = await failed(receiver, headers={"Authorization": lambda: secret})
+
+    assert failure.error_class == "tool_unavailable"
+    assert failure.detail in {
+        "127.0.0.1: LocalProtocolError",
+        "127.0.0.1: UnicodeEncodeError",
+    }
+    assert failure.__cause__ is None
+    assert receiver.requests == []
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [

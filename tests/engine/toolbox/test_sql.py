@@ -75,6 +75,24 @@ async def test_a_statement_that_takes_too_long_is_ended(postgres):
     assert (failure.error_class, failure.detail) == ("tool_timeout", "over 0.05 s")
 
 
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://u:s3cr/et@h/db",
+        "postgresql://u:s3cr[et@h/db",
+        "postgresql://u:p@127.0.0.1:99999/db",
+        "s3cret://u@h/db",
+    ],
+)
+async def test_a_connection_string_that_is_none_is_not_told(dsn):
+    with pytest.raises(ToolFailed) as failure:
+        await sql_query(lambda: dsn).call("query", {"statement": "SELECT 1"}, CTX)
+
+    assert failure.value.error_class == "tool_auth_failed"
+    assert failure.value.detail == "the dsn is not a connection string"
+    assert failure.value.__cause__ is None
+
+
 async def test_an_answer_that_no_step_can_keep_is_a_failure(postgres):
     failure = await failed(postgres, "SELECT repeat('x', 300000)")
 
