@@ -32,9 +32,16 @@ _HOST: Final = re.compile(r"(\*\.)?([\w.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?")
 _TRANSLATED: Final = ip_network("64:ff9b::/96")
 """IPv6 addresses whose last 32 bits are an IPv4 address that a gateway goes to (RFC 6052)."""
 
-
-_ASSIGNED: Final = (ip_network("192.0.0.0/24"), ip_network("64:ff9b:1::/48"))
-"""For protocols of networks (RFC 6890, 8215); Python before 3.12.4 takes some for public."""
+_RESERVED: Final = (
+    ip_network("192.0.0.0/24"),  # for protocols of networks (RFC 6890)
+    ip_network("64:ff9b:1::/48"),  # for gateways of a network of one's own (RFC 8215)
+    ip_network("5f00::/16"),  # for segment routing within a network (RFC 9602)
+    ip_network("fec0::/10"),  # private, of old (RFC 3879)
+    ip_network("::/96"),  # an IPv4 address, of old (RFC 4291)
+    ip_network("::ffff:0:0:0/96"),  # an IPv4 address, of old (RFC 2765)
+    ip_network("168.63.129.16/32"),  # the virtual machine's host on Azure
+)
+"""Networks that are not public, though Python takes them for it, in some versions."""
 
 
 class NotAllowed(ValueError):
@@ -48,6 +55,11 @@ class Destination:
     url: SplitResult
     host: str
     port: int
+
+    @property
+    def origin(self) -> str:
+        """Return scheme, host and port: who is asked."""
+        return f"{self.url.scheme}://{self.host}:{self.port}"
 
 
 @dataclass(frozen=True)
@@ -87,10 +99,10 @@ class AllowedAddresses:
 
     def _may_reach(self, address: Address) -> bool:
         meant = _meant_by(address)
-        if any(meant in network for network in self.networks if network.version == meant.version):
+        if _is_in(meant, self.networks):
             return True
-        is_assigned = any(meant in network for network in _ASSIGNED)
-        return meant.is_global and not meant.is_multicast and not is_assigned
+        is_reserved = _is_in(meant, _RESERVED)
+        return meant.is_global and not meant.is_multicast and not is_reserved
 
 
 def allowed_addresses(hosts: Sequence[str], networks: Sequence[str]) -> AllowedAddresses:
@@ -118,6 +130,10 @@ def _fits(allowed: str, host: str, port: int) -> bool:
         return False
     name = name.strip("[]")
     return host.endswith(f".{name}") if below else host == name
+
+
+def _is_in(address: Address, networks: Iterable[Network]) -> bool:
+    return any(address in each for each in networks if each.version == address.version)
 
 
 def _meant_by(address: Address) -> Address:

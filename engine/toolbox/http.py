@@ -95,7 +95,7 @@ def http_request(
             `10.1.0.0/16`. By default none: not loopback, link-local, private, or reserved.
         methods: which methods; with others than GET, HEAD and OPTIONS the tool has a side effect,
             and each request has the header `Idempotency-Key`.
-        headers: sent with each request and stored nowhere; not with a redirect to another host.
+        headers: sent with each request, until a redirect leads to another host; stored nowhere.
         idempotent: whether the hosts honour that key.
         timeout_s: for the whole call.
         bytes_max: longest body of an answer, in bytes; at most 128 KiB.
@@ -168,16 +168,18 @@ class HttpRequests:
         own |= {} if method in SAFE else {"Idempotency-Key": key}
         secret = {**_values(self.headers), **headers}
         secret = {name: each for name, each in secret.items() if name.lower() not in _OURS}
-        first = host = ""
+        host = ""
         for _ in range(REDIRECTS_MAX + 1):
             try:
                 destination = self.allowed.destination(url)
                 address = await self._address(destination)
             except NotAllowed as error:
                 raise ToolFailed(NOT_ALLOWED, str(error)) from error
-            host = f"{destination.url.scheme}://{destination.host}:{destination.port}"
-            first = first or host
-            sent = {**own, **(secret if host == first else {})}
+            if host and host != destination.origin:
+                # For good: another host that sends us back has chosen what we ask for.
+                secret = {}
+            host = destination.origin
+            sent = {**own, **secret}
             answer, text = await self._send(method, destination, address, content, sent)
             if not answer.has_redirect_location or method not in SAFE:
                 return _result(answer, text)

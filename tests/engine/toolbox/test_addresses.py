@@ -89,6 +89,11 @@ def test_a_public_address_is_where_the_request_goes():
         "64:ff9b::7f00:1",
         "64:ff9b:1::7f00:1",
         "2002:7f00:1::",
+        "::127.0.0.1",
+        "::ffff:0:127.0.0.1",
+        "5f00::1",
+        "fec0::1",
+        "168.63.129.16",
     ],
 )
 def test_an_address_that_is_not_public_is_refused_even_beside_one_that_is(address):
@@ -104,6 +109,10 @@ def test_a_network_that_was_allowed_is_no_danger():
 
 def test_an_allowed_network_is_also_reached_by_addresses_that_mean_it():
     assert checked("::ffff:10.1.2.3", networks=("10.1.0.0/16",)) == "::ffff:a01:203"
+
+
+def test_an_address_of_this_machine_may_be_allowed():
+    assert checked("::1", networks=("::1/128",)) == "::1"
 
 
 def test_a_name_that_leads_nowhere_is_refused():

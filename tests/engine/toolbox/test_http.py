@@ -117,6 +117,19 @@ async def test_secrets_do_not_go_with_a_redirect_to_another_host():
     assert not {"authorization", "x-key"} & second.headers.keys()
 
 
+async def test_secrets_do_not_come_back_with_a_redirect_to_their_host():
+    async with Receiver() as outer, Receiver() as inner:
+        outer.answers = [answer(302, Location=inner.url), JSON]
+        inner.answers = [answer(302, Location=f"{outer.url}?of=mallory")]
+        await asked(
+            outer,
+            hosts=[host_of(outer), host_of(inner)],
+            headers={"Authorization": lambda: "Bearer t0ken"},
+        )
+
+    assert ["authorization" in each.headers for each in outer.requests] == [True, False]
+
+
 async def test_redirects_end():
     async with Receiver(answer(302, Location="/hook")) as receiver:
         assert (await failed(receiver)).error_class == "too_many_redirects"
