@@ -394,6 +394,13 @@ TABLE: Final[Sequence[Mutant]] = (
         SIMULATION,
     ),
     Mutant(
+        "a fork: outputs of the past are the other episode's",
+        "engine/episodes/episode.py",
+        "settled = () if episode.status is Status.QUEUED else _settled_by(step)",
+        "settled = _settled_by(step)",
+        "tests/engine/episodes/test_fork.py",
+    ),
+    Mutant(
         "the turn budget",
         "engine/episodes/episode.py",
         "if 0 < budget.turns <= turns:",

@@ -295,7 +295,7 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[str, ...] = ()
     """Keys of the outputs that its steps proposed or announced."""
     outputs_settled: tuple[OutputOutcome, ...] = ()
-    """The outcomes of those that were settled when their step was recorded."""
+    """The outcomes of those that were settled when their step was recorded; of a fork, its own."""
     converged: EpisodeConverged | None = None
     deferred: EpisodeDeferred | None = None
     """What was settled when the episode first had to wait for its outputs."""
@@ -508,13 +508,15 @@ def _with_step(episode: Episode, step: StepRecorded) -> Episode:
     tokens_used = episode.tokens_used + step.cost_tokens
     what = f"{step.tool_name or step.kind.value} (call {step.path})" if step.path else ""
     trace = Trace(step.fingerprint, tokens_used, _outcome(step), what)
+    # The past that a fork is opened with: those outputs are the other episode's.
+    settled = () if episode.status is Status.QUEUED else _settled_by(step)
     return replace(
         episode,
         steps_recorded=step.step_no,
         steps_repeating=episode.steps_repeating + (AGAIN in step.path),
         tokens_used=tokens_used,
         wall_used_s=episode.wall_used_s + step.cost_ms / 1000,
-        outputs_settled=episode.outputs_settled + _settled_by(step),
+        outputs_settled=episode.outputs_settled + settled,
         traces=(*episode.traces, trace)[-WINDOW_STEPS:],
         announced=_without(episode.announced, step.path),
     )

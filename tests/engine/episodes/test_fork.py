@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from engine.app.actions import approval, observe, tool_call
 from engine.app.tools import overrides
 from engine.app.workflow_plan import starter_id
+from engine.episodes.episode import evolve, fold
 from engine.episodes.fork import begun_with, fork
 from engine.errors import BadRequest, Refused
 from engine.reactor.follow_up import SendCommand, SendTimer, of_episode
@@ -25,6 +26,7 @@ from streams.model.events import (
     StepKind,
     StepRecorded,
 )
+from streams.model.outputs import OutputResult
 from streams.model.triggers import Mode, ScheduleTrigger, WorkflowTrigger
 from streams.ports.log import Commit, Recorded
 from tests.engine.stage import (
@@ -173,6 +175,24 @@ def test_states_of_the_past_are_copied_up_to_its_last_step_and_none_for_another_
     ]  # fmt: skip
     _, past = begun_with(journal(*events), ORIGIN, payload={})
     assert [type(each) for each in past] == [StepRecorded, StepRecorded]
+
+
+def delivering(step_no, status):
+    """Return the record of an output that was delivered at once, or failed to be."""
+    result = raw(OutputResult(output_key=f"k{step_no}", status=status))
+    return StepRecorded(step_no=step_no, kind=StepKind.OUTPUT, fingerprint="f", result=result)
+
+
+def test_a_fork_answers_for_its_own_outputs_and_not_for_those_of_the_past():
+    records = journal(STARTED, delivering(1, "failed"), delivering(2, "delivered"))
+    opened, past = begun_with(records, ORIGIN)
+
+    episode = fold(journal(*past, fork=opened.fork))
+    assert (episode.steps_recorded, episode.outputs_settled) == (2, ())
+
+    for event in (STARTED, delivering(3, "delivered")):
+        episode = evolve(episode, event)
+    assert [each.output_key for each in episode.outputs_settled] == ["k3"]
 
 
 def test_what_the_opening_said_of_its_own_start_is_not_said_of_the_fork():
