@@ -555,6 +555,13 @@ TABLE: Final[Sequence[Mutant]] = (
         TOOL_FUNCTIONS,
     ),
     Mutant(
+        "tool functions: the wait for a thread is a part of the time of a call",
+        "engine/runtime/tool_calls.py",
+        "        if tool.timeout_s is None:\n",
+        "        if isinstance(tool, FunctionTool) and not tool.is_async or tool.timeout_s is None:\n",
+        TOOL_CALLS,
+    ),
+    Mutant(
         "tool functions: an actor calls what its capabilities allow",
         "engine/execution/steps.py",
         "        if not self._is_allowed(action):\n",

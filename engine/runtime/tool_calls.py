@@ -90,22 +90,26 @@ class ToolCalls:
         ctx: CallContext,
         begin: Callable[[], None] | None,
     ) -> object:
+        if tool.timeout_s is None:
+            return await self._attempted(tool, action, ctx, begin)
+        try:
+            async with self._clock.timeout(tool.timeout_s):
+                return await self._attempted(tool, action, ctx, begin)
+        except TimeoutError:
+            raise ToolFailed("tool_timeout", f"no result within {tool.timeout_s} s") from None
+
+    async def _attempted(
+        self,
+        tool: Tool,
+        action: ToolCall,
+        ctx: CallContext,
+        begin: Callable[[], None] | None,
+    ) -> object:
         if isinstance(tool, FunctionTool) and not tool.is_async:
             with await self._threads.take() as thread:
                 work: Awaitable[object] = thread.run(tool.bound(action.args, ctx))
-                return await self._timed(tool, work, begin)
-        return await self._timed(tool, tool.call(action.action, action.args, ctx), begin)
-
-    async def _timed(
-        self, tool: Tool, work: Awaitable[object], begin: Callable[[], None] | None
-    ) -> object:
-        if tool.timeout_s is None:
-            return await attempt(work, begin=begin)
-        try:
-            async with self._clock.timeout(tool.timeout_s):
                 return await attempt(work, begin=begin)
-        except TimeoutError:
-            raise ToolFailed("tool_timeout", f"no result within {tool.timeout_s} s") from None
+        return await attempt(tool.call(action.action, action.args, ctx), begin=begin)
 
     async def _wait_turn(self, record: _Record) -> None:
         if record.tool.breaker is None and record.tool.rate_per_s is None:

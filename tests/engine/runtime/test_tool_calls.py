@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
@@ -11,6 +14,7 @@ from engine.app.actions import tool_call
 from engine.app.function_tool import tool
 from engine.app.tools import CallContext, ToolBreaker, ToolFailed
 from engine.runtime import tool_calls
+from engine.runtime.threads import Threads
 from engine.runtime.tool_calls import ToolCalls
 from streams.memory import memory_ports
 from tests.engine.stage import Later
@@ -142,6 +146,25 @@ async def test_a_call_let_through_that_fails_opens_it_again():
     assert await bench.fails("crash") == "crash"
 
     assert await bench.fails() == "tool_breaker_open"
+
+
+async def test_the_wait_for_a_thread_is_a_part_of_the_time_of_a_call(monkeypatch):
+    monkeypatch.setattr(tool_calls, "Threads", partial(Threads, most=1))
+    let_go, begun = threading.Event(), []
+
+    @tool(timeout_s=0.05)
+    def hang() -> None:
+        let_go.wait(timeout=60)
+
+    clock = Watch()
+    calls = ToolCalls(clock, memory_ports(clock=clock).gates)
+    for number in (1, 2):
+        with pytest.raises(ToolFailed, match="tool_timeout: no result within"):
+            async with asyncio.timeout(10):
+                await calls.make(hang, tool_call(hang), CTX, begin=partial(begun.append, number))
+    let_go.set()
+
+    assert begun == [1]
 
 
 async def test_what_is_kept_ends_with_its_time():
