@@ -1171,6 +1171,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/episodes/test_redaction.py",
     ),
     Mutant(
+        "people may see: a prompt that is a list of texts is redacted",
+        "engine/episodes/redaction.py",
+        "return [without_prompts(each) for each in value]",
+        "return _redacted(value)",
+        "tests/engine/episodes/test_redaction.py",
+    ),
+    Mutant(
+        "people may see: the messages of a prompt are redacted",
+        "engine/episodes/redaction.py",
+        '        "messages",\n        "content",\n',
+        "",
+        "tests/engine/episodes/test_redaction.py",
+    ),
+    Mutant(
         "people may see: each step by the log strategy of its opening",
         "engine/episodes/episode.py",
         "    return as_shown(step, strategy)",

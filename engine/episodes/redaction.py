@@ -25,7 +25,16 @@ REDACTED: Final = "[redacted]"
 """What stands in the place of a prompt."""
 
 PROMPT_KEYS: Final = frozenset(
-    {"system_prompt", "system", "user", "user_message", "prompt", "message"}
+    {
+        "system_prompt",
+        "system",
+        "user",
+        "user_message",
+        "prompt",
+        "message",
+        "messages",
+        "content",
+    }
 )
 """Keys whose values are prompts, at any depth of what a synthesizer is asked."""
 
@@ -64,7 +73,9 @@ def in_short(value: object) -> object:
 
 
 def without_prompts(value: object) -> object:
-    """Return what a synthesizer was asked without its prompts; a text alone is one."""
+    """Return what a synthesizer was asked without its prompts; a text alone or in a list is one."""
+    if isinstance(value, list):
+        return [without_prompts(each) for each in value]
     return REDACTED if isinstance(value, str) else _redacted(value)
 
 

@@ -72,6 +72,22 @@ def test_a_prompt_that_is_a_text_alone_is_redacted():
 
 
 @pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        (["s3cret", 7, ["s3cret"]], [REDACTED, 7, [REDACTED]]),
+        ([{"role": "user", "content": "s3cret"}], [{"role": "user", "content": REDACTED}]),
+        (
+            {"model": "m", "messages": ["s3cret"], "stop": ["."]},
+            {"model": "m", "messages": REDACTED, "stop": ["."]},
+        ),
+    ],
+)
+def test_prompts_that_are_lists_are_redacted(asked, shown):
+    step_shown = as_shown(step(StepKind.SYNTHESIS, args=asked), LogStrategy.FULL_DEBUG)
+    assert seen(step_shown)[0] == shown
+
+
+@pytest.mark.parametrize(
     ("strategy", "most"), [(LogStrategy.TIMELINE, 2_000), (LogStrategy.FULL_DEBUG, 50_000)]
 )
 def test_the_texts_of_an_answer_share_what_is_shown_of_it(strategy, most):
