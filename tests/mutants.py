@@ -6463,6 +6463,20 @@ TABLE: Final[Sequence[Mutant]] = (
         CRASHING,
     ),
     Mutant(
+        "a test that dies: branches of a function end in any order",
+        "vigil/testing/crashes.py",
+        "sorted(steps, key=lambda step: step.path)",
+        "steps",
+        CRASHING,
+    ),
+    Mutant(
+        "a test that dies: after a crash it is later",
+        "vigil/testing/crashes.py",
+        "if is_time or is_over else",
+        "if is_over else",
+        CRASHING,
+    ),
+    Mutant(
         "a cassette asks no model unless it records",
         "vigil/testing/cassettes.py",
         "if not self._records or self._model is None:",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from streams.layout import Stream
 from streams.model.events import EpisodeStarted
 from tests.engine.stage import HAPPENED, Scripted
 from tests.testing.apps import ASKS, KEY, LOOKS, Proposing, app_with
-from vigil import Actor, App, Tool, event, raise_finding
+from vigil import Actor, App, Tool, event, raise_finding, tool
 from vigil.testing import crash_everywhere, deliver_twice, in_turn, run
 
 PLAN = (LOOKS, ASKS, LOOKS)
@@ -64,6 +66,33 @@ async def test_one_that_cannot_be_repeated_is_told():
 
 async def test_a_test_may_accept_that_nobody_knows():
     assert await crash_everywhere(effecting(idempotent=False), happening, may_be_unknown=True)
+
+
+@tool
+async def look(seconds: int) -> int:
+    await asyncio.sleep(seconds)
+    return seconds
+
+
+async def in_branches(ctx, trigger):
+    ctx.now()
+
+    async def twice(seconds: int) -> None:
+        await ctx.call(look, seconds=seconds)
+        await ctx.call(look, seconds=seconds)
+
+    # A crash after 2 s lets the second call of the shorter branch end before the longer one.
+    await ctx.gather(ctx.call(look, seconds=3), twice(2))
+
+
+def branching():
+    actor = Actor("worker", tools=[look])
+    actor.expect("thing", in_branches, on=event(HAPPENED))
+    return run(App(actors=[actor]), allow=["look.*"])
+
+
+async def test_when_a_function_was_and_which_branch_came_first_is_no_difference():
+    assert await crash_everywhere(branching, happening) >= 6
 
 
 class Forgetful(Scripted):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final, TypeAlias
 
 from engine.outputs.decide import OUTCOME_UNKNOWN
@@ -139,7 +139,7 @@ def _ending(vigil: RunningApp) -> Ending:
         episodes=Counter(
             f"{each.actor}.{each.expectation} of {each.subject!r} is {each.status}"
             f" {each.error_class}: {each.summary} {each.classification!r};"
-            f" {', '.join(map(_shown, each.steps))}"
+            f" {', '.join(_shown(step) for step in _in_order(each.steps))}"
             for each in episodes
         ),
         findings=Counter(
@@ -159,10 +159,17 @@ def _ending(vigil: RunningApp) -> Ending:
     )
 
 
+def _in_order(steps: Iterable[StepSnapshot]) -> list[StepSnapshot]:
+    """Return steps as they were asked for: the branches of a function end in any order."""
+    asked = sorted(steps, key=lambda step: step.path)
+    return [replace(step, number=number) for number, step in enumerate(asked, start=1)]
+
+
 def _shown(step: StepSnapshot) -> str:
-    """Return a step without when it was: a wait that a crash made longer has ended later."""
-    has_time = step.kind is StepKind.WAIT and not step.error_class
-    return f"{step.number}. {step.name}" if has_time else str(step)
+    """Return a step without when it was: after a crash it was later."""
+    is_time = step.kind is StepKind.OBSERVATION and step.path and step.name == "now"
+    is_over = step.kind is StepKind.WAIT and not step.error_class
+    return f"{step.number}. {step.name}" if is_time or is_over else str(step)
 
 
 def _effects(vigil: RunningApp) -> Counter[str]:

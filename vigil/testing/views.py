@@ -38,6 +38,8 @@ class StepSnapshot:
     error_class: str
     """Empty: it succeeded."""
     error_detail: str
+    path: str
+    """Where a function asked for it, such as `4.2.1`; empty: a strategy did."""
 
     def __str__(self) -> str:
         failed = f"{self.error_class}: {self.error_detail}"
@@ -204,6 +206,7 @@ def _step(recorded: StepRecorded) -> StepSnapshot:
         result=unraw(recorded.result),
         error_class=recorded.error_class,
         error_detail=recorded.error_detail,
+        path=recorded.path,
     )
 
 
