@@ -401,6 +401,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/episodes/test_fork.py",
     ),
     Mutant(
+        "a fork draws what its past has drawn",
+        "engine/functions/context.py",
+        "seed=seed_of(opened)",
+        "seed=opened.episode_id",
+        "tests/engine/episodes/test_fork.py",
+    ),
+    Mutant(
+        "a fork of a fork draws with the seed of the first",
+        "engine/episodes/episode.py",
+        '(opened.fork.seed if opened.fork is not None else "") or opened.episode_id',
+        "opened.fork.episode_id if opened.fork is not None else opened.episode_id",
+        "tests/engine/episodes/test_fork.py",
+    ),
+    Mutant(
         "the turn budget",
         "engine/episodes/episode.py",
         "if 0 < budget.turns <= turns:",

@@ -534,6 +534,11 @@ def _settled_by(step: StepRecorded) -> tuple[OutputOutcome, ...]:
     return (outcome,)
 
 
+def seed_of(opened: EpisodeOpened) -> str:
+    """Return what the function of an episode draws with; a fork draws what its past has drawn."""
+    return (opened.fork.seed if opened.fork is not None else "") or opened.episode_id
+
+
 def expiry(episode: Episode, *, at: datetime) -> CancelEpisode | None:
     """Return the end of `episode` if it should have started before `at` and has not; else None.
 

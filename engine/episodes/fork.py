@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from engine.app.dedupe import KEY_CHARS_MAX, episode_id
 from engine.app.triggers import entity_id
 from engine.app.workflow_plan import workflow_of
+from engine.episodes.episode import seed_of
 from engine.errors import BadRequest, Refused
 from engine.runtime.store import append_first
 from engine.validation import check_cause, check_id, check_switch, check_text, is_whole
@@ -131,7 +132,12 @@ def begun_with(
         when = " before its strategy began anew" if begun_anew else ""
         raise Refused(f"it has recorded {steps:,} steps{when}, not {origin.step_no:,}")
     fresh = replace(
-        opened, trigger=trigger, opened_by="", is_request=False, start_by=None, fork=origin
+        opened,
+        trigger=trigger,
+        opened_by="",
+        is_request=False,
+        start_by=None,
+        fork=replace(origin, seed=seed_of(opened)),
     )
     return fresh, taken
 

@@ -27,7 +27,7 @@ from engine.app.actions import (
 from engine.app.context import Findings, StateSchema, migrate
 from engine.app.function import Function
 from engine.app.outputs import output
-from engine.episodes.episode import Save
+from engine.episodes.episode import Save, seed_of
 from engine.errors import CallFailed, InvalidAction
 from engine.functions.history import History
 from engine.functions.pending import PendingCall
@@ -346,7 +346,7 @@ async def begin(
     Raises `EpisodeFailed` if the checkpoint cannot be migrated.
     """
     run = FunctionRun(
-        function, history, turns, seed=opened.episode_id, is_fork=opened.fork is not None
+        function, history, turns, seed=seed_of(opened), is_fork=opened.fork is not None
     )
     resumed = None
     if (kept := history.checkpoint) is not None:

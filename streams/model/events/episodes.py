@@ -26,6 +26,8 @@ class Fork(Struct, frozen=True, kw_only=True):
     by: str
     """Who asked for it."""
     reason: str = ""
+    seed: str = ""
+    """What its function draws with: the id of the first episode of the line; empty: its own."""
 
 
 class EpisodeOpened(Event, frozen=True, kw_only=True, tag="episode.opened@1"):

@@ -18,6 +18,7 @@ from streams.json import raw
 from streams.model.commands import Start
 from streams.model.events import (
     CheckpointSaved,
+    EndStatus,
     EpisodeOpened,
     EpisodeResolved,
     EpisodeStarted,
@@ -29,6 +30,7 @@ from streams.model.events import (
 from streams.model.outputs import OutputResult
 from streams.model.triggers import Mode, ScheduleTrigger, WorkflowTrigger
 from streams.ports.log import Commit, Recorded
+from tests.engine.functions.stage import app_of as function_app_of
 from tests.engine.stage import (
     CLOCK,
     STARTED,
@@ -84,7 +86,8 @@ async def test_a_fork_is_fed_what_the_other_recorded_and_goes_on_from_there(port
     assert len(counter.calls) == 3, "the first step was not done again"
     assert len(set(counter.keys)) == 3, "and what it did itself was another call"
     opened = forked.records[0].commit.events[0]
-    assert opened.fork == Fork(episode_id=first, step_no=2, by="ann", reason="why not")
+    asked = {"step_no": 2, "by": "ann", "reason": "why not"}
+    assert opened.fork == Fork(episode_id=first, seed=first, **asked)
     assert [each.step_no for each in forked.of(StepRecorded)] == [1, 2, 3]
     assert forked.episode.attempts == 1
 
@@ -175,6 +178,24 @@ def test_states_of_the_past_are_copied_up_to_its_last_step_and_none_for_another_
     ]  # fmt: skip
     _, past = begun_with(journal(*events), ORIGIN, payload={})
     assert [type(each) for each in past] == [StepRecorded, StepRecorded]
+
+
+async def test_a_function_draws_in_a_fork_of_a_fork_what_its_past_has_drawn(ports):
+    async def drawing(ctx, trigger):
+        await ctx.observe([ctx.uuid(), ctx.random()])
+        await ctx.observe([ctx.uuid(), ctx.random()])
+
+    app = function_app_of(drawing)
+    async with running(app, ports):
+        id_ = await ended(ports, app)
+        lives = [await lived(ports, id_)]
+        for _ in range(2):
+            id_ = await fork(ports, id_, at=1, by="ann")
+            lives.append(await lived(ports, id_))
+
+    assert [life.end.status for life in lives] == [EndStatus.DONE] * 3
+    first, *forks = ([step.result for step in life.of(StepRecorded)] for life in lives)
+    assert forks == [first, first]
 
 
 def delivering(step_no, status):
