@@ -571,8 +571,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "tool functions: the wait for a thread is a part of the time of a call",
         "engine/runtime/tool_calls.py",
-        "        if tool.timeout_s is None:\n",
-        "        if isinstance(tool, FunctionTool) and not tool.is_async or tool.timeout_s is None:\n",
+        "if tool.timeout_s is None:",
+        'if tool.timeout_s is None or not getattr(tool, "is_async", True):',
         TOOL_CALLS,
     ),
     Mutant(

@@ -239,8 +239,8 @@ def tool(
         cache_ttl_s: how long the result of a call stands for calls with the same arguments, up to
             a day. Not for side effects; calls with `_…` arguments are always made. None: each call
             is made.
-        cache_scope: who shares it: the episodes of one actor on one `node`, or in the whole `stack`,
-            where results over 64 KiB are not kept.
+        cache_scope: who shares it: the episodes of one actor on one `node`, or on all of the
+            `stack`, where results over 64 KiB are not kept.
         rate_per_s: calls that may begin in a second, on each node, up to 1,000. A call waits for
             its turn for up to 5 s, else it fails as `tool_rate_limited`. None: no limit.
         breaker: after how many failures in a row calls fail at once as `tool_breaker_open`, and
