@@ -6598,9 +6598,30 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "functions: an episode that has gone past a change does not follow it",
         "engine/functions/run.py",
-        "self._follows[name] = not self._order.is_behind(branch.prefix, branch.calls)",
-        "self._follows[name] = True",
+        "self._follows[name] = not is_past and (branch.is_root or self._order.is_live)",
+        "self._follows[name] = branch.is_root or self._order.is_live",
         "tests/engine/functions/test_replay.py",
+    ),
+    Mutant(
+        "functions: a branch that an earlier version began does not follow a change",
+        "engine/functions/run.py",
+        "self._follows[name] = not is_past and (branch.is_root or self._order.is_live)",
+        "self._follows[name] = not is_past",
+        "tests/engine/functions/test_gather.py",
+    ),
+    Mutant(
+        "functions: a function that catches its cancellation is cut off all the same",
+        "engine/functions/run.py",
+        "        if _is_canceled():  # The function has caught it.\n",
+        "        if False:\n",
+        "tests/engine/functions/test_interruption.py",
+    ),
+    Mutant(
+        "functions: a function that catches its cancellation makes no more calls",
+        "engine/functions/run.py",
+        "        if _is_canceled():\n            raise asyncio.CancelledError\n        if self._why",
+        "        if self._why",
+        "tests/engine/functions/test_interruption.py",
     ),
     Mutant(
         "functions: paths count on after a checkpoint",

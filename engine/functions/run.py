@@ -142,6 +142,8 @@ class FunctionRun:
             pass
         except EpisodeFailed as failed:
             self._why = self._why or failed
+        if _is_canceled():  # The function has caught it.
+            raise asyncio.CancelledError
         if isinstance(self._why, BaseException):
             raise self._why
         if self._why is not None:
@@ -237,8 +239,10 @@ class FunctionRun:
         """Return whether the episode follows the change `name`; the first answer stands."""
         branch = self._begin()
         if name not in self._follows:
-            # What was called after this place, was called without the change.
-            self._follows[name] = not self._order.is_behind(branch.prefix, branch.calls)
+            # What was called after this place, was called without the change; what other branches
+            # did meanwhile may have been, too.
+            is_past = self._order.is_behind(branch.prefix, branch.calls)
+            self._follows[name] = not is_past and (branch.is_root or self._order.is_live)
             if self._follows[name]:
                 self._record(_adoption(name))
         return self._follows[name]
@@ -320,6 +324,8 @@ class FunctionRun:
 
     def _begin(self) -> Branch:
         branch = current()
+        if _is_canceled():
+            raise asyncio.CancelledError
         if self._why is not None:
             raise Interrupted
         return branch

@@ -329,3 +329,23 @@ async def test_a_changed_branch_is_told_with_the_line_of_its_gather():
     assert life.end.error_class == "nondeterministic_replay"
     assert "call 1.2.1 was observation" in life.end.error_detail
     assert "at test_gather.py:" in life.end.error_detail
+
+
+async def test_branches_that_an_earlier_version_began_go_its_way():
+    async def old(ctx, trigger):
+        await ctx.gather(*(ctx.call("disk.read", i=i) for i in range(2)))
+
+    async def new(ctx, trigger):
+        async def one(i):
+            if ctx.changed("checks"):
+                await ctx.observe("checked")
+            await ctx.call("disk.read", i=i)
+
+        await ctx.gather(one(0), one(1))
+
+    tools = {"disk": Ledger()}
+    steps = (await play(old, tools=tools)).of(StepRecorded)
+    second = [replace(each, step_no=1) for each in steps if each.path == "1.2.1"]
+    life = await resume(app_of(new, tools=tools), second)
+    assert life.end.status is EndStatus.DONE, life.end.error_detail
+    assert paths(life) == ["1.2.1", "1.1.1"]
