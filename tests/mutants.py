@@ -6624,6 +6624,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/functions/test_interruption.py",
     ),
     Mutant(
+        "functions: a value that is no JSON fails at the line that gave it",
+        "engine/functions/run.py",
+        "        fingerprint(action)  # Raises at the user's line.\n        done = await self._done(",
+        "        done = await self._done(",
+        "tests/engine/functions/test_functions.py",
+    ),
+    Mutant(
+        "functions: a key that no finding can have does not end the node's attempt",
+        "engine/functions/run.py",
+        "        except (ValueError, TypeError) as error:  # No key",
+        "        except ZeroDivisionError as error:  # No key",
+        "tests/engine/functions/test_functions.py",
+    ),
+    Mutant(
         "functions: paths count on after a checkpoint",
         "engine/functions/run.py",
         "enter(Branch(calls=self._history.calls_before))",

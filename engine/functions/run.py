@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from engine import validation
 from engine.app.actions import (
@@ -182,6 +183,7 @@ class FunctionRun:
         path = branch.next_path()
         if problem := problem_of(action):
             raise InvalidAction(f"{problem} ({place_of_call() or branch.origin})")
+        fingerprint(action)  # Raises at the user's line.
         done = await self._done(action, path, branch, also)
         if done.retry_s:
             done = await self._repeated(action, done, branch.again())
@@ -205,12 +207,15 @@ class FunctionRun:
         return await self._live(self._do(action, path, branch, also))
 
     async def read(self, action: ToolCall, look: Callable[[], Awaitable[object]]) -> msgspec.Raw:
-        """Return what `look` sees, which is recorded as `action`."""
+        """Return what `look` sees, which is recorded as `action`; `InvalidAction`: it cannot."""
         branch = self._begin()
         path = branch.next_path()
+        fingerprint(action)  # Raises at the user's line.
         done: Done | None = await self._order.ask(path, action, origin=branch.origin)
         if done is None:
             done = await self._live(self._look(action, path, look))
+        if done.error_class:
+            raise InvalidAction(done.error_detail)
         return done.result
 
     def now(self) -> datetime:
@@ -385,14 +390,21 @@ class FunctionRun:
         self, action: ToolCall, path: str, look: Callable[[], Awaitable[object]]
     ) -> Performed:
         with self._turn(path):
+            name = f"{action.capability}.{action.action}"
             seen = Performed(
                 kind=StepKind.OBSERVATION,
                 fingerprint=fingerprint(action),
-                tool_name=f"{action.capability}.{action.action}",
+                tool_name=name,
                 args=raw(action.args),
-                result=validation.encode(await look(), what=action.action),
                 path=path,
             )
+            try:
+                found = await look()
+            except (ValueError, TypeError) as error:  # No key, or no duration.
+                refused = InvalidAction.error_class
+                seen = replace(seen, error_class=refused, error_detail=f"{name}: {error}")
+            else:
+                seen = replace(seen, result=validation.encode(found, what=action.action))
             self._turns.record(seen)
         await self._turns.settle()
         return seen

@@ -15,7 +15,7 @@ from engine.app.outputs import propose_output
 from engine.app.strategy import ConvergeResult
 from engine.app.tools import overrides
 from engine.app.triggers import event
-from engine.errors import CallFailed, DeclarationError
+from engine.errors import CallFailed, DeclarationError, InvalidAction
 from engine.waits.requests import approve, deny, resolve
 from streams.json import unraw
 from streams.model.events import (
@@ -26,7 +26,7 @@ from streams.model.events import (
     StepRecorded,
 )
 from streams.model.triggers import Budget, Mode
-from tests.engine.functions.stage import Ledger, app_of, play
+from tests.engine.functions.stage import Ledger, app_of, play, resume
 from tests.engine.stage import (
     HAPPENED,
     ask_start,
@@ -521,3 +521,36 @@ async def test_a_tool_may_call_another_one_directly():
     life = await play(check, tools=[settle, settle_in_a_thread])
     assert life.of(EpisodeConverged)[0].summary == "(6, 4)"
     assert (await pay(3), charge(3)) == (3, 3)
+
+
+BAD = {
+    "plan": (lambda ctx: ctx.approval({"x": object()}), "unencodable"),
+    "empty key": (lambda ctx: ctx.findings.get(""), "invalid_action"),
+    "long key": (lambda ctx: ctx.findings.get("k" * 2_000), "invalid_action"),
+    "key in no text": (lambda ctx: ctx.findings.get("a\ud800"), "unencodable"),
+    "no duration": (lambda ctx: ctx.findings.recent("k", "5 parsecs"), "invalid_action"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+async def test_a_bad_value_fails_at_the_users_line_and_only_once(what):
+    asked, error_class = BAD[what]
+
+    async def check(ctx, trigger):
+        await asked(ctx)
+
+    life = await play(check)
+    assert life.end.error_class == error_class, life.end.error_detail
+
+
+async def test_a_function_that_catches_a_bad_key_goes_on_whenever_its_node_dies():
+    async def check(ctx, trigger):
+        with pytest.raises(InvalidAction):
+            await ctx.findings.get("")
+        await ctx.observe(1)
+
+    steps = (await play(check)).of(StepRecorded)
+    assert [each.error_class for each in steps] == ["invalid_action", ""]
+    for cut in range(len(steps) + 1):
+        life = await resume(app_of(check), steps[:cut])
+        assert life.end.status is EndStatus.DONE, life.end.error_detail
