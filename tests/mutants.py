@@ -6638,6 +6638,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/functions/test_functions.py",
     ),
     Mutant(
+        "functions: equal calls of branches are no loop",
+        "engine/episodes/episode.py",
+        "error_class.encode(), where.encode()))",
+        "error_class.encode()))",
+        "tests/engine/functions/test_gather.py",
+    ),
+    Mutant(
+        "functions: to ask for the time again is no loop",
+        "engine/episodes/episode.py",
+        "where = step.path if step.tool_name == NOW else",
+        "where =",
+        "tests/engine/functions/test_functions.py",
+    ),
+    Mutant(
         "functions: paths count on after a checkpoint",
         "engine/functions/run.py",
         "enter(Branch(calls=self._history.calls_before))",

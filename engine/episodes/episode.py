@@ -234,6 +234,10 @@ means that one alone. The past of a fork comes with its opening and is no transi
 """
 
 
+NOW: Final = "now"
+"""The tool of a step that asks for the time, which is never the same."""
+
+
 class Trace(msgspec.Struct, frozen=True):
     """One step, for loop detection."""
 
@@ -500,7 +504,9 @@ def _without(announced: tuple[StepAnnounced, ...], path: str) -> tuple[StepAnnou
 
 
 def _outcome(step: StepRecorded) -> bytes:
-    brought_back = b"\0".join((bytes(step.result), step.error_class.encode()))
+    """Return a digest of what came of a step: equal calls of two branches are no loop."""
+    where = step.path if step.tool_name == NOW else ".".join(step.path.split(".")[1::2])
+    brought_back = b"\0".join((bytes(step.result), step.error_class.encode(), where.encode()))
     return hashlib.blake2b(brought_back, digest_size=16).digest()
 
 

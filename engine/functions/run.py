@@ -30,7 +30,7 @@ from engine.app.actions import (
 )
 from engine.app.context import Findings
 from engine.app.function import IN_FUNCTION, Function
-from engine.episodes.episode import AGAIN, Announce, Command, Performed, attempt_at
+from engine.episodes.episode import AGAIN, NOW, Announce, Command, Performed, attempt_at
 from engine.errors import (
     RAISED,
     CallFailed,
@@ -223,13 +223,13 @@ class FunctionRun:
         path = self._begin().next_path()
         done: Done | None = self._order.answer_at_once(path)
         if done is not None and done.fingerprint != NOW_MARK:
-            self._differ(self._comparison.difference(done, _asked(path, NOW)))
+            self._differ(self._comparison.difference(done, _asked(path, ASKS_TIME)))
             raise Interrupted
         if done is None:
             done = Performed(
                 kind=StepKind.OBSERVATION,
                 fingerprint=NOW_MARK,
-                tool_name="now",
+                tool_name=NOW,
                 result=raw(self._clock.now()),
                 path=path,
             )
@@ -486,9 +486,9 @@ class _Raised(msgspec.Struct, frozen=True):
     error: BaseException
 
 
-NOW: Final = Observe("now")
+ASKS_TIME: Final = Observe(NOW)
 
-NOW_MARK: Final = fingerprint(NOW)
+NOW_MARK: Final = fingerprint(ASKS_TIME)
 
 
 def _asked(path: str, action: Step, origin: str = "") -> Asked:

@@ -17,6 +17,7 @@ from engine.app.tools import overrides
 from engine.app.triggers import event
 from engine.errors import CallFailed, DeclarationError, InvalidAction
 from engine.waits.requests import approve, deny, resolve
+from streams.clock import SystemClock
 from streams.json import unraw
 from streams.model.events import (
     EndStatus,
@@ -554,3 +555,25 @@ async def test_a_function_that_catches_a_bad_key_goes_on_whenever_its_node_dies(
     for cut in range(len(steps) + 1):
         life = await resume(app_of(check), steps[:cut])
         assert life.end.status is EndStatus.DONE, life.end.error_detail
+
+
+class StoppedClock(SystemClock):
+    """Shows the time at which it was made."""
+
+    def __init__(self) -> None:
+        self._shown = super().now()
+
+    def now(self):
+        return self._shown
+
+
+async def test_the_time_may_be_asked_for_again_and_again_while_it_stands_still():
+    async def check(ctx, trigger):
+        for _ in range(4):
+            ctx.now()
+        await ctx.observe("after")
+
+    ports, app = ports_in_memory(), app_of(check)
+    async with running(app, ports, clock=StoppedClock()):
+        life = await lived(ports, await open_episode(ports, app))
+    assert life.end.status is EndStatus.DONE, life.end.error_detail

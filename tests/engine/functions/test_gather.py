@@ -349,3 +349,21 @@ async def test_branches_that_an_earlier_version_began_go_its_way():
     life = await resume(app_of(new, tools=tools), second)
     assert life.end.status is EndStatus.DONE, life.end.error_detail
     assert paths(life) == ["1.2.1", "1.1.1"]
+
+
+async def test_equal_calls_of_branches_are_no_loop():
+    async def check(ctx, trigger):
+        await ctx.gather(*(ctx.call("disk.read") for _ in range(4)))
+        await ctx.observe("after")
+
+    life = await play(check, tools={"disk": Ledger()})
+    assert life.end.status is EndStatus.DONE, life.end.error_detail
+
+
+async def test_branches_that_go_round_together_are_a_loop():
+    async def check(ctx, trigger):
+        while True:
+            await ctx.gather(*(ctx.call("disk.read") for _ in range(2)))
+
+    life = await play(check, tools={"disk": Ledger()}, budget=MANY)
+    assert life.end.error_class == "loop_detected"
