@@ -6652,6 +6652,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/functions/test_functions.py",
     ),
     Mutant(
+        "functions: a change that an episode does not follow stays so",
+        "engine/functions/history.py",
+        "= event.result != REFUSED",
+        "= True",
+        "tests/engine/functions/test_replay.py",
+    ),
+    Mutant(
         "functions: paths count on after a checkpoint",
         "engine/functions/run.py",
         "enter(Branch(calls=self._history.calls_before))",

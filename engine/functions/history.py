@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -12,7 +12,11 @@ from streams.model.events import CheckpointSaved, EpisodeStarted, StepAnnounced,
 from streams.ports.log import Recorded
 
 CHANGED: Final = "changed:"
-"""Begins the path of the step that says that an episode follows a change; then comes its name."""
+"""Begins the path of the step that says whether an episode follows a change; then comes its name.
+"""
+
+REFUSED: Final = msgspec.Raw(b"false")
+"""The result of such a step if it does not."""
 
 OF_A_CLASS: Final = (
     "a strategy class began it, and a function has taken the class's place: declare the function"
@@ -31,8 +35,8 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     """In the order of recording."""
     announced: tuple[StepAnnounced, ...] = ()
     """What was announced and not recorded."""
-    changes: frozenset[str] = frozenset()
-    """The changes that the episode follows, by name, those from before the checkpoint included."""
+    changes: Mapping[str, bool] = msgspec.field(default_factory=dict)
+    """Change → whether the episode follows it, those from before the checkpoint included."""
 
 
 def history_of(records: Iterable[Recorded]) -> History:
@@ -42,7 +46,7 @@ def history_of(records: Iterable[Recorded]) -> History:
     """
     steps: list[StepRecorded] = []
     announced: dict[str, StepAnnounced] = {}
-    changes: set[str] = set()
+    changes: dict[str, bool] = {}
     checkpoint, calls_before = None, 0
     for record in records:
         for event in record.commit.events:
@@ -50,7 +54,7 @@ def history_of(records: Iterable[Recorded]) -> History:
                 case StepRecorded(path="") | StepAnnounced(path=""):
                     raise NondeterministicReplay(OF_A_CLASS)
                 case StepRecorded(path=path) if path.startswith(CHANGED):
-                    changes.add(path.removeprefix(CHANGED))
+                    changes[path.removeprefix(CHANGED)] = event.result != REFUSED
                 case StepRecorded():
                     steps.append(event)
                     announced.pop(event.path, None)
@@ -62,7 +66,7 @@ def history_of(records: Iterable[Recorded]) -> History:
                     checkpoint, calls_before, steps = event, int(steps[-1].path), []
                 case EpisodeStarted(fresh=True):
                     checkpoint, calls_before, steps = None, 0, []
-                    announced, changes = {}, set()
+                    announced, changes = {}, {}
                 case _:
                     pass
     return History(
@@ -70,5 +74,5 @@ def history_of(records: Iterable[Recorded]) -> History:
         calls_before=calls_before,
         steps=tuple(steps),
         announced=tuple(announced.values()),
-        changes=frozenset(changes),
+        changes=changes,
     )

@@ -39,13 +39,13 @@ from engine.errors import (
     NondeterministicReplay,
 )
 from engine.functions.branch import BRANCHES_MAX, Branch, current, enter
-from engine.functions.history import CHANGED, History
+from engine.functions.history import CHANGED, REFUSED, History
 from engine.functions.order import REMEDY, REMEDY_OF_FORK, Asked, Comparison, Interrupted, Order
 from engine.functions.pending import PendingCall
 from engine.functions.place import place_of_call, place_of_error
 from engine.runtime.usercode import call
 from streams.clock import Clock
-from streams.json import raw, unraw
+from streams.json import NOTHING, raw, unraw
 from streams.model.events import StepAnnounced, StepKind, StepRecorded
 from streams.model.triggers import Trigger
 
@@ -125,7 +125,7 @@ class FunctionRun:
             history, self._comparison, on_mismatch=self._differ, on_rest=self._leave
         )
         self._resting: dict[str, Rest] = {}
-        self._follows = dict.fromkeys(history.changes, True)
+        self._follows = dict(history.changes)
         self._begun = 0
         self._pending: dict[PendingCall[Any], None] = {}
         self._why: BaseException | Rest | None = None
@@ -248,8 +248,7 @@ class FunctionRun:
             # did meanwhile may have been, too.
             is_past = self._order.is_behind(branch.prefix, branch.calls)
             self._follows[name] = not is_past and (branch.is_root or self._order.is_live)
-            if self._follows[name]:
-                self._record(_adoption(name))
+            self._record(_answer(name, follows=self._follows[name]))
         return self._follows[name]
 
     @property
@@ -496,12 +495,13 @@ def _asked(path: str, action: Step, origin: str = "") -> Asked:
     return Asked(path, action, fingerprint(action), place, asyncio.Future())
 
 
-def _adoption(name: str) -> Performed:
+def _answer(name: str, *, follows: bool) -> Performed:
     return Performed(
         kind=StepKind.OBSERVATION,
         fingerprint=fingerprint(Observe({"changed": name})),
         tool_name="changed",
         args=raw({"name": name}),
+        result=NOTHING if follows else REFUSED,
         path=f"{CHANGED}{name}",
     )
 

@@ -348,7 +348,7 @@ async def test_branches_that_an_earlier_version_began_go_its_way():
     second = [replace(each, step_no=1) for each in steps if each.path == "1.2.1"]
     life = await resume(app_of(new, tools=tools), second)
     assert life.end.status is EndStatus.DONE, life.end.error_detail
-    assert paths(life) == ["1.2.1", "1.1.1"]
+    assert paths(life) == ["1.2.1", "changed:checks", "1.1.1"]
 
 
 async def test_equal_calls_of_branches_are_no_loop():

@@ -310,3 +310,23 @@ async def test_a_block_is_asked_again_by_the_same_path():
 
     life = await play(check, reached=lambda so_far: so_far.of(EpisodeBlocked))
     assert life.of(EpisodeBlocked)[0].path == "3"
+
+
+async def test_the_first_answer_about_a_change_stands_when_it_was_no():
+    async def old(ctx, trigger):
+        await ctx.call("disk.read")
+
+    async def new(ctx, trigger):
+        if ctx.resumed is None:
+            if ctx.changed("prepares"):
+                await ctx.observe("prepared")
+            await ctx.call("disk.read")
+            await ctx.checkpoint(1)
+        return ConvergeResult(classification={"follows": ctx.changed("prepares")})
+
+    first = (await play(old, tools=tools())).of(StepRecorded)
+    whole = await resume(app_of(new, tools=tools()), first)
+    events = [each for each in middle(whole) if not isinstance(each, EpisodeConverged)]
+    for cut in range(1, len(events) + 1):
+        life = await resume(app_of(new, tools=tools()), events[:cut])
+        assert unraw(life.of(EpisodeConverged)[0].classification) == {"follows": False}, cut
