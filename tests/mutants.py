@@ -6619,8 +6619,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "functions: a function that catches its cancellation makes no more calls",
         "engine/functions/run.py",
-        "        if _is_canceled():\n            raise asyncio.CancelledError\n        if self._why",
-        "        if self._why",
+        "            self._refusals += 1\n            raise asyncio.CancelledError\n",
+        "            pass\n",
         "tests/engine/functions/test_interruption.py",
     ),
     Mutant(
@@ -6657,6 +6657,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "= event.result != REFUSED",
         "= True",
         "tests/engine/functions/test_replay.py",
+    ),
+    Mutant(
+        "functions: a function that calls for ever after its end is left",
+        "engine/functions/run.py",
+        "        if self._refusals >= REFUSALS_MAX:\n",
+        "        if False:\n",
+        "tests/engine/functions/test_interruption.py",
     ),
     Mutant(
         "functions: paths count on after a checkpoint",

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import types
+from collections.abc import Coroutine, Generator
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from engine.episodes.episode import AGAIN
 from engine.errors import InvalidAction
+
+T = TypeVar("T")
 
 BRANCHES_MAX: Final = 16
 """Most branches of one `gather`."""
@@ -64,6 +70,43 @@ class Branch:
         self._draws += 1
         text = f"{seed}/{self.path}/{self._draws}"
         return hashlib.blake2b(text.encode(), digest_size=_DRAW_BYTES).digest()
+
+
+REFUSALS_MAX: Final = 100
+"""Most calls that a function may make after its end is decided; then it is left where it is."""
+
+_LEAVE: Final = object()
+"""What a coroutine gives the one that runs it, to be left."""
+
+
+@types.coroutine
+def leave() -> Generator[Any, Any, None]:
+    """Never return: the `leavable` coroutine that awaits this is left here."""
+    while True:
+        yield _LEAVE
+
+
+@types.coroutine
+def leavable(work: Coroutine[Any, Any, T], left: BaseException) -> Generator[Any, Any, T]:
+    """Return what `work` returns; raise `left` once it awaits `leave`."""
+    step = partial(work.send, None)
+    while True:
+        try:
+            asks = step()
+        except StopIteration as ended:
+            returned: T = ended.value
+            return returned
+        if asks is _LEAVE:
+            with suppress(BaseException):  # What is left to clean up; it may even refuse to end.
+                work.close()
+            raise left
+        try:
+            step = partial(work.send, (yield asks))
+        except GeneratorExit:
+            work.close()
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is for `work`
+            step = partial(work.throw, error)
 
 
 _CURRENT: Final[ContextVar[Branch]] = ContextVar("branch")

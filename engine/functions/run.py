@@ -38,7 +38,15 @@ from engine.errors import (
     InvalidAction,
     NondeterministicReplay,
 )
-from engine.functions.branch import BRANCHES_MAX, Branch, current, enter
+from engine.functions.branch import (
+    BRANCHES_MAX,
+    REFUSALS_MAX,
+    Branch,
+    current,
+    enter,
+    leavable,
+    leave,
+)
 from engine.functions.history import CHANGED, REFUSED, History
 from engine.functions.order import REMEDY, REMEDY_OF_FORK, Asked, Comparison, Interrupted, Order
 from engine.functions.pending import PendingCall
@@ -129,6 +137,7 @@ class FunctionRun:
         self._begun = 0
         self._pending: dict[PendingCall[Any], None] = {}
         self._why: BaseException | Rest | None = None
+        self._refusals = 0
 
     async def to_the_end(self, ctx: object, trigger: Trigger) -> object | Rest:
         """Return what the function returns, or what the episode must wait for.
@@ -138,7 +147,7 @@ class FunctionRun:
         enter(Branch(calls=self._history.calls_before))
         returned: object = None
         try:
-            returned = await call(self._called, ctx, trigger)
+            returned = await leavable(call(self._called, ctx, trigger), Interrupted())
         except Interrupted:
             pass
         except EpisodeFailed as failed:
@@ -179,7 +188,7 @@ class FunctionRun:
 
     async def step(self, action: Step, *, also: Sequence[Command] = ()) -> Any:  # noqa: ANN401
         """Return the result of `action`; `CallFailed`: it has failed."""
-        branch = self._begin()
+        branch = await self._begin_call()
         path = branch.next_path()
         if problem := problem_of(action):
             raise InvalidAction(f"{problem} ({place_of_call() or branch.origin})")
@@ -208,7 +217,7 @@ class FunctionRun:
 
     async def read(self, action: ToolCall, look: Callable[[], Awaitable[object]]) -> msgspec.Raw:
         """Return what `look` sees, which is recorded as `action`; `InvalidAction`: it cannot."""
-        branch = self._begin()
+        branch = await self._begin_call()
         path = branch.next_path()
         fingerprint(action)  # Raises at the user's line.
         done: Done | None = await self._order.ask(path, action, origin=branch.origin)
@@ -267,7 +276,7 @@ class FunctionRun:
 
         The first in order that failed raises here.
         """
-        parent = self._begin()
+        parent = await self._begin_call()
         if problem := _problem_of_branches(works):
             _close(works)
             raise InvalidAction(problem)
@@ -300,6 +309,8 @@ class FunctionRun:
     async def _branch(self, branch: Branch, work: Awaitable[Any], left: set[str]) -> Any:  # noqa: ANN401
         enter(branch)
         try:
+            if inspect.iscoroutine(work):
+                return await leavable(work, Interrupted())
             return await work
         except Interrupted as error:
             return _Raised(error)
@@ -329,10 +340,17 @@ class FunctionRun:
     def _begin(self) -> Branch:
         branch = current()
         if _is_canceled():
+            self._refusals += 1
             raise asyncio.CancelledError
         if self._why is not None:
+            self._refusals += 1
             raise Interrupted
         return branch
+
+    async def _begin_call(self) -> Branch:
+        if self._refusals >= REFUSALS_MAX:
+            await leave()  # It would go on for ever, and the node's event loop would stand still.
+        return self._begin()
 
     @contextmanager
     def _turn(self, path: str) -> Iterator[None]:

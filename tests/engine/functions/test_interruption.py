@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
 from contextlib import suppress
 
 import pytest
@@ -85,3 +87,40 @@ async def test_a_lost_claim_cannot_be_caught(function):
         await begun.wait()
     so_far = await life_of(ports, episode_id)
     assert (so_far.of(StepRecorded), so_far.of(EpisodeConverged), mail.calls) == ([], [], [])
+
+
+SPINS_MAX = 10_000
+
+
+def spinning(cleaned: list[str]):
+    """Return a function that calls for ever, whatever it is told, but only so often."""
+
+    async def spin(ctx, trigger):
+        for _ in range(SPINS_MAX):
+            try:
+                await ctx.call("hang.on")
+            except BaseException:  # noqa: BLE001, S112 - as users do
+                continue
+        cleaned.append("spun")
+
+    return spin
+
+
+def spinning_in_branches(cleaned: list[str]):
+    """Return a function whose branches do that."""
+    spin = spinning(cleaned)
+
+    async def check(ctx, trigger):
+        await ctx.gather(spin(ctx, trigger), spin(ctx, trigger))
+
+    return check
+
+
+@pytest.mark.parametrize("made", [spinning, spinning_in_branches])
+async def test_a_function_that_calls_for_ever_is_left(made, monkeypatch):
+    # Python tells of a coroutine that does not end when it is deleted.
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: None)
+    spun: list[str] = []
+    life = await play(made(spun), tools={"hang": hang}, budget=Budget(wall_s=0.1))
+    assert (life.end.error_class, spun) == ("budget_exceeded", [])
+    gc.collect()
