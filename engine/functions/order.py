@@ -154,7 +154,8 @@ class Order:
 
     def _give(self, asked: Asked, step: StepRecorded | None) -> None:
         self.wake()
-        asked.answer.set_result(step)
+        if not asked.answer.done():  # Its branch may be canceled.
+            asked.answer.set_result(step)
 
 
 @dataclass(frozen=True)

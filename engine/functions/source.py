@@ -41,6 +41,14 @@ OTHERWISE: Final = (
         "await ctx.gather(…)",
     ),
     (
+        r"asyncio(\.\w+)?\.(Semaphore|BoundedSemaphore|Lock|Event|Condition|Barrier|\w*Queue)",
+        "values that branches return: what one waits for in another, a replay waits for in vain",
+    ),
+    (
+        r"asyncio(\.\w+)?\.(timeout|timeout_at)",
+        "@tool(timeout_s=…), or Budget(wall_s=…)",
+    ),
+    (
         r"asyncio(\.threads)?\.to_thread|threading\..+|multiprocessing\..+|concurrent\.futures\..+",
         "await ctx.call(…) of a tool: one that is not async runs in a thread",
     ),

@@ -40,6 +40,13 @@ async def tasks(ctx, trigger):
     await asyncio.to_thread(print)
 
 
+async def shares(ctx, trigger):
+    asyncio.Semaphore(2)
+    asyncio.Event()
+    async with asyncio.timeout(1):
+        await ctx.call("a")
+
+
 async def blocking(ctx, trigger):
     subprocess.run(["true"])  # noqa: ASYNC221, S607, PLW1510 - as users write
     open("x")  # noqa: ASYNC230, SIM115 - as users write
@@ -95,6 +102,9 @@ async def indirect(ctx, trigger):
     return _stamp()
 
 
+SHARED = "values that branches return: what one waits for in another, a replay waits for in vain"
+
+
 @pytest.mark.parametrize(
     ("function", "found"),
     [
@@ -103,6 +113,8 @@ async def indirect(ctx, trigger):
         (chance, {"random.random()": "ctx.random()", "random.Random.choice()": "ctx.random()",
                   "uuid.uuid4()": "ctx.uuid()"}),
         (sleeps, {"asyncio.sleep()": "await ctx.sleep(…)", "time.sleep()": "await ctx.sleep(…)"}),
+        (shares, {"asyncio.Semaphore()": SHARED, "asyncio.Event()": SHARED,
+                  "asyncio.timeout()": "@tool(timeout_s=…), or Budget(wall_s=…)"}),
         (tasks, {"asyncio.gather()": "await ctx.gather(…)",
                  "asyncio.create_task()": "await ctx.gather(…)",
                  "asyncio.to_thread()":
