@@ -6626,8 +6626,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "functions: a value that is no JSON fails at the line that gave it",
         "engine/functions/run.py",
-        "        fingerprint(action)  # Raises at the user's line.\n        done = await self._done(",
-        "        done = await self._done(",
+        "# Raises at the user's line.\n        done = await self._done(",
+        "if path == '' else ''\n        done = await self._done(",
         "tests/engine/functions/test_functions.py",
     ),
     Mutant(

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from engine.episodes.episode import AGAIN
-from engine.errors import InvalidAction
+from engine.errors import RAISED, InvalidAction
 
 T = TypeVar("T")
 
@@ -97,7 +97,8 @@ def leavable(work: Coroutine[Any, Any, T], left: BaseException) -> Generator[Any
             returned: T = ended.value
             return returned
         if asks is _LEAVE:
-            with suppress(BaseException):  # What is left to clean up; it may even refuse to end.
+            # It cleans up, or even refuses to end.
+            with suppress(*RAISED, asyncio.CancelledError, type(left)):
                 work.close()
             raise left
         try:
@@ -105,7 +106,7 @@ def leavable(work: Coroutine[Any, Any, T], left: BaseException) -> Generator[Any
         except GeneratorExit:
             work.close()
             raise
-        except BaseException as error:  # noqa: BLE001 - it is for `work`
+        except (*RAISED, asyncio.CancelledError) as error:
             step = partial(work.throw, error)
 
 
