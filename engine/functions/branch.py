@@ -106,7 +106,7 @@ def leavable(work: Coroutine[Any, Any, T], left: BaseException) -> Generator[Any
         except GeneratorExit:
             work.close()
             raise
-        except (*RAISED, asyncio.CancelledError) as error:
+        except (*RAISED, asyncio.CancelledError, type(left)) as error:
             step = partial(work.throw, error)
 
 
