@@ -18,8 +18,8 @@ MOST = {  # way: files, changes
     "proposal": (37, 146),
     "approval and delivery": (28, 159),
     "approved output": (44, 305),
-    "kill to next step": (21, 119),
-    "kill to end": (22, 149),
+    "kill to next step": (21, 120),
+    "kill to end": (22, 150),
 }
 CHAIN_MOST = 24
 
