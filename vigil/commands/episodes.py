@@ -83,7 +83,7 @@ REPLAY_COLUMNS: Final = (
 )  # fmt: skip
 REPLAY_SPARE: Final = (
     "checkpoints_saved", "crashes", "attempts", "wall_used_s", "tokens_used", "node", "seq",
-    "steps_recorded",
+    "steps_recorded", "call",
 )  # fmt: skip
 
 ANYBODY: Final = "anybody"
