@@ -203,7 +203,7 @@ async def test_the_wall_budget_cuts_off_every_branch():
     async def check(ctx, trigger):
         await ctx.gather(ctx.call("hang.on"), ctx.call("hang.on", n=2))
 
-    life = await play(check, tools={"hang": hang}, budget=Budget(wall_s=0.1))
+    life = await play(check, tools={"hang": hang}, budget=Budget(wall_s=1))
     assert (life.end.error_class, sum(hanging), len(hanging)) == ("budget_exceeded", 0, 4)
 
 
@@ -214,11 +214,11 @@ async def test_branches_sleep_beside_each_other():
             return await ctx.observe(seconds)
 
         return ConvergeResult(
-            classification={"slept": await ctx.gather(nap(0.06), nap(0.02), nap(0.04))}
+            classification={"slept": await ctx.gather(nap(0.9), nap(0.1), nap(0.5))}
         )
 
     life = await play(check)
-    assert classified(life) == {"slept": [0.06, 0.02, 0.04]}
+    assert classified(life) == {"slept": [0.9, 0.1, 0.5]}
     recorded = [path for path in paths(life) if path.endswith(".1")]
     assert recorded == ["1.2.1", "1.3.1", "1.1.1"]
 
