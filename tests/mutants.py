@@ -6506,14 +6506,14 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a sleep is told as one",
-        "projections/sql/migrations/0017_sleeps_in_timelines.sql",
+        "projections/sql/migrations/0014_episodes_in_full.sql",
         "WHEN ref <> '' THEN 'waits for '",
         "WHEN ref IS NOT NULL THEN 'waits for '",
         "tests/projections/test_timeline.py",
     ),
     Mutant(
         "an episode without a subject is about nothing",
-        "projections/sql/migrations/0017_sleeps_in_timelines.sql",
+        "projections/sql/migrations/0014_episodes_in_full.sql",
         "CASE WHEN subject_id <> '' THEN",
         "CASE WHEN true THEN",
         "tests/projections/test_timeline.py",

@@ -110,7 +110,7 @@ WITH happened AS (
                     ': ', trigger_ref ->> 'requested_by', nullif(trigger_ref ->> 'reason', '')
                 )
             END,
-            'about ' || nullif(concat_ws(' ', subject_kind, subject_id), '')
+            'about ' || CASE WHEN subject_id <> '' THEN concat_ws(' ', subject_kind, subject_id) END
         ) AS says,
         coalesce(
             forked_by, CASE trigger_type WHEN 'manual' THEN trigger_ref ->> 'requested_by' END
@@ -164,15 +164,24 @@ WITH happened AS (
         stack, episode_id, blocked_at, 2, step_no * 3 + 1,
         CASE reason WHEN 'approval' THEN 'approval_requested' ELSE 'wait_started' END,
         step_no, ref,
-        CASE reason
-            WHEN 'approval' THEN concat_ws(': ', 'asks for approval', summary)
-            ELSE 'waits for ' || ref
+        CASE
+            WHEN reason = 'approval' THEN concat_ws(': ', 'asks for approval', summary)
+            WHEN ref <> '' THEN 'waits for ' || ref
+            ELSE 'sleeps until ' || to_char(
+                expires_at AT TIME ZONE 'UTC',
+                CASE
+                    WHEN (expires_at AT TIME ZONE 'UTC')::date
+                        = (blocked_at AT TIME ZONE 'UTC')::date
+                    THEN 'HH24:MI:SS'
+                    ELSE 'YYYY-MM-DD HH24:MI:SS'
+                END
+            )
         END,
         NULL, NULL, NULL, NULL, NULL,
-        jsonb_strip_nulls(jsonb_build_object(
-            'plan', plan, 'plan_hash', plan_hash, 'approvers', approvers,
+        CASE WHEN reason = 'approval' OR ref <> '' THEN jsonb_strip_nulls(jsonb_build_object(
+            'plan', plan, 'plan_hash', plan_hash, 'approvers', nullif(approvers, '{}'),
             'expires_at', expires_at, 'on_expiry', on_expiry
-        )),
+        )) ELSE '{}' END,
         journal_seq
     FROM episode_blocks
     UNION ALL
@@ -180,10 +189,15 @@ WITH happened AS (
         block.stack, block.episode_id, block.resolved_at, 2, block.step_no * 3 + 2,
         CASE block.reason WHEN 'approval' THEN 'approval_resolved' ELSE 'wait_resolved' END,
         block.step_no, block.ref,
-        concat_ws(
-            ': ', concat_ws(' by ', concat_ws(' ', block.ref, block.resolution), block.resolved_by),
-            block.resolved_reason
-        ),
+        CASE
+            WHEN block.reason = 'wait' AND block.ref = '' AND block.resolution = 'expired'
+            THEN 'goes on'
+            ELSE concat_ws(
+                ': ',
+                concat_ws(' by ', concat_ws(' ', block.ref, block.resolution), block.resolved_by),
+                block.resolved_reason
+            )
+        END,
         block.resolved_by, NULL, NULL, step.error_class, step.error_detail,
         jsonb_strip_nulls(jsonb_build_object('result', step.result)), block.journal_seq
     FROM episode_blocks AS block
