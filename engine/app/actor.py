@@ -30,9 +30,8 @@ from engine.app.checks import (
 from engine.app.context import StateSchema
 from engine.app.dedupe import ByEvent, Dedupe, problem_of_dedupe
 from engine.app.findings import TTL_S_MAX, Escalations
-from engine.app.function import Function, StrategyFunction
 from engine.app.function_tool import Tools, checked_tools
-from engine.app.strategy import Enrich, Strategy
+from engine.app.strategy import Enrich, Function, Strategy, StrategyFunction
 from engine.app.tools import OF_THE_ENGINE, Synthesizer, Tool, problem_of_overrides
 from engine.app.triggers import EventSource, On, Schedule, Sources, schedules_of
 from engine.errors import DeclarationError

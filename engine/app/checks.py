@@ -11,8 +11,14 @@ import msgspec
 
 from engine.app.context import StateSchema
 from engine.app.findings import Escalations, problem_of_escalation
-from engine.app.function import Function, StrategyFunction, problem_of_function
-from engine.app.strategy import Strategy, missing, state_type
+from engine.app.strategy import (
+    Function,
+    Strategy,
+    StrategyFunction,
+    missing,
+    problem_of_function,
+    state_type,
+)
 from engine.app.triggers import On, Sources, sources_of
 from engine.errors import DeclarationError
 from engine.validation import is_whole, problem_of_path

@@ -25,8 +25,8 @@ from typing import (
 
 import msgspec
 
-from engine.app.function import IN_FUNCTION
 from engine.app.outputs import Retries, problem_of_retries
+from engine.app.strategy import IN_FUNCTION
 from engine.app.tools import (
     BREAKER_OPEN,
     OF_THE_ENGINE,

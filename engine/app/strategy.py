@@ -1,9 +1,16 @@
-"""`Strategy`: the code of an expectation, which decides one step at a time. Pure."""
+"""What an expectation runs: a `Strategy`, which decides one step at a time, or a `Function`. Pure.
+
+A function runs from the top whenever a node has its episode, and is fed what the journal has. So
+what it does between two calls of its `ctx` must be the same each time; `vigil check` names what
+in its source is not.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeAlias, get_type_hints
 
 import msgspec
@@ -25,6 +32,12 @@ from streams.model.triggers import Trigger
 
 Enrich: TypeAlias = Callable[[Finding, EpisodeView], Enriched | Awaitable[Enriched | None] | None]
 """Looks something up about a finding that an episode has raised; None: there is nothing to add."""
+
+StrategyFunction: TypeAlias = Callable[[Any, Trigger], Awaitable[object]]
+"""What users write: `async def name(ctx, trigger)`."""
+
+IN_FUNCTION: Final[ContextVar[bool]] = ContextVar("in_function", default=False)
+"""Whether the code that runs is that of a function itself, and not of a tool that it calls."""
 
 CONVERGED_BYTES_MAX: Final = 768 * 1024
 """Largest convergence: it must fit in one message, 1 MiB by the server's default."""
@@ -282,3 +295,26 @@ def checked_templates(templates: object) -> Mapping[str, Template]:
         if not callable(template):
             raise TypeError(f"{name!r}: {template!r} is no function of a configuration")
     return templates
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function, in the place of a strategy."""
+
+    run: StrategyFunction
+
+    @property
+    def name(self) -> str:
+        """What the function is called."""
+        return self.run.__name__
+
+
+def problem_of_function(candidate: object) -> str | None:
+    """Return why `candidate` cannot be the function of an expectation, or None."""
+    if not inspect.iscoroutinefunction(candidate):
+        return f"{candidate!r} is not `async def name(ctx, trigger)`"
+    try:
+        inspect.signature(candidate).bind(None, None)
+    except TypeError:
+        return f"{candidate.__qualname__}{inspect.signature(candidate)} takes not (ctx, trigger)"
+    return None

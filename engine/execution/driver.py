@@ -32,8 +32,8 @@ from engine.app.actions import (
     WaitFor,
     fingerprint,
 )
-from engine.app.function import Function
 from engine.app.function_tool import FunctionTool
+from engine.app.strategy import Function
 from engine.app.tools import CallContext, Tool
 from engine.episodes import dry_run, recovery
 from engine.episodes.cancel import EpisodeRun

@@ -25,8 +25,8 @@ from engine.app.actions import (
     wait,
 )
 from engine.app.context import Findings, StateSchema, migrate
-from engine.app.function import Function
 from engine.app.outputs import output
+from engine.app.strategy import Function
 from engine.episodes.episode import Save, seed_of
 from engine.errors import CallFailed, InvalidAction
 from engine.functions.history import History

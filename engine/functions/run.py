@@ -29,7 +29,7 @@ from engine.app.actions import (
     problem_of,
 )
 from engine.app.context import Findings
-from engine.app.function import IN_FUNCTION, Function
+from engine.app.strategy import IN_FUNCTION, Function
 from engine.episodes.episode import AGAIN, NOW, Announce, Command, Performed, attempt_at
 from engine.errors import (
     RAISED,

@@ -19,8 +19,8 @@ from typing import Final
 
 import msgspec
 
-from engine.app.function import Function
 from engine.app.function_tool import FunctionTool
+from engine.app.strategy import Function
 
 OTHERWISE: Final = (
     (

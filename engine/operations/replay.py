@@ -28,7 +28,7 @@ from engine.app.actions import Action, Converge, Done, Step, ToolCall, fingerpri
 from engine.app.actor import Actor, Expectation
 from engine.app.app import App
 from engine.app.context import Findings
-from engine.app.function import Function
+from engine.app.strategy import Function
 from engine.episodes import recovery
 from engine.episodes.episode import UNOPENED, Command, Episode, Status, evolve, fold
 from engine.errors import BadHistory, EpisodeFailed, NondeterministicReplay

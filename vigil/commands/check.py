@@ -27,7 +27,7 @@ def check(
     It looks for clocks, chance, sleeps, tasks, threads and I/O, in functions of expectations and in
     those of the same module that they call. It needs no servers.
     """
-    from engine.app.function import Function
+    from engine.app.strategy import Function
     from engine.functions.source import unreplayable_in
     from vigil.serving.app import load
 

@@ -13,8 +13,8 @@ from time import sleep as nap
 
 import pytest
 
-from engine.app.function import Function
 from engine.app.function_tool import tool
+from engine.app.strategy import Function
 from engine.functions.source import unreplayable_in
 
 
