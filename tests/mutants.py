@@ -1123,7 +1123,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "what people may not see stays hidden in a replay",
-        "vigil/commands/episodes.py",
+        "vigil/commands/episodes/replay.py",
         "    if not isinstance(event, StepRecorded):\n",
         "    if True:\n",
         "tests/vigil/test_dead.py",
@@ -3483,7 +3483,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "all episodes of an actor are canceled, not the first that are found",
-        "vigil/commands/episodes.py",
+        "vigil/commands/episodes/cancel.py",
         "        if len(rows) < round_max:",
         "        if True:",
         "tests/vigil/test_canceling.py",

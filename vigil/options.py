@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias, cast
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
 from vigil import settings
 from vigil.errors import Mistake, Trouble
@@ -37,6 +37,9 @@ def _checked_limit(limit: int) -> int:
     return limit
 
 
+EpisodeId: TypeAlias = Annotated[
+    str, Argument(metavar="ID", help="The episode's id, as `vigil episodes list` shows it.")
+]
 IsJson: TypeAlias = Annotated[bool, Option("--json", help="Print JSON, for programs.")]
 Limit: TypeAlias = Annotated[
     int, Option(min=1, callback=_checked_limit, help="Most rows to print.")

@@ -9,7 +9,7 @@ import pytest
 from streams.model.events import EndStatus
 from streams.model.findings import FindingStatus, Severity
 from tests.vigil.program import NOWHERE, Vigil
-from vigil.commands.episodes import EpisodeStatus
+from vigil.commands.episodes.show import EpisodeStatus
 from vigil.commands.findings import WantedStatus
 from vigil.flags import in_front
 from vigil.printing import tables

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streams.model.outputs import OutputOutcome
-from vigil.commands.episodes import came_to, says
+from vigil.commands.episodes.show import came_to, says
 
 OWN = {"output_key": "mail:1", "adapter": "mail", "status": "delivered", "error_class": None}
 

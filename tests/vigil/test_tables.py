@@ -7,7 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from vigil.commands import dead, episodes, findings, outputs
+from vigil.commands import dead, findings, outputs
+from vigil.commands.episodes import replay
 from vigil.printing.tables import as_json, cell, fitted, record, spelled_out, terminal
 
 ID = "abd38715-3d02-87d7-8e0b-8fa9e40e619c"
@@ -91,7 +92,7 @@ UUID_KEY = f"episode.{ID}"
 @pytest.mark.parametrize(
     ("columns", "spare", "row"),
     [
-        (episodes.REPLAY_COLUMNS, episodes.REPLAY_SPARE,
+        (replay.COLUMNS, replay.SPARE,
          {"number": 1, "event": "episode.checkpoint_saved@2", "status": "partially_failed"}),
         (dead.COLUMNS, dead.SPARE,
          {"letter_key": UUID_KEY, "status": "waiting", "reason": "attempts_exhausted"}),

@@ -1,0 +1,13 @@
+"""`vigil episodes`: what actors do and did."""
+
+from __future__ import annotations
+
+import typer
+
+from vigil.commands.episodes import answer, cancel, fork, log, replay, show
+
+app = typer.Typer(no_args_is_help=True)
+
+# In the order of the help.
+for each in (show, log, replay, fork, cancel, answer):
+    app.add_typer(each.app)
