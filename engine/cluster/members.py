@@ -67,8 +67,8 @@ class Heartbeat:
     lease_s: float
     version: str
     since: datetime
-    _was_seen: bool = False
-    """Whether it has been listed. Another process in its place was then started later."""
+    is_listed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the entry has been written. Another process in its place was then started later."""
     _rival: str = ""
     """The process that it last warned of, and that may have its place; empty: none has."""
 
@@ -132,7 +132,7 @@ class Heartbeat:
             stands = await self.gates.get(node_key(self.node))
             if stands is not None and self._is_others(stands):
                 self._warn_of(_process_in(stands))
-                if self._was_seen:
+                if self.is_listed.is_set():
                     return
             if await self._try_say(after=stands.revision if stands else 0):
                 self._note_said()
@@ -155,13 +155,14 @@ class Heartbeat:
         self._rival = rival
         gives_way = "another node of this name was started, so this one is not seen any more"
         arrives = "a node of this name is there, or has just crashed; this one takes its place"
-        message = gives_way if self._was_seen else arrives
+        message = gives_way if self.is_listed.is_set() else arrives
         log.warning(message, node=self.node, other=rival, do=TWO_OF_A_NAME)
 
     def _note_said(self) -> None:
-        if self._rival and self._was_seen:
+        if self._rival and self.is_listed.is_set():
             log.info("this node is seen again: the other one of its name is gone", node=self.node)
-        self._was_seen, self._rival = True, ""
+        self.is_listed.set()
+        self._rival = ""
 
     async def _wait_change(self, recast: asyncio.Event) -> None:
         """Wait until the entry has changed, or is to be renewed."""

@@ -39,6 +39,10 @@ PROBLEM_CHARS_MAX: Final = 300
 """Longest such line, in characters."""
 
 
+_DEFAULTS: Final = [
+    (each.name, each.default) for each in fields(Expectation) if each.name != "name"
+]
+
 _EVENT: Final = "event "
 """Prefix of a trigger that is one of the stack's own events."""
 
@@ -215,11 +219,11 @@ def event_in(trigger: str) -> str | None:
 
 def _options(expectation: Expectation) -> Iterable[tuple[str, Any]]:
     """Yield the options that are not the defaults, and that a text can show."""
-    for field in fields(expectation):
-        value = getattr(expectation, field.name)
-        if field.name == "name" or value == field.default:
+    for name, default in _DEFAULTS:
+        value = getattr(expectation, name)
+        if value is default or value == default:
             continue
         if isinstance(value, str | int | float):
-            yield field.name, value
+            yield name, value
         elif isinstance(value, Breaker | Budget):
-            yield field.name, msgspec.to_builtins(value)
+            yield name, msgspec.to_builtins(value)

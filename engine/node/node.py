@@ -26,12 +26,12 @@ from engine.execution.steps import PublishTool
 from engine.execution.takeover import LapseWatcher
 from engine.node.supervisor import ActorSupervisor, FallbackWatcher, NodeParts
 from engine.outputs.pool import AdapterPool
-from engine.reactor.reactor import Reactor, followed, watch_keys
+from engine.reactor.reactor import Reactor, followed, watch_nodes
 from engine.runtime.catalog import Catalog
 from engine.runtime.context import NodeContext
 from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.store import Turns
-from engine.runtime.tasks import NodeTasks
+from engine.runtime.tasks import NodeTasks, wait_first
 from engine.runtime.tool_calls import ToolCalls
 from engine.waits import signals as waits
 from engine.workflows.begin import StartTool
@@ -103,9 +103,9 @@ class Node:
         self._members = Membership(ports.gates, self._clock)
         self._lease_events = LeaseEvents()
         self._running = RunningEpisodes()
-        self._reactor_keys = LeaseEvents()
+        self._since, self._nodes_gone = self._clock.now(), LeaseEvents()
         self._reactors = [
-            Reactor(ports, self._clock, name, stream, partition, self._reactor_keys)
+            Reactor(ports, self._clock, name, self._since, stream, partition, self._nodes_gone)
             for stream, partition in (followed(ports.stack) if reacts else ())
         ]
 
@@ -142,7 +142,9 @@ class Node:
         helping = [*self._helpers(node_context, supervisor), loader.follow, heartbeat.beat]
         helpers = [asyncio.create_task(self._keep_going(doer)) for doer in helping]
         helpers.append(asyncio.create_task(self._say_when_up(loader, supervisor)))
-        reacting = [asyncio.create_task(self._keep_going(each.follow)) for each in self._reactors]
+        reacting = [
+            asyncio.create_task(self._react(each, heartbeat.is_listed)) for each in self._reactors
+        ]
         helpers += reacting
         try:
             await self._stopping.wait()
@@ -160,8 +162,13 @@ class Node:
         log.info("node down", node=self.name, clean=not late)
         return not late
 
-    async def _watch_reactor_keys(self) -> None:
-        await watch_keys(self._ports.gates, self._reactor_keys)
+    async def _watch_nodes(self) -> None:
+        await watch_nodes(self._ports.gates, self._nodes_gone)
+
+    async def _react(self, reactor: Reactor, is_listed: asyncio.Event) -> None:
+        """Have a reactor take turns, once others can see that this node lives."""
+        await wait_first(is_listed.wait(), self._stopping.wait())
+        await self._keep_going(reactor.follow)
 
     async def _end_reactors(self, reacting: Sequence[asyncio.Task[None]]) -> None:
         """Have published what was committed until now, and let other nodes have the turn."""
@@ -215,7 +222,7 @@ class Node:
             node=self.name,
             lease_s=self._ports.leases.ttl_s,
             version=self._version,
-            since=self._clock.now(),
+            since=self._since,
         )
 
     def _writer_ids(self) -> Iterator[str]:
@@ -242,7 +249,7 @@ class Node:
         ]
         watching.append(fallbacks.follow)
         if self._reactors:
-            watching.append(self._watch_reactor_keys)
+            watching.append(self._watch_nodes)
         return [
             self._mode_watcher.follow,
             node_context.leases.beat,

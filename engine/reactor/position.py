@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from engine.reactor.turn import holder_of, is_alive
 from streams.errors import RevisionConflict
-from streams.keys import published_key, reactor_key
+from streams.keys import published_key
 from streams.ports.all import Ports
 from streams.ports.log import START
 
@@ -62,12 +63,12 @@ class ReactorProgress(NamedTuple):
 
     seq: int
     node: str
-    """Which node has the turn; empty: none."""
+    """Which live node has the turn; empty: none."""
 
 
 async def published(ports: Ports, part: str) -> ReactorProgress:
     """Return how far the reactor of the stream `part` is, by what it has written."""
     position = await Position.read(ports, part)
-    holder = await ports.gates.get(reactor_key(part))
-    node = holder.value.decode() if holder is not None and holder.value else ""
-    return ReactorProgress(position.seq, node)
+    holder, _ = await holder_of(ports.gates, part)
+    lives = holder is not None and await is_alive(ports.gates, holder)
+    return ReactorProgress(position.seq, holder.node if holder is not None and lives else "")

@@ -1,14 +1,14 @@
 """Carries out what follows from the commits of a stack: follow, derive, publish and send, note.
 
-stand by ──key──▶ follow ──key lost, or overtaken──▶ stand by
+stand by ──turn──▶ follow ──overtaken──▶ stand by
                     │  ▲
        no server    ▼  │  tried again, ever more slowly
                    wait
 
-One node at a time does it for each stream of the journal. Its key in the gates says who, and lapses
-with its node; the fence in the stream of events makes sure that no former one publishes. What was
-published before the position was noted is published again by the next one, under the same ids,
-which the stream drops.
+One node at a time does it for each stream of the journal. A key in the gates says who; once the
+entry of that node has lapsed, another one takes its turn. The fence in the stream of events makes
+sure that no former one publishes. What was published before the position was noted is published
+again by the next one, under the same ids, which the stream drops.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +27,7 @@ from engine import telemetry
 from engine.reactor.follow_up import Effect, SendCommand, SendTimer
 from engine.reactor.position import NOTE_S, Position
 from engine.reactor.states import AggregateStates
+from engine.reactor.turn import Holder, ReactorTurn, holder_of, is_alive
 from engine.runtime.leases import LeaseEvents
 from engine.runtime.publish import PublicEvent
 from engine.runtime.tasks import wait_first, wait_set
@@ -40,7 +42,7 @@ from streams.errors import (
     UnreadableEvent,
     VersionConflict,
 )
-from streams.keys import REACTORS, reactor_key
+from streams.keys import NODES, node_key
 from streams.layout import FOLLOWED, Stream
 from streams.ports.all import Ports
 from streams.ports.bucket import Bucket, BucketEntry
@@ -49,17 +51,14 @@ from streams.ports.log import Follower, Recorded
 from streams.subjects import Stack
 from streams.wire.messages import event_body
 
-LEASE_S: Final = 3
-"""How long the key outlives its node, in seconds: public events stop for that long."""
-
-RENEW_S: Final = 1.0
-"""Between two renewals of the key: two may fail in a row."""
+GIVE_UP_S: Final = 1.0
+"""Longest that giving the turn up may take; else others see that its node is gone, or look."""
 
 COMMITS_MAX: Final = 256
 """Commits that are followed up together."""
 
-STANDBY_S: Final = 5.0
-"""Longest wait for the key before it is asked for again: a watch may have missed that it went."""
+STANDBY_S: Final = 15.0
+"""Longest wait before a standby looks again: the turn is given up by who cannot go on, too."""
 
 SILENT_S: Final = 5.0
 """Longest silent wait for commits; only how often an idle reactor wakes."""
@@ -81,15 +80,15 @@ def followed(stack: Stack) -> Sequence[tuple[Stream, int]]:
     return [(stream, each) for stream in FOLLOWED for each in stack.partitions_of(stream)]
 
 
-async def watch_keys(gates: Bucket, freed: LeaseEvents) -> None:
-    """Note in `freed` which keys of reactors get free: one watch for all reactors of a node."""
+async def watch_nodes(gates: Bucket, gone: LeaseEvents) -> None:
+    """Note in `gone` which nodes stop or die: one watch for all reactors of a node."""
 
     async def hear(entries: Sequence[BucketEntry]) -> None:
         for each in entries:
             if each.value is None:
-                freed.free(each.key)
+                gone.free(each.key)
 
-    await follow(gates.watch(under=REACTORS), hear)
+    await follow(gates.watch(under=NODES), hear)
 
 
 @dataclass
@@ -99,10 +98,12 @@ class Reactor:
     ports: Ports
     clock: Clock
     node: str
+    since: datetime
+    """When the node was started, as its entry says."""
     stream: Stream = Stream.JOURNAL
     partition: int = 0
-    freed: LeaseEvents = field(default_factory=LeaseEvents)
-    """Keys that got free, as `watch_keys` sees it; without it a standby only asks now and then."""
+    gone: LeaseEvents = field(default_factory=LeaseEvents)
+    """Nodes that went, as `watch_nodes` sees it; without it a standby only looks now and then."""
     _ending: asyncio.Event = field(default_factory=asyncio.Event)
     _failures: int = 0
 
@@ -132,36 +133,29 @@ class Reactor:
         return self.ports.stack.part(self.stream, self.partition)
 
     async def _take_turn(self) -> None:
-        """Have the turn if nobody has it; else wait until it may be free."""
-        key = reactor_key(self._part)
-        freed = self.freed.of(key)
+        """Have the turn if nobody has it who lives; else wait until it may be free."""
+        gates = self.ports.gates
+        holder, revision = await holder_of(gates, self._part)
+        if holder is not None and holder != self._holder:
+            went = self.gone.of(node_key(holder.node))
+            if await is_alive(gates, holder):
+                wait = wait_set(went, within_s=STANDBY_S, clock=self.clock)
+                return await wait_first(wait, self._ending.wait())
+        turn = ReactorTurn(gates, self._part, self._holder)
+        if not await turn.take(after=revision):
+            return None
         try:
-            revision = await self.ports.gates.put(key, self._name, after=0, ttl_s=LEASE_S)
-        except RevisionConflict:
-            wait = wait_set(freed, within_s=STANDBY_S, clock=self.clock)
-            return await wait_first(wait, self._ending.wait())
-        turn = _Turn(key, revision)
-        try:
-            await wait_first(self._renew(turn), self._publish_all())
+            await self._publish_all()
         except (RevisionConflict, VersionConflict) as error:
             log.warning("standing by", stream=self._part, node=self.node, why=str(error))
         finally:
-            # If the server does not answer, the key lapses by itself.
             with suppress(Unavailable, RevisionConflict, TimeoutError):
-                async with self.clock.timeout(RENEW_S):
-                    await self.ports.gates.delete(key, after=turn.revision)
+                async with self.clock.timeout(GIVE_UP_S):
+                    await turn.give_up()
 
     @property
-    def _name(self) -> bytes:
-        return self.node.encode()
-
-    async def _renew(self, turn: _Turn) -> None:
-        while True:
-            await self.clock.sleep(RENEW_S)
-            # An unanswered renewal is made again; if the key is lost meanwhile, that says so.
-            with suppress(Unavailable):
-                put = self.ports.gates.put
-                turn.revision = await put(turn.key, self._name, after=turn.revision, ttl_s=LEASE_S)
+    def _holder(self) -> Holder:
+        return Holder(self.node, self.since)
 
     async def _publish_all(self) -> None:
         """Publish what follows from each commit, until `end` and nothing is left."""
@@ -229,12 +223,6 @@ class Reactor:
 
     async def _pause(self, pause_s: float) -> None:
         await wait_first(self.clock.sleep(pause_s), self._ending.wait())
-
-
-@dataclass
-class _Turn:
-    key: str
-    revision: int
 
 
 @dataclass

@@ -340,7 +340,8 @@ def stored(ports: MemoryPorts) -> bytes:
 async def react(ports: MemoryPorts, *, clock: Clock | None = None) -> None:
     """Carry out what follows from all commits so far, as the reactor of a node does."""
     for stream, partition in followed(ports.stack):
-        reactor = Reactor(ports, clock or SystemClock(), "reactor", stream, partition)
+        clock = clock or SystemClock()
+        reactor = Reactor(ports, clock, "reactor", clock.now(), stream, partition)
         reactor.end()
         await reactor.follow()
 

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
-from streams.keys import published_key, reactor_key
+from engine.cluster.modes import NodeMode
+from engine.cluster.nodes import NodeInfo, encoded
+from engine.reactor.turn import Holder, ReactorTurn
+from streams.keys import node_key, published_key
 from streams.layout import Stream
 from streams.memory import memory_ports
 from tests.engine.reactor import journals as given
 from tests.simulation.time import SimClock, simulate
 from vigil.commands.doctor import LAG_MAX, look_at_reactor
+
+SINCE = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def entry(node: str) -> bytes:
+    full = NodeMode.FULL
+    return encoded(
+        NodeInfo(name=node, host="h", pid=1, since=SINCE, mode=full, setting=full, lease_s=10)
+    )
 
 
 async def looked(*, commits: int, position: int, node: str = ""):
@@ -20,7 +34,8 @@ async def looked(*, commits: int, position: int, node: str = ""):
         )
     await ports.gates.put(published_key("journal"), str(position).encode())
     if node:
-        await ports.gates.put(reactor_key("journal"), node.encode())
+        assert await ReactorTurn(ports.gates, "journal", Holder(node, SINCE)).take(after=0)
+        await ports.gates.put(node_key(node), entry(node))
     return await look_at_reactor(ports, Stream.JOURNAL, 0)
 
 

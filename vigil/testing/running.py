@@ -34,7 +34,7 @@ from engine.waits.signal import RESOLVED
 from engine.workflows.instance import fold_instance
 from engine.workflows.requests import decide_step, start_workflow
 from streams.json import JsonObject
-from streams.keys import NODES, REACTORS
+from streams.keys import NODES
 from streams.layout import Kind, Stream
 from streams.memory import MemoryPorts, memory_ports
 from streams.memory.fake_leases import FakeLeases
@@ -78,7 +78,7 @@ LANES_S: Final = 30.0
 RECENT_MAX: Final = 8
 """Most runs of one test whose stories are told if it fails."""
 
-ALIVE: Final = (f"{NODES}.", f"{REACTORS}.")
+ALIVE: Final = (f"{NODES}.",)
 """What the keys begin with that a node repeats for as long as it lives."""
 
 recent: deque[RunningApp] = deque(maxlen=RECENT_MAX)

@@ -55,6 +55,27 @@ async def test_a_stopping_node_hands_over_at_the_next_barrier_and_another_finish
     assert life_.seen == [{"call": 1}, "end"]
 
 
+class Noting:
+    """A bucket that notes which keys are put first."""
+
+    def __init__(self, bucket):
+        self._bucket, self.puts = bucket, []
+
+    def __getattr__(self, name):
+        return getattr(self._bucket, name)
+
+    async def put(self, key, *given, **more):
+        self.puts.append(key.partition(".")[0])
+        return await self._bucket.put(key, *given, **more)
+
+
+async def test_a_node_is_seen_before_it_takes_the_turn_of_a_reactor(ports):
+    noting = Noting(ports.gates)
+    async with running(app_of(Scripted()), replace(ports, gates=noting)):
+        await eventually(lambda: "reactor" in noting.puts)
+    assert noting.puts.index("node") < noting.puts.index("reactor")
+
+
 class SlowToOpen:
     """A world whose queues are open only once they may be."""
 

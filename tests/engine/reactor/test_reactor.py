@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
+from engine.cluster.modes import NodeMode
+from engine.cluster.nodes import NodeInfo, encoded
 from engine.reactor import reactor as reactors
 from engine.reactor.position import NOTE_S
-from engine.reactor.reactor import LEASE_S, STUCK_S, Reactor, encode, watch_keys
+from engine.reactor.reactor import STUCK_S, Reactor, encode, watch_nodes
+from engine.reactor.turn import Holder, ReactorTurn, holder_of
 from engine.runtime.publish import PublicEvent
 from streams.errors import Unavailable
-from streams.keys import published_key, reactor_key
+from streams.keys import node_key, published_key
 from streams.layout import Stream
 from streams.memory import memory_ports
 from streams.ports.domain_events import EVENT_BYTES_MAX
@@ -26,6 +30,10 @@ from tests.engine.reactor import journals as given
 from tests.simulation.time import SimClock, simulate
 
 PART = "journal"
+
+SINCE = datetime(2030, 1, 1, tzinfo=UTC)
+
+LEASE_S = 10
 
 
 class Scene:
@@ -48,13 +56,27 @@ class Scene:
         await self.append(self.stack.episode(f"e{number}"), opened, given.STARTED, given.FINISHED)
 
     def reactor(self, node: str = "n1", stream: Stream = Stream.JOURNAL, **replaced) -> Reactor:
-        return Reactor(dataclasses.replace(self.ports, **replaced), self.clock, node, stream)
+        ports = dataclasses.replace(self.ports, **replaced)
+        return Reactor(ports, self.clock, node, SINCE, stream)
+
+    async def list_node(self, node: str, *, since: datetime = SINCE) -> None:
+        """Write the entry of a node, as its heartbeats do."""
+        info = NodeInfo(
+            name=node,
+            host="host",
+            pid=1,
+            since=since,
+            mode=NodeMode.FULL,
+            setting=NodeMode.FULL,
+            lease_s=LEASE_S,
+        )
+        await self.ports.gates.put(node_key(node), encoded(info), ttl_s=LEASE_S)
 
     @asynccontextmanager
     async def at_work(self, reactor: Reactor):
         """Run a reactor, and have it killed in the end."""
         task = asyncio.create_task(reactor.follow())
-        watching = asyncio.create_task(watch_keys(self.ports.gates, reactor.freed))
+        watching = asyncio.create_task(watch_nodes(self.ports.gates, reactor.gone))
         try:
             yield task
         finally:
@@ -72,6 +94,14 @@ class Scene:
         ids = [each.headers[MESSAGE_ID_HEADER] for each in kept]
         others = ("reactor.", "triggered")
         return [each for each in ids if not each.startswith(others) and not each.endswith(others)]
+
+    async def hold(self, node: str) -> None:
+        """Have a reactor die while it has the turn."""
+        assert await ReactorTurn(self.ports.gates, PART, Holder(node, SINCE)).take(after=0)
+
+    async def holder(self) -> Holder | None:
+        holder, _ = await holder_of(self.ports.gates, PART)
+        return holder
 
     async def position(self) -> int:
         entry = await self.ports.gates.get(published_key(PART))
@@ -126,6 +156,7 @@ def test_the_trace_of_a_commit_goes_on():
 
 def test_whoever_stops_has_told_all_and_hands_over_at_once():
     async def story(scene):
+        await scene.list_node("n1")
         first, second = scene.reactor("n1"), scene.reactor("n2")
         async with scene.at_work(first) as task, scene.at_work(second):
             await scene.quiet()
@@ -134,6 +165,8 @@ def test_whoever_stops_has_told_all_and_hands_over_at_once():
             await task
             assert scene.told == ["e1.started.1", "e1.ended"]
             assert await scene.position() == 1
+            assert await scene.holder() is None
+            await scene.ports.gates.delete(node_key("n1"))
             await scene.live(2)
             await scene.quiet(0.1)
             assert scene.told[2:] == ["e2.started.1", "e2.ended"]
@@ -141,14 +174,27 @@ def test_whoever_stops_has_told_all_and_hands_over_at_once():
     play(story)
 
 
-def test_whoever_dies_is_replaced_once_its_key_has_lapsed():
+def test_whoever_dies_is_replaced_once_the_entry_of_its_node_has_lapsed():
     async def story(scene):
-        await scene.ports.gates.put(reactor_key(PART), b"gone", ttl_s=LEASE_S)
+        await scene.list_node("n1")
+        await scene.hold("n1")
         async with scene.at_work(scene.reactor("n3")):
             await scene.live(1)
             await scene.quiet(LEASE_S - 0.5)
             assert scene.told == []
-            await scene.quiet(1.0)
+            await scene.quiet(0.6)
+            assert scene.told == ["e1.started.1", "e1.ended"]
+
+    play(story)
+
+
+def test_whoever_was_started_again_need_not_wait_for_what_it_was():
+    async def story(scene):
+        await scene.hold("n1")
+        await scene.list_node("n1", since=SINCE + timedelta(seconds=1))
+        async with scene.at_work(scene.reactor("n2")):
+            await scene.live(1)
+            await scene.quiet(0.1)
             assert scene.told == ["e1.started.1", "e1.ended"]
 
     play(story)
@@ -156,14 +202,26 @@ def test_whoever_dies_is_replaced_once_its_key_has_lapsed():
 
 def test_two_never_tell_at_a_time():
     async def story(scene):
+        for node in ("n1", "n2"):
+            await scene.list_node(node)
         async with scene.at_work(scene.reactor("n1")), scene.at_work(scene.reactor("n2")):
             await scene.quiet()
-            entry = await scene.ports.gates.get(reactor_key(PART))
-            assert entry.value == b"n1"
+            assert await scene.holder() == Holder("n1", SINCE)
             for number in range(20):
                 await scene.live(number)
-            await scene.quiet(10.0)
+            await scene.quiet(LEASE_S / 2)
+            assert await scene.holder() == Holder("n1", SINCE)
             assert len(scene.told) == len(set(scene.told)) == 40
+
+    play(story)
+
+
+def test_of_those_who_find_the_turn_free_one_takes_it():
+    async def story(scene):
+        first, second = (ReactorTurn(scene.ports.gates, PART, Holder(node, SINCE)) for node in "ab")
+        assert await first.take(after=0)
+        assert not await second.take(after=0)
+        assert await scene.holder() == Holder("a", SINCE)
 
     play(story)
 
@@ -195,7 +253,6 @@ def test_what_was_told_before_the_position_was_noted_is_told_again_under_its_id(
                 await scene.quiet(NOTE_S / 5)
             assert await scene.position() == 1
         told = list(scene.told)
-        await scene.quiet(LEASE_S + 1)
         async with scene.at_work(scene.reactor("n2")):
             await scene.quiet()
         assert scene.told == told == ["e1.started.1", "e1.ended", "e2.started.1", "e2.ended"]
@@ -226,7 +283,6 @@ def test_whoever_begins_in_the_middle_of_a_life_reads_its_beginning():
             await scene.append(subject, given.DEFERRED)
             await scene.append(scene.stack.output("o1"), given.PROPOSED)
             await scene.quiet()
-        await scene.quiet(LEASE_S + 1)
         await scene.append(subject, replace(given.STARTED, attempt=2))
         await scene.append(scene.stack.output("o1"), given.DELIVERED)
         await scene.append(subject, given.FINISHED)
@@ -245,7 +301,6 @@ def test_a_story_that_was_read_for_an_output_is_not_ahead_of_its_episode():
         async with scene.at_work(scene.reactor("n1")):
             await scene.append(subject, given.OPENED, given.STARTED, given.CONVERGED)
             await scene.quiet()
-        await scene.quiet(LEASE_S + 1)
         await scene.append(output, given.PROPOSED)
         await scene.append(subject, replace(given.STARTED, attempt=2))
         await scene.append(subject, given.DEFERRED)
@@ -317,7 +372,7 @@ def test_before_what_it_cannot_read_it_stands_still_and_says_so():
         with capture_logs() as logs:
             async with scene.at_work(scene.reactor()):
                 await scene.quiet(STUCK_S - 1)
-                assert await scene.ports.gates.get(reactor_key(PART)) is None, "another may try"
+                assert await scene.holder() is None, "another may try"
         assert scene.told == ["e1.started.1", "e1.ended"]
         assert [each["event"] for each in logs].count("cannot go on") == 1
 
@@ -335,7 +390,7 @@ def test_what_somebody_else_has_put_on_the_journal_is_passed_over():
         scene.ports.log.publish_raw(strange.subject, data, {COMMIT_HEADER: "x"})
         await scene.live(3)
         async with scene.at_work(scene.reactor("n2")):
-            await scene.quiet(LEASE_S + 2)
+            await scene.quiet()
         assert scene.told[4:] == ["e3.started.1", "e3.ended"]
 
     play(story)
@@ -387,7 +442,7 @@ def test_each_stream_of_a_journal_has_a_reactor_of_its_own():
         for number in range(12):
             await scene.live(number)
         several = [
-            Reactor(scene.ports, scene.clock, f"n{each}", Stream.JOURNAL, each)
+            Reactor(scene.ports, scene.clock, f"n{each}", SINCE, Stream.JOURNAL, each)
             for each in scene.stack.partitions_of(Stream.JOURNAL)
         ]
         async with scene.at_work(several[0]), scene.at_work(several[1]), scene.at_work(several[2]):
@@ -430,7 +485,8 @@ def test_events_go_many_at_a_time(monkeypatch):
 def test_whoever_ends_before_its_first_turn_returns(is_first):
     async def story(scene):
         if not is_first:
-            await scene.ports.gates.put(reactor_key(PART), b"n0", ttl_s=3600)
+            await scene.list_node("n0")
+            await scene.hold("n0")
         reactor = scene.reactor()
         reactor.end()
         await reactor.follow()
