@@ -59,7 +59,7 @@ class LinkSettings:
         Often where a server may be lost while we are connected to another one; a single server
         that is lost takes our connection with it.
         """
-        return 1 if self.replicas > 1 or self.domain else 5
+        return 1 if self.replicas > 1 or self.domain else 10
 
     def api(self, operation: str) -> str:
         """Return the subject of one operation of JetStream's API."""

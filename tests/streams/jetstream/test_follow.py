@@ -161,7 +161,7 @@ async def test_a_follower_without_a_server_returns_nothing_and_goes_on_later(own
 @pytest.mark.parametrize(
     ("settings", "beat_s"),
     [
-        (LinkSettings(), 5),
+        (LinkSettings(), 10),
         (LinkSettings(replicas=3), 1),
         (LinkSettings(domain="hub"), 1),
     ],

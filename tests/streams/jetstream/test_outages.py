@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Final
 
 import pytest
@@ -130,6 +131,13 @@ async def give_up(log, subject):
     await log.append(subject, commit("c1"), after=0)
 
 
+async def appended(log, subject) -> bool:
+    """Append a commit; a server that has just started may be slower than its client is patient."""
+    with suppress(UnknownOutcome):
+        return await log.append(subject, commit("c"), after=0) > 0
+    return False
+
+
 async def test_many_appends_at_a_frozen_server_leave_no_connection_behind(own_nats, stack):
     settings = LinkSettings(request_timeout_s=0.2, patience_s=0.2)
     async with connect(own_nats.url, stack=stack, settings=settings) as ports:
@@ -143,8 +151,7 @@ async def test_many_appends_at_a_frozen_server_leave_no_connection_behind(own_na
         assert {type(outcome) for outcome in outcomes} == {UnknownOutcome}
         own_nats.kill()
         own_nats.restart()
-        await eventually(lambda: reached(ports.log, 0))
-        assert await ports.log.append(stack.episode("next"), commit("c"), after=0)
+        await eventually(lambda: appended(ports.log, stack.episode("next")))
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
