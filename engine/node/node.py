@@ -168,7 +168,10 @@ class Node:
     async def _react(self, reactor: Reactor, is_listed: asyncio.Event) -> None:
         """Have a reactor take turns, once others can see that this node lives."""
         await wait_first(is_listed.wait(), self._stopping.wait())
-        await self._keep_going(reactor.follow)
+        if self._stopping.is_set():
+            await reactor.follow()  # Once, for what this node has committed until now.
+        else:
+            await self._keep_going(reactor.follow)
 
     async def _end_reactors(self, reacting: Sequence[asyncio.Task[None]]) -> None:
         """Have published what was committed until now, and let other nodes have the turn."""
