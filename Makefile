@@ -88,8 +88,8 @@ crashes: $(READY) ## Have a node die at every moment of a story; make test does 
 simulation: $(READY) ## Simulate worlds in which everything goes wrong, SEEDS=1000 of them; make test does 150
 	SIM_SEEDS=$(or $(SEEDS),1000) $(BIN)/python -m pytest --numprocesses 2 --dist worksteal tests/simulation/test_survival.py
 
-mutants: $(READY) ## Switch off each guard and see that a test notices
-	$(BIN)/python tests/mutants.py
+mutants: $(READY) ## Switch off each guard and see that a test notices; NEW=1 leaves out what was killed as it is
+	$(BIN)/python -m tests.mutation $(if $(NEW),--new)
 
 lock: ## Write requirements.lock anew, from the newest versions that pyproject.toml allows
 	@$(require_python)

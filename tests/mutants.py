@@ -1,28 +1,15 @@
-"""The standing table of mutants: each guard, switched off, must turn some test red.
+"""The table of mutants: each guard, switched off, must turn some test red.
 
-A guard that no test misses is not specified. Every mutant is tried on a copy of the tree,
-so nothing here can leave a guard off. Run from the repository root:
-
-    python tests/mutants.py            all of them
-    python tests/mutants.py version    those whose guard's name holds a word
+A guard that no test misses is not specified. `tests/mutation.py` tries them.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parents[1]
-TRIAL_S_MAX: Final = 600.0
-"""Longest that the tests of one mutant may take. A mutant that hangs them is noticed, too."""
-
-LEFT_OUT: Final = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist")
 
 
 class Mutant(NamedTuple):
@@ -6911,54 +6898,3 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/functions/test_source.py",
     ),
 )
-
-
-def survives(mutant: Mutant, tree: Path) -> bool:
-    """Return whether every test still passes in `tree` with the guard switched off."""
-    path = tree / mutant.file
-    original = path.read_text()
-    path.write_text(original.replace(mutant.text, mutant.becomes))
-    try:
-        return passes(mutant.tests, tree)
-    finally:
-        path.write_text(original)
-
-
-def passes(tests: str, tree: Path) -> bool:
-    """Return whether `tests` pass in `tree`; taking too long is failing."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", tests]
-    try:
-        done = subprocess.run(
-            command,
-            cwd=tree,
-            env={**os.environ, "VIGIL_TEST_MOMENTS": "all", "SIM_SEEDS": "250"},
-            capture_output=True,
-            timeout=TRIAL_S_MAX,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return False
-    return done.returncode == 0
-
-
-def main(wanted: str = "") -> int:
-    """Try every mutant whose guard's name holds `wanted`; return 1 if one survives."""
-    mutants = [mutant for mutant in TABLE if wanted in mutant.guard]
-    survivors = 0
-    with tempfile.TemporaryDirectory() as scratch:
-        tree = Path(scratch) / "tree"
-        shutil.copytree(ROOT, tree, ignore=LEFT_OUT)
-        red = [tests for tests in sorted({m.tests for m in mutants}) if not passes(tests, tree)]
-        if red:
-            print(f"red before anything was switched off: {', '.join(red)}")
-            return 1
-        for mutant in mutants:
-            alive = survives(mutant, tree)
-            survivors += alive
-            print(f"{'SURVIVED' if alive else 'killed  '}  {mutant.guard}", flush=True)
-    print(f"{len(mutants) - survivors} of {len(mutants)} killed")
-    return int(survivors > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:2]))

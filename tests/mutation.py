@@ -1,0 +1,302 @@
+"""Tries mutants: switches off each guard of `tests/mutants.py` and sees that a test turns red.
+
+    python -m tests.mutation                 all of them
+    python -m tests.mutation lane deadline   those whose guard, file or tests have one of the words
+    python -m tests.mutation --new           those that were not killed since their files changed
+
+Each of `--jobs` workers has a copy of the tree, so nothing here can leave a guard off. A worker has
+imported what others have written, and forks for each mutant: a trial costs little more than its
+tests. What was killed is remembered in `.mutants`, with a digest of the mutant, its file and its
+tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final
+
+import pytest
+
+from tests.mutants import ROOT, TABLE, Mutant
+
+KILLED: Final = ROOT / ".mutants"
+
+TRIAL_S_MAX: Final = 1_200.0
+"""Longest that the tests of one mutant may take. Nothing is known of one that takes longer: each
+test has a timeout of its own, by which a mutant that hangs is killed."""
+
+POLL_S: Final = 0.02
+
+LEFT_OUT: Final = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "results")
+
+OPTIONS: Final = (
+    *("-q", "-x", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist"),
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+)
+"""Plugins that were imported before the fork are not rewritten."""
+
+WHOLE: Final = {"VIGIL_TEST_MOMENTS": "all", "SIM_SEEDS": "250"}
+"""A mutant may show at one moment of a story only, or in few worlds."""
+
+OF_OTHERS: Final = (
+    "asyncpg",
+    "httpx",
+    "hypothesis",
+    "msgspec",
+    "nats",
+    "opentelemetry.sdk.metrics.export",
+    "opentelemetry.sdk.trace.export",
+    "pydantic",
+    "pytest",
+    "pytest_asyncio.plugin",
+    "pytest_timeout",
+    "rich.console",
+    "structlog",
+    "typer",
+    "uvloop",
+    "yaml",
+)
+"""What a worker imports before it forks. Nothing of ours: that is what mutants change."""
+
+
+def digest(mutant: Mutant) -> str:
+    """Return a digest of what a trial of `mutant` depends on most."""
+    made = hashlib.sha256(repr(mutant).encode())
+    tests = ROOT / mutant.tests
+    files = sorted(tests.rglob("*.py")) if tests.is_dir() else [tests]
+    for path in (ROOT / mutant.file, *files):
+        made.update(path.read_bytes())
+    return made.hexdigest()[:16]
+
+
+def remembered() -> set[str]:
+    """Return the digests of the mutants that were killed."""
+    return set(KILLED.read_text().split()) if KILLED.exists() else set()
+
+
+def remember(mutant: Mutant) -> None:
+    """Add a mutant to those that were killed."""
+    with KILLED.open("a") as file:
+        file.write(f"{digest(mutant)}\n")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How the tests went in a tree."""
+
+    code: int | None
+    """With which pytest exited; None: it took too long."""
+    seconds: float
+    said: str
+    """The end of what pytest printed."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every test passed."""
+        return self.code == 0
+
+    @property
+    def failed(self) -> bool:
+        """Whether a test failed, or could not be imported."""
+        return self.code in {pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED}
+
+
+class Tree:
+    """A copy of the tree that one worker has for itself."""
+
+    def __init__(self, path: Path) -> None:
+        shutil.copytree(ROOT, path, ignore=LEFT_OUT)
+        self.path = path
+        self._times = count(int(time.time()) + 1)
+        """A time of its own for each text of a file, since compiled files are told apart by it."""
+
+    def tried(self, mutant: Mutant, worker: Worker) -> Trial:
+        """Return how the tests go with the guard switched off."""
+        path = self.path / mutant.file
+        original = path.read_text()
+        self._write(path, original.replace(mutant.text, mutant.becomes))
+        try:
+            return worker.run(self, mutant.tests, WHOLE)
+        finally:
+            self._write(path, original)
+
+    def _write(self, path: Path, text: str) -> None:
+        path.write_text(text)
+        at = next(self._times)
+        os.utime(path, (at, at))
+
+
+class Worker:
+    """A process that has imported what tests need, and forks for each trial."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", "from tests.mutation import serve; serve()"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, tree: Tree, tests: str, settings: Mapping[str, str]) -> Trial:
+        """Run `tests` in `tree`, with `settings` in the environment."""
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps([str(tree.path), tests, settings]) + "\n")
+        process.stdin.flush()
+        return Trial(*json.loads(process.stdout.readline()))
+
+    def stop(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def serve() -> None:
+    """Run the trials that a line of stdin asks for, one after the other, until there is no more."""
+    for name in OF_OTHERS:
+        importlib.import_module(name)
+    for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
+        del sys.modules[name]
+    for line in sys.stdin:
+        print(json.dumps(forked(*json.loads(line))), flush=True)
+
+
+def forked(tree: str, tests: str, settings: Mapping[str, str]) -> tuple[int | None, float, str]:
+    """Run `tests` in a process of their own."""
+    began_s = time.monotonic()
+    with tempfile.TemporaryFile("w+") as printed:
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(printed.fileno(), 1)
+            os.dup2(printed.fileno(), 2)
+            os.chdir(tree)
+            os.environ.update(settings, PYTHONPATH=tree)
+            sys.path[:] = [tree, *(path for path in sys.path if path not in {"", str(ROOT)})]
+            exit_code = pytest.main([*OPTIONS, tests])
+            sys.stdout.flush()
+            os._exit(exit_code)
+        code = waited(child, until_s=began_s + TRIAL_S_MAX)
+        printed.seek(0)
+        return code, time.monotonic() - began_s, printed.read()[-600:]
+
+
+def waited(child: int, *, until_s: float) -> int | None:
+    """Return how `child` exited; None: it took too long. What it started is killed."""
+    code = None
+    while code is None and time.monotonic() < until_s:
+        time.sleep(POLL_S)
+        pid, status = os.waitpid(child, os.WNOHANG)
+        code = os.waitstatus_to_exitcode(status) if pid else None
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    if code is None:
+        os.waitpid(child, 0)
+    return code
+
+
+def wanted(words: Sequence[str]) -> list[Mutant]:
+    """Return the mutants that have one of the words, or all."""
+    return [
+        mutant
+        for mutant in TABLE
+        if not words
+        or any(word in part for word in words for part in (mutant.guard, mutant.file, mutant.tests))
+    ]
+
+
+class Trials:
+    """Tries mutants, several at a time."""
+
+    def __init__(self, scratch: Path, jobs: int) -> None:
+        self._free: SimpleQueue[tuple[Worker, Tree]] = SimpleQueue()
+        self._pool = ThreadPoolExecutor(jobs)
+        for number in range(jobs):
+            self._free.put((Worker(), Tree(scratch / f"tree-{number}")))
+
+    def red(self, tests: Sequence[str]) -> Mapping[str, Trial]:
+        """Return those of `tests` that fail with every guard on."""
+        trials = dict(zip(tests, self._pool.map(self._with_all, tests), strict=True))
+        return {tests: trial for tests, trial in trials.items() if not trial.passed}
+
+    def of(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, Trial]]:
+        """Yield how each mutant fared, in their order."""
+        return zip(mutants, self._pool.map(self._without, mutants), strict=True)
+
+    def _with_all(self, tests: str) -> Trial:
+        worker, tree = self._free.get()
+        try:
+            return worker.run(tree, tests, {})
+        finally:
+            self._free.put((worker, tree))
+
+    def _without(self, mutant: Mutant) -> Trial:
+        worker, tree = self._free.get()
+        try:
+            return tree.tried(mutant, worker)
+        finally:
+            self._free.put((worker, tree))
+
+    def stop(self) -> None:
+        """End the workers."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        while not self._free.empty():
+            self._free.get()[0].stop()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Try the mutants; return 1 if one survives."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--new", action="store_true")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    asked = parser.parse_args(arguments)
+    killed = remembered() if asked.new else set()
+    mutants = [mutant for mutant in wanted(asked.words) if digest(mutant) not in killed]
+    survivors = 0
+    with tempfile.TemporaryDirectory(prefix="vigil-mutants-") as scratch:
+        trials = Trials(Path(scratch), asked.jobs)
+        try:
+            red = trials.red(sorted({mutant.tests for mutant in mutants}))
+            for tests, trial in red.items():
+                print(f"RED with every guard on: {tests}\n{trial.said}", flush=True)
+            mutants = [mutant for mutant in mutants if mutant.tests not in red]
+            for number, (mutant, trial) in enumerate(trials.of(mutants), 1):
+                survivors += not trial.failed
+                at = f"{number}/{len(mutants)}"
+                how = "killed" if trial.failed else "SURVIVED" if trial.passed else "UNKNOWN"
+                print(f"{at:>9}  {how:8}  {trial.seconds:5.1f} s  {mutant.guard}", flush=True)
+                if trial.failed:
+                    remember(mutant)
+                elif not trial.passed:
+                    print(trial.said, flush=True)
+        finally:
+            trials.stop()
+    print(f"{len(mutants) - survivors} of {len(mutants)} killed")
+    return int(survivors > 0 or bool(red))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
