@@ -3,6 +3,7 @@
     python -m tests.mutation                 all of them
     python -m tests.mutation lane deadline   those whose guard, file or tests have one of the words
     python -m tests.mutation --new           those that were not killed since their files changed
+    python -m tests.mutation --green         without first seeing that the tests pass as they are
 
 Each of `--jobs` workers has a copy of the tree, so nothing here can leave a guard off. A worker has
 imported what others have written, and forks for each mutant: a trial costs little more than its
@@ -271,6 +272,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("words", nargs="*")
     parser.add_argument("--new", action="store_true")
+    parser.add_argument("--green", action="store_true")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args(arguments)
     killed = remembered() if asked.new else set()
@@ -279,9 +281,10 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="vigil-mutants-") as scratch:
         trials = Trials(Path(scratch), asked.jobs)
         try:
-            red = trials.red(sorted({mutant.tests for mutant in mutants}))
-            for tests, trial in red.items():
-                print(f"RED with every guard on: {tests}\n{trial.said}", flush=True)
+            tests = sorted({mutant.tests for mutant in mutants})
+            red = {} if asked.green else trials.red(tests)
+            for path, trial in red.items():
+                print(f"RED with every guard on: {path}\n{trial.said}", flush=True)
             mutants = [mutant for mutant in mutants if mutant.tests not in red]
             for number, (mutant, trial) in enumerate(trials.of(mutants), 1):
                 survivors += not trial.failed
