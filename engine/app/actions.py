@@ -155,7 +155,7 @@ def tool_call(
     is what the tool is registered as. Arguments whose name starts with `_` reach the tool and are
     stored nowhere.
     """
-    if isinstance(tool, NamedTool):
+    if not isinstance(tool, str) and isinstance(tool, NamedTool):
         return ToolCall(tool.capability, tool.action, given)
     return ToolCall(tool, action, args or {})
 

@@ -154,11 +154,16 @@ class FunctionTool(Tool, Generic[P, R]):
 
     def redact(self, args: JsonObject) -> object:
         """Return `args` without the values of what is hidden."""
-        return _without(args, self.hidden) if self.hidden else args
+        return _without(args, self.hidden)
 
     def redact_result(self, result: object) -> object:
         """Return `result` without the values of what is hidden."""
-        return _without(result, self.hidden) if self.hidden else result
+        return _without(result, self.hidden)
+
+    @property
+    def hides(self) -> bool:
+        """Whether anything is hidden."""
+        return bool(self.hidden)
 
     def bound(self, args: JsonObject, ctx: CallContext) -> Callable[[], object]:
         """Return the call with `args`, which fit; a function that is not async may then block."""

@@ -169,6 +169,12 @@ class Tool:
         """Return `result` with secrets removed."""
         return result
 
+    @property
+    def hides(self) -> bool:
+        """Whether it may remove secrets from arguments or results."""
+        own = type(self)
+        return own.redact is not Tool.redact or own.redact_result is not Tool.redact_result
+
 
 class EngineTool(Tool):
     """A tool that the engine supplies and that gets the calling episode."""

@@ -10,7 +10,8 @@ is on its way to the journal is never cut off.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -72,19 +73,37 @@ KEY_MARK_CHARS: Final = 16
 """How much of an action's fingerprint its idempotency key has: 64 bits, unique per turn."""
 
 
+TIMER_S: Final = 0.001
+"""How exact a timer is, in seconds: one that fires so much too early is not set anew."""
+
+
 class WallTime:
-    """The running time of one attempt, on top of what earlier ones used."""
+    """The running time of one attempt, on top of what earlier ones used.
+
+    Its timer goes on while the episode stands still, and is set anew when it fires too early: an
+    episode stands still at each step.
+    """
 
     def __init__(self, clock: Clock, *, limit_s: float, used_s: float) -> None:
         """Start counting; `limit_s` is over all attempts, 0 or less is no limit."""
-        self.limit = clock.timeout(max(0.0, limit_s - used_s) if limit_s > 0 else None)
+        self.limit = clock.timeout(None)
         """Cuts off the code within it, once the time is used up."""
         self._clock, self._limit_s = clock, limit_s
         self._since_s = clock.monotonic_s() - used_s
         self._waits = 0
         self._still_since_s = 0.0
-        self._ends_s: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._is_cut_off = False
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Have the timer go within `limit`."""
+        self._set_timer()
+        try:
+            yield
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
 
     def used_s(self) -> float:
         """Return the seconds of running so far, over all attempts."""
@@ -104,8 +123,7 @@ class WallTime:
         if self.limit.expired():
             raise EpisodeFailed("budget_exceeded", f"wall_s: all {self._limit_s:g} used")
         if not self._waits:
-            self._still_since_s, self._ends_s = self._clock.monotonic_s(), self.limit.when()
-            self.limit.reschedule(None)
+            self._still_since_s = self._clock.monotonic_s()
         self._waits += 1
         try:
             await wait()
@@ -115,10 +133,24 @@ class WallTime:
                 self._count_again()
 
     def _count_again(self) -> None:
-        waited_s = self._clock.monotonic_s() - self._still_since_s
-        self._since_s += waited_s
-        self.limit.reschedule(None if self._ends_s is None else self._ends_s + waited_s)
+        self._since_s += self._clock.monotonic_s() - self._still_since_s
         if self._is_cut_off:
+            self.cut_off()
+        elif self._timer is None:
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._limit_s > 0:
+            left_s = max(0.0, self._limit_s - self.used_s())
+            self._timer = asyncio.get_running_loop().call_later(left_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._waits:
+            return
+        if self._limit_s - self.used_s() > TIMER_S:
+            self._set_timer()
+        else:
             self.cut_off()
 
 
@@ -380,7 +412,7 @@ class Driver:
         wall = self.turns.wall
         try:
             async with wall.limit:
-                with self.run.interrupting(wall.cut_off):
+                with wall.counting(), self.run.interrupting(wall.cut_off):
                     self.turns.check_canceled()
                     await self._run(records)
         except TimeoutError:

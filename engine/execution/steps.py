@@ -73,9 +73,11 @@ EVENTS_MAX: Final = 1_000
 
 def shown_args(action: ToolCall, tool: Tool | None) -> msgspec.Raw:
     """Return the arguments as people may see them; `Unencodable`: they are no JSON."""
+    args = validation.encode(without_transient(action.args), what="arguments")
+    if tool is None or not tool.hides:
+        return args
     # A copy, since a tool may redact in place: the call gets the arguments as they are.
-    shown = unraw(validation.encode(without_transient(action.args), what="arguments"))
-    return validation.encode(tool.redact(shown) if tool else shown, what="arguments")
+    return validation.encode(tool.redact(unraw(args)), what="arguments")
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ class StepExecutor:
         is_live = self.opened.mode is Mode.LIVE
         override = None if is_live else dry_run.result_of(self.opened, step.tool_name)
         if override is not None:
-            return _with_result(step, unraw(override), redact=tool.redact_result if tool else None)
+            return _with_result(step, unraw(override), tool)
         if tool is None:
             what = f"{action.capability!r} for {action.action!r}"
             return _failed(step, NO_TOOL, f"no tool is registered as {what}")
@@ -170,7 +172,7 @@ class StepExecutor:
             result = await self._called(tool, action, ctx)
         except ToolFailed as failure:
             return _failed(step, failure.error_class, failure.detail)
-        return _with_result(step, result, redact=tool.redact_result)
+        return _with_result(step, result, tool)
 
     def _is_allowed(self, action: ToolCall) -> bool:
         actor = self.actor
@@ -224,14 +226,12 @@ def _has_limits(tool: Tool) -> bool:
     return bool(tool.cache_ttl_s) or any(limit is not None for limit in limits)
 
 
-def _with_result(
-    step: Performed, result: object, *, redact: Callable[[object], object] | None = None
-) -> Performed:
+def _with_result(step: Performed, result: object, tool: Tool | None = None) -> Performed:
     kept = validation.encode(result, what="result")
-    if redact is None:
+    if tool is None or not tool.hides:
         return replace(step, result=kept)
     # A copy, since a tool may redact in place: the strategy gets the result as it is.
-    shown = validation.encode(redact(unraw(kept)), what="redacted result")
+    shown = validation.encode(tool.redact_result(unraw(kept)), what="redacted result")
     return replace(step, result=kept, result_shown=NOTHING if shown == kept else shown)
 
 

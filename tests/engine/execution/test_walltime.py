@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from engine.errors import EpisodeFailed
 from engine.execution.driver import WallTime
 from tests.engine.stage import CLOCK, WAIT_S
+from tests.simulation.time import SimClock, simulate
+
+LIMIT_S = 10.0
 
 
 @pytest.mark.parametrize("limit_s", [0, 3_600])
@@ -55,3 +59,54 @@ async def test_who_was_cut_off_and_did_not_stop_begins_no_barrier():
             wall.cut_off()
         with pytest.raises(EpisodeFailed):
             await wall.standing_still(lambda: pytest.fail("it was written"))
+
+
+def cut_off_at(*stages: tuple[str, float], used_s: float = 0.0) -> float:
+    """Return when an episode is cut off that works and stands still for so long, in turns."""
+
+    async def story() -> float:
+        clock = SimClock()
+        wall = WallTime(clock, limit_s=LIMIT_S, used_s=used_s)
+
+        async def work() -> None:
+            async with wall.limit:
+                with wall.counting():
+                    for what, seconds in stages:
+                        wait = partial(clock.sleep, seconds)
+                        await (wall.standing_still(wait) if what == "still" else wait())
+                    await asyncio.Event().wait()
+
+        with pytest.raises(TimeoutError):
+            await work()
+        return clock.monotonic_s()
+
+    return simulate(story())
+
+
+@pytest.mark.parametrize(
+    ("stages", "at_s"),
+    [
+        ([], 10),
+        ([("works", 4.0)], 10),
+        ([("still", 4.0)], 14),
+        ([("works", 4.0), ("still", 4.0), ("works", 1.0), ("still", 4.0)], 18),
+        ([("still", 40.0), ("works", 9.0)], 50),
+        ([("works", 9.0), ("still", 40.0), ("still", 40.0)], 90),
+        ([("still", 10.0), ("still", 0.25)], 20.25),
+    ],
+)
+def test_only_running_counts(stages, at_s):
+    assert cut_off_at(*stages) == pytest.approx(at_s, abs=0.01)
+
+
+def test_what_earlier_attempts_used_counts():
+    assert cut_off_at(("still", 3.0), used_s=9.0) == pytest.approx(4.0, abs=0.01)
+
+
+async def test_without_a_limit_nothing_is_cut_off():
+    wall = WallTime(CLOCK, limit_s=0, used_s=0)
+    async with wall.limit:
+        with wall.counting():
+            await asyncio.sleep(0)
+            await wall.standing_still(lambda: asyncio.sleep(0))
+    assert not wall.limit.expired()
