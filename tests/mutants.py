@@ -852,9 +852,9 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what a tool redacts",
         "engine/execution/steps.py",
-        "tool.redact(shown) if tool else shown",
-        "shown",
-        SIMULATION,
+        "validation.encode(tool.redact(unraw(args)),",
+        "validation.encode(unraw(args),",
+        "tests/engine/execution/test_steps.py",
     ),
     Mutant(
         "what is transient",
@@ -6879,8 +6879,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "functions: an error shows no hidden argument",
         "engine/execution/steps.py",
-        "validation.encode(tool.redact(shown) if tool else shown,",
-        "validation.encode(shown,",
+        "tool.redact(unraw(args))",
+        "unraw(args)",
         "tests/engine/functions/test_replay.py",
     ),
     Mutant(
