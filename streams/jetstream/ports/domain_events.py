@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
 from streams.errors import Incompatible, Unavailable, Uncaptured, UnknownOutcome
-from streams.jetstream.connection.link import Link
+from streams.jetstream.connection.link import Link, wait_set
 from streams.jetstream.connection.session import NobodyServes
 from streams.jetstream.messages import api, stored
 from streams.jetstream.messages.arrival import Arrival
@@ -16,7 +17,6 @@ from streams.jetstream.messages.grouping import Groups, store_surely
 from streams.jetstream.messages.publish import Publisher, Write
 from streams.jetstream.ports.consumer import DurableConsumer
 from streams.jetstream.ports.feed_queue import FeedQueue, ReadStream, put_read_stream, read_stream
-from streams.jetstream.ports.null_source import NullSource
 from streams.jetstream.ports.shared_queue import SharedQueue
 from streams.jetstream.ports.source import JetStreamSource
 from streams.json import JsonObject
@@ -24,7 +24,7 @@ from streams.keys import feed_key, queue_key
 from streams.layout import Stream
 from streams.model.foreign_streams import FeedStart, ForeignStream, start_anew
 from streams.ports.bucket import Bucket
-from streams.ports.delivery import Source, Unreadable
+from streams.ports.delivery import Delivery, Source, Unreadable
 from streams.ports.domain_events import NO_HEADERS, DomainEvent, Sent
 from streams.subjects import Stack
 from streams.wire.messages import (
@@ -201,3 +201,36 @@ class JetStreamDomainEvents:
 
     def _filters(self, names: Collection[str]) -> tuple[str, ...]:
         return tuple(sorted({self._stack.event(name) for name in names}))
+
+
+class NullSource:
+    """`Source` of an actor that watches no events.
+
+    A consumer without a filter would get everything, so there is none at all.
+    """
+
+    pending = 0
+
+    def __init__(self) -> None:
+        self._closed = asyncio.Event()
+
+    async def receive(
+        self,
+        *,
+        room: int,  # noqa: ARG002 - as every source is asked
+        wait_s: float,
+    ) -> Sequence[Delivery[DomainEvent | Unreadable]]:
+        """Return nothing, after `wait_s` or when closed."""
+        await wait_set(self._closed, timeout_s=wait_s)
+        return ()
+
+    async def pause(self) -> None:
+        """Go on asking for nothing."""
+
+    async def hand_back(self, *, is_whole: bool = True) -> bool:
+        """Hand back nothing."""
+        return is_whole
+
+    async def close(self) -> None:
+        """Let a `receive` that waits return."""
+        self._closed.set()
