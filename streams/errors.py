@@ -13,6 +13,7 @@ StreamError
 ├── TooLarge           over the server's limit         make it smaller; never retry
 ├── RevisionConflict   someone put the key first       read it again, decide again
 ├── TimerConflict      the timer is another one by now read it again, decide again
+├── DamagedObject      an object is not what was put   never use it; what needs it fails
 ├── BadName            no subject, key or address      the caller's input: report it
 └── Incompatible       server or stream contradicts us an operator must act; see `remedy`
 
@@ -118,6 +119,14 @@ class TimerConflict(StreamError):
         super().__init__(f"{subject}: no longer at revision {expected}")
         self.subject = subject
         self.expected = expected
+
+
+class DamagedObject(StreamError):
+    """What the object store has under a digest has another one."""
+
+    def __init__(self, digest: str) -> None:
+        super().__init__(f"the object {digest} is damaged")
+        self.digest = digest
 
 
 class BadName(StreamError, ValueError):

@@ -171,6 +171,10 @@ class Layout(msgspec.Struct, frozen=True):
         """Return the name of the bucket with definitions and runtime control."""
         return f"{self.name}-registry"
 
+    def object_store(self) -> str:
+        """Return the name of the object store, with what no message can hold."""
+        return f"{self.name}-blobs"
+
     def gates_bucket(self) -> str:
         """Return the name of the bucket with cooldowns, circuit breakers and live nodes."""
         return f"{self.name}-gates"

@@ -20,6 +20,7 @@ from streams.memory.commands import MemoryCommandQueue
 from streams.memory.domain_events import MemoryDomainEvents
 from streams.memory.leases import MemoryLeases
 from streams.memory.log import MemoryLog
+from streams.memory.objects import MemoryObjects
 from streams.memory.stream import MemoryStream
 from streams.memory.timers import MemoryTimers
 from streams.ports.all import Ports
@@ -44,6 +45,7 @@ class MemoryPorts(Ports):
     registry: MemoryBucket
     gates: MemoryBucket
     timers: MemoryTimers
+    objects: MemoryObjects
 
 
 def memory_ports(
@@ -60,6 +62,7 @@ def memory_ports(
         registry=MemoryBucket(clock),
         gates=MemoryBucket(clock),
         timers=MemoryTimers(streams, stack=stack),
+        objects=MemoryObjects(clock),
     )
 
 

@@ -9,6 +9,7 @@ from streams.ports.commands import CommandQueue
 from streams.ports.domain_events import DomainEvents
 from streams.ports.leases import Leases
 from streams.ports.log import EventLog
+from streams.ports.objects import ObjectStore
 from streams.ports.timers import Timers
 from streams.subjects import Stack
 
@@ -28,3 +29,5 @@ class Ports:
     gates: Bucket
     """The gates' memory: cooldowns, circuit breakers, live nodes."""
     timers: Timers
+    objects: ObjectStore
+    """What no message can hold: large results of tools."""

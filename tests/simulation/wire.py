@@ -805,6 +805,21 @@ class WiredBucketWatch:
         return entries
 
 
+@dataclass
+class WiredObjects:
+    """See `streams.ports.objects.ObjectStore`."""
+
+    wire: Wire
+
+    async def put(self, data: bytes) -> str:
+        objects = self.wire.servers.ports.objects
+        return await self.wire.surely("put an object", lambda: done(objects.put(data)))
+
+    async def get(self, digest: str) -> bytes | None:
+        objects = self.wire.servers.ports.objects
+        return await self.wire.request(f"get {digest}", lambda: done(objects.get(digest)))
+
+
 def wired(life: Life, servers: Servers) -> Ports:
     """Return the ports as `life` meets them."""
     wire = Wire(life, servers)
@@ -817,4 +832,5 @@ def wired(life: Life, servers: Servers) -> Ports:
         registry=WiredBucket(wire, servers.ports.registry),
         gates=WiredBucket(wire, servers.ports.gates),
         timers=WiredTimers(wire),
+        objects=WiredObjects(wire),
     )

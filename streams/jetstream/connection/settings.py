@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
-_DAY_S = 86_400
+from streams.ports.objects import DAYS
+
+DAY_S: Final = 86_400
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +36,11 @@ class LinkSettings:
     partitions: int | None = None
     """Over how many streams a new stack spreads its journal and its work. None: one for a new
     stack, and any other as it is. A number that contradicts the servers is refused."""
-    events_max_age_s: float = 7 * _DAY_S
+    events_max_age_s: float = 7 * DAY_S
     """How long domain events are kept, used when their stream is created."""
+    results_days: float = DAYS
+    """How long large results of tools are kept after their last use, in days, used when the object
+    store is created."""
     patience_s: float = 60.0
     """How long an append or a send keeps trying through an outage."""
     request_timeout_s: float = 2.0

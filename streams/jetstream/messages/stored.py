@@ -55,6 +55,8 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
     retention: str
     """`limits` if it keeps what it holds no matter who has read it."""
     replicas: int = 1
+    max_age_ns: int = 0
+    """How long it keeps a message, in nanoseconds; 0: for ever."""
 
 
 class _Raw(msgspec.Struct, frozen=True):
@@ -124,6 +126,7 @@ async def extent(link: Link, stream: str) -> Extent:
         newest_seq=info["state"]["last_seq"],
         retention=info["config"]["retention"],
         replicas=info["config"].get("num_replicas", 1),
+        max_age_ns=info["config"].get("max_age", 0),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from streams.jetstream.connection.settings import LinkSettings
+from streams.jetstream.connection.settings import DAY_S, LinkSettings
 from streams.json import JsonObject
 from streams.layout import AGGREGATE_STREAMS, Stream
 from streams.subjects import Stack
@@ -115,6 +115,7 @@ def shapes(stack: Stack, settings: LinkSettings) -> list[JsonObject]:
         _bucket(stack.claims_bucket(), settings),
         registry(stack, settings),
         _bucket(stack.gates_bucket(), settings, marker_s=GATES_MARKER_S),
+        _objects(stack.object_store(), settings),
     ]
 
 
@@ -144,6 +145,21 @@ def bucket_stream(bucket: str) -> str:
 def key_subject(bucket: str, key: str) -> str:
     """Return the subject of one key; `>` is all of them."""
     return f"$KV.{bucket}.{key}"
+
+
+def object_stream(store: str) -> str:
+    """Return the name of the stream behind an object store."""
+    return f"OBJ_{store}"
+
+
+def chunk_subject(store: str, upload: str) -> str:
+    """Return the subject of the chunks of one upload; `>` is all of them."""
+    return f"$O.{store}.C.{upload}"
+
+
+def info_subject(store: str, name: str) -> str:
+    """Return the subject of what is known of one object; `>` is all of them."""
+    return f"$O.{store}.M.{name}"
 
 
 def contradictions(theirs: JsonObject, ours: JsonObject) -> list[Contradiction]:
@@ -219,6 +235,25 @@ def _bucket(bucket: str, settings: LinkSettings, *, marker_s: int = MARKER_S) ->
         "subject_delete_marker_ttl": marker_s * NS_PER_S,
         "allow_rollup_hdrs": True,
         "deny_delete": True,
+    }
+
+
+def _objects(store: str, settings: LinkSettings) -> JsonObject:
+    """Return an object store, which keeps each object for so long after it was put."""
+    max_age_s = settings.results_days * DAY_S
+    return {
+        "name": object_stream(store),
+        "subjects": [chunk_subject(store, ">"), info_subject(store, ">")],
+        "retention": "limits",
+        "storage": "file",
+        "discard": "new",
+        "max_msgs_per_subject": -1,
+        "max_age": round(max_age_s * NS_PER_S),
+        "duplicate_window": round(min(DUPLICATES_S, max_age_s) * NS_PER_S),
+        "num_replicas": settings.replicas,
+        "compression": "s2",
+        "allow_direct": True,
+        "allow_rollup_hdrs": True,
     }
 
 

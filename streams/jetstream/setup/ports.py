@@ -13,6 +13,7 @@ from streams.jetstream.ports.configs import GATES_MARKER_S, MARKER_S
 from streams.jetstream.ports.domain_events import JetStreamDomainEvents
 from streams.jetstream.ports.leases import JetStreamLeases
 from streams.jetstream.ports.log import JetStreamLog
+from streams.jetstream.ports.objects import JetStreamObjects
 from streams.jetstream.ports.timers import JetStreamTimers
 from streams.jetstream.setup import setup
 from streams.jetstream.setup.rights import require_rights
@@ -57,6 +58,7 @@ async def connect(
             registry=JetStreamBucket(link, stack.registry_bucket(), marker_s=MARKER_S),
             gates=gates,
             timers=JetStreamTimers(link, stack),
+            objects=JetStreamObjects(link, stack.object_store()),
         )
 
 

@@ -18,7 +18,13 @@ from streams.jetstream.connection import headers
 from streams.jetstream.connection.headers import Headers
 from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.settings import LinkSettings
-from streams.jetstream.ports.configs import bucket_stream, key_subject
+from streams.jetstream.ports.configs import (
+    bucket_stream,
+    chunk_subject,
+    info_subject,
+    key_subject,
+    object_stream,
+)
 from streams.layout import Stream
 from streams.subjects import Stack
 
@@ -58,21 +64,28 @@ def rights_of_node(stack: Stack, settings: LinkSettings) -> list[Right]:
     buckets = [stack.claims_bucket(), stack.registry_bucket(), stack.gates_bucket()]
     written = [each for part in parts for each in stack.stream_subjects(*part)]
     written += [settings.to_bucket(key_subject(bucket, _ANYTHING)) for bucket in buckets]
+    store = stack.object_store()
+    written += [chunk_subject(store, _ANYTHING), info_subject(store, _ANYTHING)]
     streams = [stack.stream(*part) for part in parts] + [bucket_stream(each) for each in buckets]
     work = [stack.stream(Stream.WORK, part) for part in stack.partitions_of(Stream.WORK)]
     return [
         *(Right(subjects, more=_NEVER) for subjects in written),
         *(Right(each) for stream in streams for each in _to_read(stream, settings)),
+        *(Right(each) for each in _to_get(object_stream(store), settings)),
         *(Right(settings.api(f"STREAM.PURGE.{stream}"), _OF_NOTHING) for stream in work),
     ]
 
 
 def _to_read(stream: str, settings: LinkSettings) -> Iterator[str]:
-    for operation in ("STREAM.MSG.GET", "DIRECT.GET"):
-        yield settings.api(f"{operation}.{stream}")
+    yield from _to_get(stream, settings)
     for operation in ("CREATE", "INFO", "DELETE", "MSG.NEXT"):
         yield settings.api(f"CONSUMER.{operation}.{stream}.{_ANYTHING}")
     yield f"$JS.ACK.{stream}.{_ANYTHING}"
+
+
+def _to_get(stream: str, settings: LinkSettings) -> Iterator[str]:
+    for operation in ("STREAM.MSG.GET", "DIRECT.GET"):
+        yield settings.api(f"{operation}.{stream}")
 
 
 async def require_rights(link: Link, stack: Stack) -> None:

@@ -17,7 +17,7 @@ from streams.jetstream.ports.configs import bucket_stream, shapes
 from streams.layout import Stream
 from tests.contracts.samples import commit
 
-STREAMS: Final = 8
+STREAMS: Final = 9
 
 
 @asynccontextmanager
