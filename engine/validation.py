@@ -33,7 +33,8 @@ from streams.model.findings import Severity
 from streams.tokens import name as checked_name
 
 KEPT_BYTES_MAX: Final = 256 * 1024
-"""Largest state, argument, result or evidence that the journal keeps."""
+"""Largest state, argument, result or evidence that the journal keeps. The object store has larger
+results of tools."""
 
 
 DOUBLINGS_MAX: Final = 32
@@ -108,17 +109,20 @@ Graded: TypeAlias = Annotated[Severity, Field(strict=False)]
 """A severity."""
 
 
-def encode(value: object, *, what: str) -> msgspec.Raw:
-    """Return `value`, also a struct, dataclass or model, as JSON; or raise `Unencodable`."""
+def encode(value: object, *, what: str, bytes_max: int | None = KEPT_BYTES_MAX) -> msgspec.Raw:
+    """Return `value`, also a struct, dataclass or model, as JSON; or raise `Unencodable`.
+
+    `bytes_max`: how long it may be; None: as long as it is.
+    """
     try:
         plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
         encoded = exact(plain)
     except (TypeError, ValueError) as error:
         raise Unencodable(f"{what}: {error}") from error
-    size_bytes = len(bytes(encoded))
-    if size_bytes > KEPT_BYTES_MAX:
+    size_bytes = len(memoryview(encoded))
+    if bytes_max is not None and size_bytes > bytes_max:
         raise Unencodable(
-            f"{what}: {size_bytes:,} bytes, the limit is {KEPT_BYTES_MAX:,};"
+            f"{what}: {size_bytes:,} bytes, the limit is {bytes_max:,};"
             " keep it elsewhere and hand on a reference"
         )
     return encoded

@@ -162,6 +162,9 @@ class StepChange(Row, kw_only=True):
     cost_tokens: int | None = None
     cost_ms: int | None = None
     model: str | None = None
+    result_size_bytes: int | None = None
+    """Of a result in the object store."""
+    result_digest: str | None = None
 
 
 class CheckpointChange(Row, kw_only=True):
@@ -213,7 +216,17 @@ def recorded(event: StepRecorded, *, episode_id: str, seq: int, at: datetime) ->
         cost_tokens=event.cost_tokens,
         cost_ms=event.cost_ms,
         model=event.model or None,
+        result_size_bytes=event.stored.size_bytes if event.stored else None,
+        result_digest=event.stored.digest if event.stored and is_whole(event) else None,
     )
+
+
+def is_whole(event: StepRecorded) -> bool:
+    """Return whether people may see all of the result, and so its digest.
+
+    Who may see only some of it could guess a short secret from that.
+    """
+    return not event.is_hidden and event.result_shown == NOTHING
 
 
 def shown_result(event: StepRecorded) -> msgspec.Raw:

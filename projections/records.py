@@ -105,6 +105,8 @@ class StepRow(RowRecord, frozen=True, kw_only=True):
     cost_tokens: int | None
     cost_ms: int | None
     model: str | None
+    result_size_bytes: int | None
+    result_digest: str | None
 
 
 class TimelineEntry(RowRecord, frozen=True, kw_only=True):

@@ -12,7 +12,8 @@ DEBUG: Final = "--debug"
 
 _NAMES: Final = (
     "nats_url", "nats_creds", "nats_inbox", "nats_domain", "postgres_dsn", "stack", "env", "node",
-    "lease_s", "grace_s", "mode", "serve_stacks", "replicas", "partitions", "log", "log_level",
+    "lease_s", "grace_s", "mode", "serve_stacks", "replicas", "partitions",
+    "results_days", "log", "log_level",
 )  # fmt: skip
 
 SETTINGS: Final = {

@@ -23,6 +23,7 @@ from msgspec import Meta
 from streams.errors import BadName
 from streams.jetstream.connection.servers import parse_servers
 from streams.layout import PARTITIONS_MAX
+from streams.ports.objects import DAYS
 from streams.subjects import Stack
 from streams.tokens import name as checked_name
 from vigil import flags, runfile
@@ -105,6 +106,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Copies of every stream, used when it is created."""
     partitions: Annotated[int, Meta(ge=1, le=PARTITIONS_MAX)] | None = None
     """Streams that a new stack is spread over, 1 by default; another stack must have as many."""
+    results_days: Annotated[int, Meta(ge=1, le=3650)] = DAYS
+    """How long large results of tools are kept after their last use, in days, used when the object
+    store is created. An episode that waits longer cannot use them any more."""
     log: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

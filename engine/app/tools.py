@@ -45,6 +45,13 @@ TROUBLE: Final = frozenset({"tool_timeout", "tool_unavailable", "crash"})
 RATE_LIMITED: Final = "tool_rate_limited"
 """Error class of a call whose turn would come too late."""
 
+RESULT_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Largest result of a tool, as JSON; from 256 KiB on it is in the object store. A node has it about
+four times while it encodes, redacts and stores it, and runs many episodes."""
+
+TOO_LARGE: Final = "result_too_large"
+"""Error class of a call whose result is larger, or larger than the tool allows."""
+
 BREAKER_OPEN: Final = "tool_breaker_open"
 """Error class of a call that is not made because earlier ones have failed."""
 

@@ -34,6 +34,7 @@ from streams.model.events import (
     StepAnnounced,
     StepKind,
     StepRecorded,
+    StoredResult,
 )
 from streams.model.findings import FindingOutcome
 from streams.model.outputs import FAILURES, SETTLED, SUCCESSES, OutputOutcome, OutputResult
@@ -69,6 +70,7 @@ class Performed(msgspec.Struct, frozen=True, kw_only=True):
     args: msgspec.Raw = NOTHING
     result: msgspec.Raw = NOTHING
     result_shown: msgspec.Raw = NOTHING
+    is_hidden: bool = False
     error_class: str = ""
     error_detail: str = ""
     cost_tokens: int = 0
@@ -76,6 +78,7 @@ class Performed(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     path: str = ""
     retry_s: float = 0.0
+    stored: StoredResult | None = None
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True):
@@ -506,7 +509,8 @@ def _without(announced: tuple[StepAnnounced, ...], path: str) -> tuple[StepAnnou
 def _outcome(step: StepRecorded) -> bytes:
     """Return a digest of what came of a step: equal calls of two branches are no loop."""
     where = step.path if step.tool_name == NOW else ".".join(step.path.split(".")[1::2])
-    brought_back = b"\0".join((bytes(step.result), step.error_class.encode(), where.encode()))
+    result = bytes(step.result) if step.stored is None else step.stored.digest.encode()
+    brought_back = b"\0".join((result, step.error_class.encode(), where.encode()))
     return hashlib.blake2b(brought_back, digest_size=16).digest()
 
 

@@ -7,7 +7,8 @@
 | `full_debug` | all | all but prompts, answer cut | all | all |
 
 A replay gets every result as it was. What a tool redacts itself comes before. Errors are shown in
-any case.
+any case. A result in the object store is shown by its size, and by its digest where all of it may
+be seen.
 """
 
 from __future__ import annotations
@@ -52,10 +53,13 @@ def as_shown(step: StepRecorded, strategy: LogStrategy) -> StepRecorded:
     """Return `step` without what people may not see under `strategy`; its result is kept."""
     match strategy:
         case LogStrategy.NONE | LogStrategy.SUMMARY_ONLY:
-            is_hidden = step.result != NOTHING
+            is_hidden = step.result != NOTHING or step.stored is not None
             return replace(step, args=NOTHING, result_shown=NOTHING, is_hidden=is_hidden)
         case LogStrategy.TIMELINE if step.kind in {StepKind.TOOL_CALL, StepKind.OBSERVATION}:
-            return _showing(replace(step, args=NOTHING), in_short(_shown(step)))
+            shown = _showing(replace(step, args=NOTHING), in_short(_shown(step)))
+            # Its digest would tell more than a result in short does.
+            is_hidden = step.stored is not None and shown.result_shown == NOTHING
+            return replace(shown, is_hidden=step.is_hidden or is_hidden)
         case LogStrategy.TIMELINE | LogStrategy.FULL_DEBUG if step.kind is StepKind.SYNTHESIS:
             prompt = without_prompts(unraw(step.args))
             args = in_short(prompt) if strategy is LogStrategy.TIMELINE else prompt
@@ -99,6 +103,8 @@ def cut(value: object, *, most_bytes: int) -> object:
 
 
 def _shown(step: StepRecorded) -> object:
+    if step.is_hidden:
+        return None
     return unraw(step.result if step.result_shown == NOTHING else step.result_shown)
 
 

@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -36,7 +37,7 @@ from engine.app.actions import (
 from engine.app.function_tool import FunctionTool
 from engine.app.strategy import Function
 from engine.app.tools import CallContext, Tool
-from engine.episodes import dry_run, recovery
+from engine.episodes import dry_run, recovery, results
 from engine.episodes.cancel import EpisodeRun
 from engine.episodes.episode import (
     Announce,
@@ -62,12 +63,16 @@ from engine.functions.result import conclusion
 from engine.functions.run import Rest
 from engine.runtime.context import ActorContext
 from engine.runtime.usercode import call, in_text
+from engine.validation import KEPT_BYTES_MAX
 from engine.waits import answer as answers
 from engine.waits import wait as blocking
 from streams.clock import Clock
-from streams.model.events import EpisodeConverged, EpisodeOpened, StepAnnounced
+from streams.json import NOTHING
+from streams.model.events import EpisodeConverged, EpisodeOpened, StepAnnounced, StoredResult
 from streams.model.triggers import Mode
 from streams.ports.log import Recorded
+
+T = TypeVar("T")
 
 KEY_MARK_CHARS: Final = 16
 """How much of an action's fingerprint its idempotency key has: 64 bits, unique per turn."""
@@ -115,8 +120,10 @@ class WallTime:
         if not self._waits and not self.limit.expired():
             self.limit.reschedule(asyncio.get_running_loop().time())
 
-    async def standing_still(self, wait: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the log without using up time; fails if user code ignored an earlier cut.
+    async def standing_still(self, wait: Callable[[], Awaitable[T]]) -> T:
+        """Return what `wait` does, which waits for the log, without using up time.
+
+        Fails if user code ignored an earlier cut.
 
         Branches of a function may wait at the same time: time counts again after the last of them.
         """
@@ -126,7 +133,7 @@ class WallTime:
             self._still_since_s = self._clock.monotonic_s()
         self._waits += 1
         try:
-            await wait()
+            return await wait()
         finally:
             self._waits -= 1
             if not self._waits:
@@ -230,8 +237,15 @@ class EpisodeTurns:
             performed = await self.executor.perform(action, ctx)
         retry_s = self._retry_s(action, performed, ctx, path) if performed.error_class else 0.0
         performed = replace(performed, path=path, retry_s=retry_s)
-        self.journal.record(performed, *also)
+        is_large = len(memoryview(performed.result)) > KEPT_BYTES_MAX
+        kept = await self._stored(performed) if is_large else performed
+        self.journal.record(kept, *also)
         return performed
+
+    async def fetch(self, stored: StoredResult) -> msgspec.Raw:
+        """Return a result from the object store; fails the episode if it is not there any more."""
+        fetch = partial(results.fetch_again, self.context.ports.objects, stored)
+        return await self.wall.standing_still(fetch)
 
     async def block(
         self, action: Pause, *, at: datetime, path: str = "", also: Sequence[Command] = ()
@@ -278,14 +292,14 @@ class EpisodeTurns:
             await self.barrier()
         announced = self.announced_at(path)
         assert announced is not None, "what is sent was announced"
-        sent: list[Performed] = []
-        key = announced.output_key
+        send = partial(self.output_steps.send, action, announced.output_key)
+        return await self.wall.standing_still(send)
 
-        async def send() -> None:
-            sent.append(await self.output_steps.send(action, key))
-
-        await self.wall.standing_still(send)
-        return sent[0]
+    async def _stored(self, performed: Performed) -> Performed:
+        """Return a step without its result, once the object store has that."""
+        store = partial(results.store, self.context.ports.objects, performed.result)
+        stored = await self.wall.standing_still(store)
+        return replace(performed, result=NOTHING, stored=stored)
 
     async def barrier(self) -> None:
         """Wait until all is durable; after a cancellation nothing is done outside."""
@@ -433,6 +447,7 @@ class Driver:
             self.opened,
             self.context.ports.stack.name,
             self.turns.findings,
+            self.turns.fetch,
         )
         return await self._run_strategy(await self.strategy_runner.restore(records))
 

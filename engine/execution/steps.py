@@ -35,6 +35,8 @@ from engine.app.function_tool import INVALID_ARGUMENTS, FunctionTool
 from engine.app.outputs import checked_intent
 from engine.app.tools import (
     PUBLISH,
+    RESULT_BYTES_MAX,
+    TOO_LARGE,
     Announcement,
     CallContext,
     EngineTool,
@@ -50,7 +52,7 @@ from engine.runtime.tool_calls import ToolCalls
 from engine.runtime.usercode import attempt, call, in_text
 from streams.clock import Clock
 from streams.errors import BadName, TooLarge, Unavailable
-from streams.json import NOTHING, JsonObject, raw, unraw
+from streams.json import JsonObject, raw, unraw
 from streams.model.events import EpisodeOpened, StepKind
 from streams.model.outputs import OutputOutcome, OutputResult
 from streams.model.triggers import Mode
@@ -162,7 +164,8 @@ class StepExecutor:
         is_live = self.opened.mode is Mode.LIVE
         override = None if is_live else dry_run.result_of(self.opened, step.tool_name)
         if override is not None:
-            return _with_result(step, unraw(override), tool)
+            kept = validation.encode(unraw(override), what="result")
+            return _with_result(step, kept, tool)
         if tool is None:
             what = f"{action.capability!r} for {action.action!r}"
             return _failed(step, NO_TOOL, f"no tool is registered as {what}")
@@ -172,7 +175,12 @@ class StepExecutor:
             result = await self._called(tool, action, ctx)
         except ToolFailed as failure:
             return _failed(step, failure.error_class, failure.detail)
-        return _with_result(step, result, tool)
+        kept = validation.encode(result, what="result", bytes_max=None)
+        size_bytes = len(memoryview(kept))
+        if size_bytes > RESULT_BYTES_MAX:
+            detail = f"{size_bytes:,} bytes, the limit is {RESULT_BYTES_MAX:,}; ask for less"
+            return _failed(step, TOO_LARGE, detail)
+        return _with_result(step, kept, tool)
 
     def _is_allowed(self, action: ToolCall) -> bool:
         actor = self.actor
@@ -203,9 +211,9 @@ class StepExecutor:
         step = Performed(kind=StepKind.SYNTHESIS, fingerprint=fingerprint(action), args=prompt)
         override = dry_run.synthesis_of(self.opened)
         if override is not None:
-            return _with_result(step, unraw(override))
+            return replace(step, result=validation.encode(unraw(override), what="result"))
         if synthesizer is None:
-            return _with_result(step, action.prompt)
+            return replace(step, result=prompt)
         try:
             returned = await attempt(synthesizer(action.prompt, action.transient, ctx))
         except ToolFailed as failure:
@@ -214,11 +222,11 @@ class StepExecutor:
 
     def _synthesized(self, step: Performed, returned: object) -> Performed:
         if not isinstance(returned, Synthesis):
-            return _with_result(step, returned)
+            return replace(step, result=validation.encode(returned, what="result"))
         tokens = returned.input_tokens + returned.output_tokens
         telemetry.step_tokens.add(tokens, {**self._labels, "model": returned.model})
-        step = replace(step, cost_tokens=tokens, model=in_text(returned.model))
-        return _with_result(step, returned.content)
+        content = validation.encode(returned.content, what="result")
+        return replace(step, result=content, cost_tokens=tokens, model=in_text(returned.model))
 
 
 def _has_limits(tool: Tool) -> bool:
@@ -226,13 +234,18 @@ def _has_limits(tool: Tool) -> bool:
     return bool(tool.cache_ttl_s) or any(limit is not None for limit in limits)
 
 
-def _with_result(step: Performed, result: object, tool: Tool | None = None) -> Performed:
-    kept = validation.encode(result, what="result")
+def _with_result(step: Performed, kept: msgspec.Raw, tool: Tool | None) -> Performed:
     if tool is None or not tool.hides:
         return replace(step, result=kept)
     # A copy, since a tool may redact in place: the strategy gets the result as it is.
-    shown = validation.encode(tool.redact_result(unraw(kept)), what="redacted result")
-    return replace(step, result=kept, result_shown=NOTHING if shown == kept else shown)
+    redacted = tool.redact_result(unraw(kept))
+    shown = validation.encode(redacted, what="redacted result", bytes_max=RESULT_BYTES_MAX)
+    if shown == kept:
+        return replace(step, result=kept)
+    # The journal cannot have it, and the store has only what the strategy gets.
+    if len(memoryview(shown)) > validation.KEPT_BYTES_MAX:
+        return replace(step, result=kept, is_hidden=True)
+    return replace(step, result=kept, result_shown=shown)
 
 
 def _failed(step: Performed, error_class: str, detail: str) -> Performed:

@@ -14,8 +14,9 @@ from engine.app.actor import Expectation
 from engine.app.context import OUT_OF_REACH, Context, Findings, migrate, view_of
 from engine.app.strategy import Abort, Retry, StepTaken, Strategy, conclude
 from engine.app.tools import Failure
-from engine.episodes import dry_run, recovery
+from engine.episodes import dry_run, recovery, results
 from engine.episodes.episode import Performed, Save
+from engine.episodes.results import Fetch
 from engine.errors import EpisodeFailed, InvalidAction, NondeterministicReplay, Unencodable
 from engine.runtime.usercode import call
 from streams.json import unraw
@@ -40,6 +41,8 @@ class StrategyRunner:
     stack: str
     findings: Findings = OUT_OF_REACH
     """The stack's findings, for `init` and `converge`."""
+    fetch: Fetch = results.out_of_reach
+    """Returns a result that is in the object store."""
 
     async def restore(self, records: Sequence[Recorded]) -> Any:
         """Return the state that the journal leads to; recorded steps are not done again."""
@@ -102,15 +105,17 @@ class StrategyRunner:
         """Return the state after `step`, which `action` asked for."""
         taken = StepTaken(step_no=step_no, kind=step.kind, tool=step.tool_name, action=action)
         failure = Failure(step.error_class, step.error_detail) if step.error_class else None
-        result = failure or unraw(step.result)
+        stored = step.stored
+        kept = step.result if stored is None else await self.fetch(stored)
+        result = failure or unraw(kept)
         handled = await call(self.strategy.handle_result, current, taken, result)
         match handled:
-            case Retry(state=kept):
-                return kept
+            case Retry(state=state):
+                return state
             case Abort(error_class=error_class, detail=detail):
                 raise EpisodeFailed(error_class, detail)
-            case kept:
-                return kept
+            case state:
+                return state
 
     async def converge(self, current: Any, *, turn: int, tokens_used: int) -> EpisodeConverged:
         """Return the strategy's conclusion."""

@@ -54,7 +54,7 @@ from engine.functions.place import place_of_call, place_of_error
 from engine.runtime.usercode import call
 from streams.clock import Clock
 from streams.json import NOTHING, raw, unraw
-from streams.model.events import StepAnnounced, StepKind, StepRecorded
+from streams.model.events import StepAnnounced, StepKind, StepRecorded, StoredResult
 from streams.model.triggers import Trigger
 
 HELD_S: Final = 5.0
@@ -91,6 +91,9 @@ class LiveTurns(Protocol):
 
     async def take(self, action: Step, *, path: str, also: Sequence[Command] = ()) -> Performed:
         """Announce, perform and record `action`, with `also` in the same commit."""
+
+    async def fetch(self, stored: StoredResult) -> msgspec.Raw:
+        """Return a result that is in the object store."""
 
     async def settle(self) -> None:
         """Wait until what was recorded is durable, where the expectation wants that."""
@@ -198,6 +201,8 @@ class FunctionRun:
             done = await self._repeated(action, done, branch.again())
         if done.error_class:
             raise CallFailed(done.error_class, done.error_detail)
+        if done.stored is not None:
+            return unraw(await self._live(self._turns.fetch(done.stored)))
         return unraw(done.result)
 
     async def _repeated(self, action: Step, done: Done, again: Branch) -> Done:

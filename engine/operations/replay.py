@@ -29,7 +29,7 @@ from engine.app.actor import Actor, Expectation
 from engine.app.app import App
 from engine.app.context import Findings
 from engine.app.strategy import Function
-from engine.episodes import recovery
+from engine.episodes import recovery, results
 from engine.episodes.episode import UNOPENED, Command, Episode, Status, evolve, fold
 from engine.errors import BadHistory, EpisodeFailed, NondeterministicReplay
 from engine.execution.steps import shown_args
@@ -50,9 +50,12 @@ from streams.model.events import (
     EpisodeStarted,
     LogEvent,
     StepAnnounced,
+    StepRecorded,
+    StoredResult,
 )
 from streams.ports.all import Ports
 from streams.ports.log import Recorded
+from streams.ports.objects import ObjectStore
 from streams.subjects import stack_of
 from streams.wire import codec
 
@@ -117,15 +120,31 @@ def frames(records: Iterable[Recorded]) -> Iterator[Frame]:
 
 
 async def record(ports: Ports, episode_id: str) -> bytes:
-    """Return the history of an episode up to now.
+    """Return the history of an episode up to now, with large results.
 
     Raises:
-        BadHistory: the journal has no such episode.
+        BadHistory: the journal has no such episode, or the object store not all of its results.
     """
     records = await ports.log.read(ports.stack.episode(episode_id))
     if not records:
         raise BadHistory(f"the journal holds no episode {episode_id}")
-    return b"".join(_encoder.encode(_line(each)) + b"\n" for each in records)
+    try:
+        whole = [await _with_results(each, ports.objects) for each in records]
+    except EpisodeFailed as lost:
+        raise BadHistory(str(lost)) from lost
+    return b"".join(_encoder.encode(_line(each)) + b"\n" for each in whole)
+
+
+async def _with_results(recorded: Recorded, objects: ObjectStore) -> Recorded:
+    """Return a commit with the results that are in the object store in their places."""
+    events: list[LogEvent] = []
+    for event in recorded.commit.events:
+        if isinstance(event, StepRecorded) and event.stored is not None:
+            result = await results.fetch(objects, event.stored)
+            events.append(replace(event, result=result, stored=None))
+        else:
+            events.append(event)
+    return replace(recorded, commit=replace(recorded.commit, events=tuple(events)))
 
 
 def load(data: bytes) -> Sequence[Recorded]:
@@ -257,6 +276,9 @@ class _ReplayTurns:
     async def take(self, action: Step, *, path: str, also: Sequence[Command] = ()) -> NoReturn:
         del path, also
         raise _WentLive(action)
+
+    async def fetch(self, stored: StoredResult) -> msgspec.Raw:
+        return await results.out_of_reach(stored)
 
     async def settle(self) -> None:
         """Nothing is written."""

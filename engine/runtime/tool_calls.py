@@ -21,6 +21,7 @@ from engine.app.function_tool import FunctionTool
 from engine.app.tools import (
     BREAKER_OPEN,
     RATE_LIMITED,
+    RESULT_BYTES_MAX,
     TROUBLE,
     CallContext,
     Tool,
@@ -80,7 +81,7 @@ class ToolCalls:
             raise
         self._note(record, failed=False)
         if key:
-            await self._keep(record, key, validation.encode(result, what="result"))
+            await self._keep(record, key, validation.encode(result, what="result", bytes_max=None))
         return result
 
     async def _called(
@@ -135,6 +136,8 @@ class ToolCalls:
 
     async def _keep(self, record: _Record, key: str, result: msgspec.Raw) -> None:
         ttl_s = record.tool.cache_ttl_s
+        if len(memoryview(result)) > RESULT_BYTES_MAX:  # The call fails.
+            return
         if record.tool.cache_scope == "node":
             record.keep(key, result, until_s=self._clock.monotonic_s() + ttl_s)
         elif len(bytes(result)) <= SHARED_BYTES_MAX:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
-from engine.app.tools import ToolFailed
+from engine.app.tools import TOO_LARGE, ToolFailed
 from engine.validation import KEPT_BYTES_MAX
 from streams.json import JsonObject, raw
-
-TOO_LARGE: Final = "result_too_large"
-"""Error class of a result that no step can keep."""
 
 
 def checked_result(result: JsonObject) -> dict[str, object]:

@@ -3,14 +3,14 @@
 INSERT INTO episode_steps AS step (
     stack, episode_id, step_no, journal_seq, kind, state, tool_name, created_at, announced_at,
     side_effect_key, args_redacted, result, error_class, error_detail,
-    cost_tokens, cost_ms, model
+    cost_tokens, cost_ms, model, result_size_bytes, result_digest
 )
 SELECT $1, recorded.*
 FROM json_to_recordset($2::json) AS recorded (
     episode_id uuid, step_no bigint, journal_seq bigint, kind text, state text, tool_name text,
     created_at timestamptz, announced_at timestamptz, side_effect_key text,
     args_redacted jsonb, result jsonb, error_class text, error_detail text,
-    cost_tokens bigint, cost_ms bigint, model text
+    cost_tokens bigint, cost_ms bigint, model text, result_size_bytes bigint, result_digest text
 )
 ON CONFLICT (stack, episode_id, step_no) DO UPDATE SET
     journal_seq = excluded.journal_seq,
@@ -26,4 +26,6 @@ ON CONFLICT (stack, episode_id, step_no) DO UPDATE SET
     error_detail = coalesce(excluded.error_detail, step.error_detail),
     cost_tokens = coalesce(excluded.cost_tokens, step.cost_tokens),
     cost_ms = coalesce(excluded.cost_ms, step.cost_ms),
-    model = coalesce(excluded.model, step.model)
+    model = coalesce(excluded.model, step.model),
+    result_size_bytes = coalesce(excluded.result_size_bytes, step.result_size_bytes),
+    result_digest = coalesce(excluded.result_digest, step.result_digest)

@@ -55,6 +55,7 @@ LIMITS: Final = (
     "engine.app.actions.NAME_CHARS_MAX",
     "engine.app.tools.SYNTHESIS_TOKENS_MAX",
     "engine.validation.KEPT_BYTES_MAX",
+    "engine.app.tools.RESULT_BYTES_MAX",
     "engine.app.strategy.CONVERGED_BYTES_MAX",
     "engine.app.strategy.FINDINGS_MAX",
     "engine.app.findings.SUMMARY_CHARS_MAX",

@@ -87,6 +87,7 @@ def link_settings(config: Config) -> LinkSettings:
         lease_ttl_s=settings.lease_s,
         replicas=settings.replicas,
         partitions=settings.partitions,
+        results_days=settings.results_days,
         creds=settings.nats_creds or None,
         inbox_prefix=settings.nats_inbox,
         domain=settings.nats_domain,

@@ -166,6 +166,9 @@ def _shared(
         Text,
         Option(help="Partitions of a new stack: streams that it is spread over; by default one."),
     ] = None,
+    results_days: Annotated[
+        Text, Option(help="Days for which a new stack keeps large results after their last use.")
+    ] = None,
     log: Annotated[Text, Option(help="Format of log lines: console or json.")] = None,
     log_level: Annotated[
         Text, Option(help="Lowest level of log lines: debug, info, warning or error.")

@@ -252,7 +252,9 @@ class RunningApp:
         status: str | None = None,
     ) -> list[EpisodeSnapshot]:
         """Return the episodes that are such, oldest first."""
-        found = [episode_of(each) for each in self._journals(Kind.EPISODE).values()]
+        found = [
+            episode_of(each, self.ports.objects) for each in self._journals(Kind.EPISODE).values()
+        ]
         return fitting(found, actor=actor, expectation=expectation, subject=subject, status=status)
 
     def episode(

@@ -7,13 +7,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from engine.episodes.episode import Status, fold
 from engine.findings.store import newest_event
 from engine.outputs.output import fold as fold_output
 from engine.waits import answer as answers
 from engine.workflows.instance import Instance
 from streams.json import unraw
-from streams.model.events import EpisodeStarted, OutputDelivered, StepKind, StepRecorded
+from streams.memory.objects import MemoryObjects
+from streams.model.events import (
+    EpisodeStarted,
+    OutputDelivered,
+    StepKind,
+    StepRecorded,
+    StoredResult,
+)
 from streams.model.findings import Finding
 from streams.ports.log import Recorded
 
@@ -34,16 +43,25 @@ class StepSnapshot:
     args: Any
     """As people may see them."""
     result: Any
-    """As the strategy got it; None if it failed."""
+    """As the strategy got it; None if it failed, or is gone from the object store."""
     error_class: str
     """Empty: it succeeded."""
     error_detail: str
     path: str
     """Where a function asked for it, such as `4.2.1`; empty: a strategy did."""
+    stored: StoredResult | None = None
+    """Which large result it is; None: the journal has the result itself."""
 
     def __str__(self) -> str:
-        failed = f"{self.error_class}: {self.error_detail}"
-        return f"{self.number}. {self.name} → {failed if self.error_class else repr(self.result)}"
+        return f"{self.number}. {self.name} → {self._brought}"
+
+    @property
+    def _brought(self) -> str:
+        if self.error_class:
+            return f"{self.error_class}: {self.error_detail}"
+        if self.stored is not None:
+            return f"{self.stored.size_bytes:,} bytes ({self.stored.digest[:12]}…)"
+        return repr(self.result)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,8 +187,11 @@ class WorkflowSnapshot:
         return f"{self.name} {self.id} is {self.status}: {steps}"
 
 
-def episode_of(records: Sequence[Recorded]) -> EpisodeSnapshot:
-    """Return the episode of these commits, the first of which opened it."""
+def episode_of(records: Sequence[Recorded], objects: MemoryObjects) -> EpisodeSnapshot:
+    """Return the episode of these commits, the first of which opened it.
+
+    `objects` have its large results.
+    """
     episode = fold(records)
     opened, end, decided = episode.opened, episode.finished, episode.converged
     assert opened is not None, "an episode begins with EpisodeOpened"
@@ -184,7 +205,7 @@ def episode_of(records: Sequence[Recorded]) -> EpisodeSnapshot:
         error_detail=end.error_detail if end else "",
         payload=opened.trigger.payload,
         subject=opened.trigger.entity_id,
-        steps=tuple(_step(each) for each in events if isinstance(each, StepRecorded)),
+        steps=tuple(_step(each, objects) for each in events if isinstance(each, StepRecorded)),
         summary=decided.summary if decided else "",
         classification=unraw(decided.classification) if decided else None,
         confidence=decided.confidence if decided else None,
@@ -197,16 +218,19 @@ def episode_of(records: Sequence[Recorded]) -> EpisodeSnapshot:
     )
 
 
-def _step(recorded: StepRecorded) -> StepSnapshot:
+def _step(recorded: StepRecorded, objects: MemoryObjects) -> StepSnapshot:
+    stored = recorded.stored
+    large = None if stored is None else objects.standing(stored.digest)
     return StepSnapshot(
         number=recorded.step_no,
         name=recorded.tool_name or recorded.kind.value,
         kind=recorded.kind,
         args=unraw(recorded.args),
-        result=unraw(recorded.result),
+        result=unraw(recorded.result if large is None else msgspec.Raw(large)),
         error_class=recorded.error_class,
         error_detail=recorded.error_detail,
         path=recorded.path,
+        stored=stored,
     )
 
 

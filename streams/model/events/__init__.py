@@ -42,6 +42,7 @@ from streams.model.events.episodes import (
     StepAnnounced,
     StepKind,
     StepRecorded,
+    StoredResult,
 )
 from streams.model.events.findings import (
     FindingAcknowledged,

@@ -114,6 +114,14 @@ class StepAnnounced(Event, frozen=True, kw_only=True, tag="episode.step_announce
     """When the sleep ends that has begun, if it is one: nothing outside depends on it."""
 
 
+class StoredResult(Struct, frozen=True, kw_only=True):
+    """Where a result is that no commit can hold: in the object store."""
+
+    digest: str
+    """SHA-256 of the JSON, in hex."""
+    size_bytes: int
+
+
 class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@1"):
     """A step is done and is never executed again: a replay folds `result` instead."""
 
@@ -143,6 +151,8 @@ class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@
     retry_s: float = 0.0
     """How long the pause before the next attempt is, in seconds, if it failed and is repeated; 0:
     it is not."""
+    stored: StoredResult | None = None
+    """Where the result is; None: in `result`."""
 
 
 class CheckpointSaved(Event, frozen=True, kw_only=True, tag="episode.checkpoint_saved@1"):

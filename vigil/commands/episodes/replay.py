@@ -8,7 +8,7 @@ import msgspec
 import typer
 from typer import Option
 
-from projections.episodes import shown_result
+from projections.episodes import is_whole, shown_result
 from projections.postgres.query_result import Row
 from streams.json import raw, unraw
 from streams.model.events import EpisodeBlocked, EpisodeEvent, StepAnnounced, StepRecorded
@@ -108,4 +108,7 @@ def _as_shown(event: EpisodeEvent) -> EpisodeEvent:
     """Return `event` as people may see it: a step's result may be for the replay alone."""
     if not isinstance(event, StepRecorded):
         return event
-    return msgspec.structs.replace(event, result=shown_result(event))
+    stored = event.stored
+    if stored is not None and not is_whole(event):
+        stored = msgspec.structs.replace(stored, digest="")
+    return msgspec.structs.replace(event, result=shown_result(event), stored=stored)

@@ -152,7 +152,15 @@ def steps(
         require(episode, f"episode {wanted}", config.stack)
         return [*await list_steps(pool, config.stack, wanted)]
 
-    show_rows(ask(config, question), STEP_COLUMNS, is_json=is_json)
+    rows = ask(config, question)
+    shown = rows if is_json else [{**row, "result": shown_as(row)} for row in rows]
+    show_rows(shown, STEP_COLUMNS, is_json=is_json)
+
+
+def shown_as(row: Row) -> object:
+    """Return a step's result, or how large it is where the rows do not have it."""
+    size_bytes, found = row["result_size_bytes"], row["result"]
+    return f"{size_bytes:,} bytes" if found is None and size_bytes is not None else found
 
 
 def says(row: Row) -> str:
