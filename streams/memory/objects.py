@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Final
 
 from streams.clock import Clock
 from streams.ports.objects import DAYS, digest_of
 
-AGE_S: Final = DAYS * 86_400.0
-"""How long an object stands after its last put, in seconds."""
+AGE: Final = timedelta(days=DAYS)
+"""How long an object stands after its last put."""
 
 
 class MemoryObjects:
@@ -16,20 +17,21 @@ class MemoryObjects:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._objects: dict[str, tuple[bytes, float]] = {}
-        """Digest → the object, and when it was put last."""
+        self._objects: dict[str, bytes] = {}
+        self._put_at: dict[str, datetime] = {}
 
     async def put(self, data: bytes) -> str:
         """See `ObjectStore.put`."""
         digest = digest_of(data)
-        self._objects[digest] = data, self._clock.monotonic_s()
+        self._objects[digest], self._put_at[digest] = data, self._clock.now()
         return digest
 
     async def get(self, digest: str) -> bytes | None:
         """See `ObjectStore.get`."""
-        return self.standing(digest)
+        put_at = self._put_at.get(digest)
+        is_over = put_at is None or self._clock.now() - put_at >= AGE
+        return None if is_over else self._objects[digest]
 
-    def standing(self, digest: str) -> bytes | None:
-        """Return what stands under `digest`, at once; None: nothing does."""
-        data, put_s = self._objects.get(digest, (None, 0.0))
-        return data if self._clock.monotonic_s() - put_s < AGE_S else None
+    def once_put(self, digest: str) -> bytes | None:
+        """Return what was ever put under `digest`, be its time over; None: nothing was."""
+        return self._objects.get(digest)

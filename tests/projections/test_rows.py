@@ -36,6 +36,7 @@ from streams.model.events import (
     Resolution,
     SignalGiven,
     SignalWaited,
+    StoredResult,
 )
 from streams.model.findings import FindingStatus, Severity
 from streams.model.outputs import OutputOutcome
@@ -303,6 +304,26 @@ async def test_a_step_shows_its_shown_result(pool, stack):
     await live(pool, stack, lives.opened(), step)
     row = await only_row(pool, "episode_steps", stack=stack)
     assert json.loads(row["result"]) == {"hidden": True}
+
+
+STORED = StoredResult(digest="cd" * 32, size_bytes=5_242_882)
+
+
+async def test_a_large_result_shows_by_its_size_and_digest(pool, stack):
+    step = msgspec.structs.replace(lives.recorded(1, result=None), stored=STORED)
+    await live(pool, stack, lives.opened(), step, lives.recorded(2))
+    first, second = await rows_of(pool, "episode_steps", stack=stack)
+    assert (first["result"], first["result_size_bytes"]) == (None, 5_242_882)
+    assert first["result_digest"] == "cd" * 32
+    assert (second["result_size_bytes"], second["result_digest"]) == (None, None)
+
+
+@pytest.mark.parametrize("less", [{"is_hidden": True}, {"result_shown": raw("***")}])
+async def test_a_large_result_that_people_may_not_see_whole_shows_no_digest(pool, stack, less):
+    step = msgspec.structs.replace(lives.recorded(1, result=None), stored=STORED, **less)
+    await live(pool, stack, lives.opened(), step)
+    row = await only_row(pool, "episode_steps", stack=stack)
+    assert (row["result_size_bytes"], row["result_digest"]) == (5_242_882, None)
 
 
 async def test_no_hash_of_what_was_redacted_shows(pool, stack):

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from streams.json import NOTHING, raw
+from streams.model.events import StepKind, StepRecorded, StoredResult
 from streams.model.outputs import OutputOutcome
-from vigil.commands.episodes.show import came_to, says
+from vigil.commands.episodes.replay import as_shown
+from vigil.commands.episodes.show import came_to, says, shown_as
 
 OWN = {"output_key": "mail:1", "adapter": "mail", "status": "delivered", "error_class": None}
 
@@ -28,6 +33,29 @@ def test_what_another_episode_sees_to_is_shown_too_and_what_a_dry_run_left_undon
         {"output_key": "mail:2", "outcome": "duplicate", "error_class": None},
         {"output_key": "mail:3", "outcome": "dry_run", "error_class": None},
     ]
+
+
+STORED = StepRecorded(
+    step_no=1,
+    kind=StepKind.TOOL_CALL,
+    fingerprint="f",
+    stored=StoredResult(digest="ab" * 32, size_bytes=5_242_882),
+)
+
+
+def test_a_step_shows_its_result_or_how_large_it_is():
+    assert shown_as({"result": {"n": 1}, "result_size_bytes": None}) == {"n": 1}
+    assert shown_as({"result": None, "result_size_bytes": 5_242_882}) == "5,242,882 bytes"
+    assert shown_as({"result": "in short", "result_size_bytes": 5_242_882}) == "in short"
+    assert shown_as({"result": None, "result_size_bytes": None}) is None
+
+
+def test_a_replay_shows_the_digest_of_a_large_result_only_where_all_of_it_may_be_seen():
+    assert as_shown(STORED) == STORED
+    for less in ({"is_hidden": True}, {"result_shown": raw("in short")}):
+        shown = as_shown(replace(STORED, **less))
+        assert shown.stored == StoredResult(digest="", size_bytes=5_242_882)
+    assert as_shown(replace(STORED, is_hidden=True)).result == NOTHING
 
 
 def test_an_episode_says_its_summary_and_one_without_what_went_wrong():

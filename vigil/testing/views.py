@@ -43,7 +43,7 @@ class StepSnapshot:
     args: Any
     """As people may see them."""
     result: Any
-    """As the strategy got it; None if it failed, or is gone from the object store."""
+    """As the strategy got it; None if it failed."""
     error_class: str
     """Empty: it succeeded."""
     error_detail: str
@@ -220,7 +220,7 @@ def episode_of(records: Sequence[Recorded], objects: MemoryObjects) -> EpisodeSn
 
 def _step(recorded: StepRecorded, objects: MemoryObjects) -> StepSnapshot:
     stored = recorded.stored
-    large = None if stored is None else objects.standing(stored.digest)
+    large = None if stored is None else objects.once_put(stored.digest)
     return StepSnapshot(
         number=recorded.step_no,
         name=recorded.tool_name or recorded.kind.value,

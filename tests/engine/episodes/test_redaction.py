@@ -8,9 +8,11 @@ from msgspec.structs import replace
 from engine.episodes import episode as episodes
 from engine.episodes.redaction import REDACTED, as_shown, cut, in_short
 from streams.json import NOTHING, raw, unraw
-from streams.model.events import EpisodeStarted, StepKind, StepRecorded
+from streams.model.events import EpisodeStarted, StepKind, StepRecorded, StoredResult
 from streams.model.triggers import LogStrategy
 from tests.projections import lives
+
+STORED = StoredResult(digest="cd" * 32, size_bytes=5_242_882)
 
 QUIET = [LogStrategy.NONE, LogStrategy.SUMMARY_ONLY]
 
@@ -51,6 +53,26 @@ def test_a_timeline_shows_the_result_of_a_tool_in_short_and_no_arguments():
     short = {"text": "x" * 200 + "…", "count": 3, "list": "2 items", "map": ["a", "b"]}
     assert seen(shown) == (None, short)
     assert unraw(shown.result) == RESULT
+
+
+def test_a_quiet_strategy_hides_a_large_result_as_well():
+    assert as_shown(step(stored=STORED), LogStrategy.NONE).is_hidden
+
+
+def test_a_timeline_shows_what_the_tool_shows_of_a_large_result_and_else_nothing():
+    assert as_shown(step(stored=STORED), LogStrategy.TIMELINE).is_hidden
+    shown = as_shown(step(stored=STORED, result_shown=raw([1, 2])), LogStrategy.TIMELINE)
+    assert seen(shown) == (None, "2 items")
+
+
+def test_a_full_log_shows_a_large_result_by_what_refers_to_it():
+    given = step(stored=STORED)
+    assert as_shown(given, LogStrategy.FULL_DEBUG) == given
+
+
+def test_what_nobody_may_see_is_not_shown_in_short_either():
+    shown = as_shown(step(result="s3cret", is_hidden=True), LogStrategy.TIMELINE)
+    assert (shown.is_hidden, shown.result_shown) == (True, NOTHING)
 
 
 def test_a_timeline_shows_an_observation_in_short():

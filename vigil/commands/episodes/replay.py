@@ -61,7 +61,7 @@ def replay(
     if at is not None:
         chosen = frames[at - 1]
         state: Row = unraw(raw(chosen.episode))
-        shown = {**_frame_row(chosen), "said": unraw(raw(_as_shown(chosen.event))), **state}
+        shown = {**_frame_row(chosen), "said": unraw(raw(as_shown(chosen.event))), **state}
         show_record(shown, is_json=is_json)
     elif is_json:
         for frame in frames:
@@ -104,7 +104,7 @@ def _call_of(event: EpisodeEvent) -> str:
     return " ".join(filter(None, said))
 
 
-def _as_shown(event: EpisodeEvent) -> EpisodeEvent:
+def as_shown(event: EpisodeEvent) -> EpisodeEvent:
     """Return `event` as people may see it: a step's result may be for the replay alone."""
     if not isinstance(event, StepRecorded):
         return event
