@@ -39,6 +39,9 @@ SHARED_QUEUE: Final = "tests/streams/jetstream/test_shared_queue.py"
 LATE_STARTS: Final = "tests/engine/triggers/test_late_starts.py"
 CRASHES_OF_GATES: Final = "tests/gates/test_crashes.py"
 
+LARGE: Final = "tests/engine/execution/test_large_results.py"
+OBJECTS: Final = "tests/streams/jetstream/test_objects.py"
+
 CASSETTES: Final = "tests/testing/test_cassettes.py"
 CRASHING: Final = "tests/testing/test_crashes.py"
 DECIDING_IN_TESTS: Final = "tests/testing/test_waits.py"
@@ -6903,6 +6906,118 @@ TABLE: Final[Sequence[Mutant]] = (
         "self._turns.check(begun=self._begun - repeats)",
         "self._turns.check(begun=self._begun)",
         "tests/engine/functions/test_retries.py",
+    ),
+    Mutant(
+        "large results: the digest of what comes back is compared",
+        "streams/jetstream/ports/objects.py",
+        "            if digest_of(data) == digest:",
+        "            if data:",
+        OBJECTS,
+    ),
+    Mutant(
+        "large results: one whose time is soon over is stored anew",
+        "streams/jetstream/ports/objects.py",
+        "<= REUSED_SHARE",
+        "<= 1.0",
+        OBJECTS,
+    ),
+    Mutant(
+        "large results: equal ones are stored once",
+        "streams/jetstream/ports/objects.py",
+        "if not await self._is_kept(digest):",
+        "if True:",
+        OBJECTS,
+    ),
+    Mutant(
+        "large results: a node without the right to store them does not start",
+        "streams/jetstream/setup/rights.py",
+        "    written += [chunk_subject(store, _ANYTHING), info_subject(store, _ANYTHING)]\n",
+        "",
+        "tests/streams/jetstream/test_rights.py",
+    ),
+    Mutant(
+        "large results: the journal has no more than it can",
+        "engine/execution/driver.py",
+        "await self._stored(performed) if is_large else performed",
+        "performed",
+        LARGE,
+    ),
+    Mutant(
+        "large results: none is larger than a node can bear",
+        "engine/execution/steps.py",
+        "        if size_bytes > RESULT_BYTES_MAX:",
+        "        if False:",
+        LARGE,
+    ),
+    Mutant(
+        "large results: two that differ are no loop",
+        "engine/episodes/episode.py",
+        "bytes(step.result) if step.stored is None else step.stored.digest.encode()",
+        "bytes(step.result)",
+        LARGE,
+    ),
+    Mutant(
+        "large results: one that is used stays for longer",
+        "engine/episodes/results.py",
+        "    await objects.put(bytes(result))\n",
+        "",
+        LARGE,
+    ),
+    Mutant(
+        "large results: a function cannot catch that one is lost",
+        "engine/functions/run.py",
+        "unraw(await self._live(self._turns.fetch(done.stored)))",
+        "unraw(await self._turns.fetch(done.stored))",
+        LARGE,
+    ),
+    Mutant(
+        "large results: a history has them",
+        "engine/operations/replay.py",
+        "        if isinstance(event, StepRecorded) and event.stored is not None:",
+        "        if False:",
+        LARGE,
+    ),
+    Mutant(
+        "large results: what a tool shows of one is not stored beside it if it is large, too",
+        "engine/execution/steps.py",
+        "    if len(memoryview(shown)) > validation.KEPT_BYTES_MAX:",
+        "    if False:",
+        LARGE,
+    ),
+    Mutant(
+        "large results: nobody learns the digest of what is not shown whole",
+        "projections/episodes.py",
+        "    return not event.is_hidden and event.result_shown == NOTHING",
+        "    return True",
+        "tests/projections/test_rows.py",
+    ),
+    Mutant(
+        "large results: a quiet log strategy hides them",
+        "engine/episodes/redaction.py",
+        " or step.stored is not None",
+        "",
+        "tests/engine/episodes/test_redaction.py",
+    ),
+    Mutant(
+        "large results: what is in short has no digest",
+        "engine/episodes/redaction.py",
+        "is_hidden = step.stored is not None and shown.result_shown == NOTHING",
+        "is_hidden = False",
+        "tests/engine/episodes/test_redaction.py",
+    ),
+    Mutant(
+        "large results: what is hidden is not shown in short",
+        "engine/episodes/redaction.py",
+        "    if step.is_hidden:\n        return None\n",
+        "",
+        "tests/engine/episodes/test_redaction.py",
+    ),
+    Mutant(
+        "large results: the command shows no more than people may see",
+        "vigil/commands/episodes/result.py",
+        "    if step.is_hidden:\n",
+        "    if False:\n",
+        "tests/vigil/test_large_results.py",
     ),
     Mutant(
         "functions: a name that is only tested is not awaited",

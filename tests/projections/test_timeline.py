@@ -11,7 +11,7 @@ import pytest
 from projections.postgres import reader
 from projections.project import project
 from streams.json import raw
-from streams.model.events import EndStatus, OutputDelivered, Resolution, StepKind
+from streams.model.events import EndStatus, OutputDelivered, Resolution, StepKind, StoredResult
 from streams.model.triggers import ManualTrigger, ScheduleTrigger, WorkflowTrigger
 from streams.model.waits import OnExpiry
 from streams.ports.log import Commit, Recorded
@@ -175,3 +175,12 @@ async def test_an_end_shows_the_last_line_of_what_went_wrong(tell, timeline):
     await tell(lives.opened(), lives.started(), failed)
     row = (await timeline())[-1]
     assert (row["says"], row["error_detail"]) == ("failed: crash: KeyError: host", detail)
+
+
+async def test_a_large_result_is_told_by_its_size_and_digest(tell, timeline):
+    stored = StoredResult(digest="cd" * 32, size_bytes=5_242_882)
+    step = msgspec.structs.replace(lives.recorded(1, result=None), stored=stored)
+    await tell(lives.opened(), lives.started(), step)
+    (told,) = (row for row in await timeline() if row["kind"] == "tool_call")
+    assert told["details"]["result_size_bytes"] == 5_242_882
+    assert told["details"]["result_digest"] == "cd" * 32

@@ -34,6 +34,12 @@ COMMENT ON COLUMN episodes.forked_at_step IS 'The last step that both have. NULL
 COMMENT ON COLUMN episodes.forked_by IS 'Who forked it. NULL: it is no fork.';
 COMMENT ON COLUMN episodes.forked_reason IS 'Why, in words.';
 
+ALTER TABLE episode_steps ADD COLUMN result_size_bytes bigint, ADD COLUMN result_digest text;
+COMMENT ON COLUMN episode_steps.result_size_bytes IS
+    'Size of a large result, which the object store has, as JSON. NULL: the result is not large.';
+COMMENT ON COLUMN episode_steps.result_digest IS
+    'SHA-256 of a large result, in hex: its name in the object store. NULL: the result is not large, or people may not see all of it.';
+
 
 CREATE TABLE episode_attempts (
     stack text NOT NULL,
@@ -148,7 +154,8 @@ WITH happened AS (
         ),
         NULL, NULL, cost_ms, error_class, error_detail,
         jsonb_strip_nulls(jsonb_build_object(
-            'args', args_redacted, 'result', result, 'model', model,
+            'args', args_redacted, 'result', result, 'result_size_bytes', result_size_bytes,
+            'result_digest', result_digest, 'model', model,
             'tokens', nullif(cost_tokens, 0), 'idempotency_key', side_effect_key
         )),
         journal_seq

@@ -71,7 +71,7 @@ def test_a_full_log_shows_a_large_result_by_what_refers_to_it():
 
 
 def test_what_nobody_may_see_is_not_shown_in_short_either():
-    shown = as_shown(step(result="s3cret", is_hidden=True), LogStrategy.TIMELINE)
+    shown = as_shown(step(result={"a": [1, 2]}, is_hidden=True), LogStrategy.TIMELINE)
     assert (shown.is_hidden, shown.result_shown) == (True, NOTHING)
 
 
