@@ -3,6 +3,8 @@
     $O.<store>.C.<upload>   the chunks of one upload, in order
     $O.<store>.M.<name>     what the object is, and which upload has it; the newest one counts
 
+Unlike the keys of a bucket, these subjects cross leaf nodes as they are, without their domain.
+
 The name of an object is its digest. An upload that fails is begun anew under another name of its
 own, so chunks never mix; what is left of it goes when its time is over, as everything does. The
 client's own object store is not used: it repeats nothing, and reads through a consumer that may
@@ -29,8 +31,9 @@ from streams.jetstream.ports.configs import NS_PER_S, chunk_subject, info_subjec
 from streams.json import UNDECODABLE
 from streams.ports.objects import KEPT_SHARE, REUSED_SHARE, digest_of
 
-CHUNK_BYTES: Final = 128 * 1024
-"""Size of a chunk, as the clients of NATS have it: a server takes messages of 1 MiB by default."""
+CHUNK_BYTES: Final = 512 * 1024
+"""Size of a chunk: a server takes messages of 1 MiB by default, and may sync each. Measured with
+one that does: 36 ms for 5 MiB, and 70 ms in the 128 KiB of NATS's own clients."""
 
 
 class ObjectInfo(msgspec.Struct, frozen=True, kw_only=True):
