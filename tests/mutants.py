@@ -820,7 +820,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "tools of ours: a result that no step can keep",
         "engine/toolbox/result.py",
-        "if size_bytes > KEPT_BYTES_MAX:",
+        "if size_bytes > RESULT_BYTES_MAX:",
         "if False:",
         "tests/engine/toolbox/test_sql.py",
     ),

@@ -35,8 +35,11 @@ METHODS: Final = SAFE | {"POST", "PUT", "PATCH", "DELETE"}
 REDIRECTS_MAX: Final = 5
 """Most redirects that are followed, each to an address that is allowed."""
 
-ANSWER_BYTES_MAX: Final = 128 * 1024
-"""Largest body that is read, by default and at most: its JSON must fit in a step."""
+ANSWER_BYTES: Final = 128 * 1024
+"""Largest body that is read, by default."""
+
+ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Largest body that may be allowed: half of what a result may have, as JSON is longer than text."""
 
 NOT_ALLOWED: Final = "address_not_allowed"
 """Error class of a request to where none may go."""
@@ -79,7 +82,7 @@ def http_request(
     headers: Mapping[str, HeaderValue] | None = None,
     idempotent: bool = False,
     timeout_s: float = 15.0,
-    bytes_max: int = ANSWER_BYTES_MAX,
+    bytes_max: int = ANSWER_BYTES,
     tls: ssl.SSLContext | None = None,
     capability: str = "http",
 ) -> FunctionTool[..., Any]:
@@ -98,7 +101,7 @@ def http_request(
         headers: sent with each request, until a redirect leads to another host; stored nowhere.
         idempotent: whether the hosts honour that key.
         timeout_s: for the whole call.
-        bytes_max: longest body of an answer, in bytes; at most 128 KiB.
+        bytes_max: longest body of an answer, in bytes; at most 8 MiB.
         tls: whom to trust; None: the public authorities.
         capability: what the tool is registered as.
 

@@ -249,7 +249,7 @@ async def test_a_secret_that_cannot_be_sent_is_not_told(secret):
         ({"hosts": []}, "hosts: [] is not a list of at least one host"),
         ({"methods": []}, "methods: [] are not some of DELETE, GET"),
         ({"methods": ["TRACE"]}, "methods: ['TRACE'] are not some of DELETE, GET"),
-        ({"bytes_max": 0}, "bytes_max: 0 is not a whole number from 1 to 131,072"),
+        ({"bytes_max": 0}, "bytes_max: 0 is not a whole number from 1 to 8,388,608"),
         ({"timeout_s": 0}, "timeout_s: 0 is not a number over 0"),
     ],
 )

@@ -94,7 +94,7 @@ async def test_a_connection_string_that_is_none_is_not_told(dsn):
 
 
 async def test_an_answer_that_no_step_can_keep_is_a_failure(postgres):
-    failure = await failed(postgres, "SELECT repeat('x', 300000)")
+    failure = await failed(postgres, "SELECT repeat('x', 17000000)")
 
     assert failure.error_class == "result_too_large"
 
