@@ -1053,7 +1053,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/episodes/recovery.py",
         "if crashes >= attempts_max:",
         "if False:",
-        "tests/simulation/test_simulator.py",
+        "tests/engine/episodes/test_takeover.py",
     ),
     Mutant(
         "a dead letter is settled once",
