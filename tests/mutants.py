@@ -6420,8 +6420,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a reactor that stops follows up what there is",
         "engine/reactor/reactor.py",
-        "if end is not None and position.seq >= end:",
-        "if end is not None:",
+        "        await self._follow(position, states, writer, end)\n",
+        "",
         REACTING,
     ),
     Mutant(

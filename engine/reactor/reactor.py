@@ -165,25 +165,36 @@ class Reactor:
         )
         if not self._failures:
             log.info("publishing", stream=self._part, node=self.node, after=position.seq)
-        following = self.ports.log.follow(self.stream, after=position.seq, partition=self.partition)
-        states, labels = AggregateStates(self.ports, self.clock), {"stream": self._part}
-        ending, end = asyncio.create_task(self._ending.wait()), None
+        states = AggregateStates(self.ports, self.clock)
+        ending = asyncio.create_task(self._ending.wait())
         try:
-            async with following as follower:
-                while True:
-                    records = await self._receive(follower, position, ending)
-                    if records:
-                        await self._follow_up(records, position, states, writer)
-                    self._failures = 0
-                    telemetry.reactor_lag.set(follower.pending, labels)
-                    if position.is_due(self.clock.monotonic_s(), is_idle=not records):
-                        await position.write(self.clock.monotonic_s())
-                    if ending.done() and end is None:
-                        end = await self.ports.log.head(self.stream, partition=self.partition)
-                    if end is not None and position.seq >= end:
-                        return await position.write(self.clock.monotonic_s())
+            await self._follow(position, states, writer, ending)
         finally:
             ending.cancel()
+        # What was received last may have been taken, and not followed up: it is received again.
+        end = await self.ports.log.head(self.stream, partition=self.partition)
+        await self._follow(position, states, writer, end)
+        await position.write(self.clock.monotonic_s())
+
+    async def _follow(
+        self,
+        position: Position,
+        states: AggregateStates,
+        writer: FencedWriter,
+        until: int | asyncio.Task[Any],
+    ) -> None:
+        """Publish what follows from each commit up to a sequence, or until a task is done."""
+        labels = {"stream": self._part}
+        after, partition = position.seq, self.partition
+        async with self.ports.log.follow(self.stream, after=after, partition=partition) as follower:
+            while position.seq < until if isinstance(until, int) else not until.done():
+                records = await self._receive(follower, position, until)
+                if records:
+                    await self._follow_up(records, position, states, writer)
+                self._failures = 0
+                telemetry.reactor_lag.set(follower.pending, labels)
+                if position.is_due(self.clock.monotonic_s(), is_idle=not records):
+                    await position.write(self.clock.monotonic_s())
 
     async def _follow_up(
         self,
@@ -207,15 +218,15 @@ class Reactor:
         return self.ports.stack.holds(self.stream, record.subject)
 
     async def _receive(
-        self, follower: Follower, position: Position, ending: asyncio.Task[Any]
+        self, follower: Follower, position: Position, until: int | asyncio.Task[Any]
     ) -> Sequence[Recorded]:
-        """Return the next commits; none after a silence, or once `ending` is done."""
-        if ending.done():
+        """Return the next commits; none after a silence, or once a task `until` is done."""
+        if isinstance(until, int):
             return await follower.receive(most=COMMITS_MAX, wait_s=NOTE_S)
         wait_s = SILENT_S if position.is_written else NOTE_S
         receiving = asyncio.create_task(_received(follower, wait_s))
         try:
-            await asyncio.wait({receiving, ending}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({receiving, until}, return_when=asyncio.FIRST_COMPLETED)
             return receiving.result() if receiving.done() else ()
         finally:
             receiving.cancel()

@@ -57,7 +57,8 @@ class Follower(Protocol):
     async def receive(self, *, most: int, wait_s: float) -> Sequence[Recorded]:
         """Return the next commits in log order: up to `most`, none after `wait_s` of silence.
 
-        Survives server restarts and reconnects without gaps or repeats.
+        Survives server restarts and reconnects without gaps or repeats. If it is cancelled,
+        follow anew: what it had taken already is not returned again.
 
         Raises:
             UnreadableEvent: the next commit cannot be decoded. The position stays before it.

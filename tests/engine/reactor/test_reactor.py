@@ -174,6 +174,52 @@ def test_whoever_stops_has_told_all_and_hands_over_at_once():
     play(story)
 
 
+class SlowToHandOut:
+    """A follower that has taken commits for a while before it returns them."""
+
+    def __init__(self, follower, clock):
+        self._follower, self._clock = follower, clock
+
+    @property
+    def pending(self):
+        return self._follower.pending
+
+    async def receive(self, *, most, wait_s):
+        records = await self._follower.receive(most=most, wait_s=wait_s)
+        if records:
+            await self._clock.sleep(1.0)
+        return records
+
+
+class SlowLog:
+    """A log whose followers are slow to hand out."""
+
+    def __init__(self, log, clock):
+        self._log, self._clock = log, clock
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    @asynccontextmanager
+    async def follow(self, *given_, **more):
+        async with self._log.follow(*given_, **more) as follower:
+            yield SlowToHandOut(follower, self._clock)
+
+
+def test_whoever_stops_while_it_receives_passes_nothing_over():
+    async def story(scene):
+        reactor = scene.reactor(log=SlowLog(scene.ports.log, scene.clock))
+        async with scene.at_work(reactor) as task:
+            await scene.quiet()
+            await scene.live(1)
+            await scene.quiet(0.5)
+            reactor.end()
+            await task
+        assert scene.told == ["e1.started.1", "e1.ended"]
+
+    play(story)
+
+
 def test_whoever_dies_is_replaced_once_the_entry_of_its_node_has_lapsed():
     async def story(scene):
         await scene.list_node("n1")
