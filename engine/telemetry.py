@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
 from typing import Final
 
 from opentelemetry import metrics, trace
 from opentelemetry.context import Context
+from opentelemetry.trace import Status, StatusCode
 
 _tracer: Final = trace.get_tracer("vigil.engine")
 
@@ -163,7 +165,30 @@ def span(name: str, parent: Context | None = None) -> AbstractContextManager[obj
     """Return a span to enter; it costs nothing unless this process traces or `parent` is given."""
     if parent is None and not _Tracing.is_on:
         return _NO_SPAN
-    return _tracer.start_as_current_span(name, parent)
+    return _Span(name, parent)
+
+
+class _Span(AbstractContextManager[object]):
+    """A span that tells the kind of an error, and not its text, which may quote a secret."""
+
+    def __init__(self, name: str, parent: Context | None) -> None:
+        self._entered = _tracer.start_as_current_span(
+            name, parent, record_exception=False, set_status_on_exception=False
+        )
+
+    def __enter__(self) -> object:
+        self._span = self._entered.__enter__()
+        return self._span
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace_: TracebackType | None,
+    ) -> bool | None:
+        if kind is not None and issubclass(kind, Exception):
+            self._span.set_status(Status(StatusCode.ERROR, kind.__name__))
+        return self._entered.__exit__(kind, error, trace_)
 
 
 def keep_urls_out_of_logs() -> None:

@@ -11,18 +11,17 @@ from __future__ import annotations
 import base64
 import hmac
 import os
-import re
 import ssl
-from base64 import b64encode
 from binascii import Error as NotBase64
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import Final, TypeAlias
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from engine.app.outputs import DeliveryFailed
 from engine.errors import BadAdapter
+from engine.secrets import CHARS_MIN, PART_CHARS_MIN, without
 
 Secret: TypeAlias = str | Callable[[], str]
 """A text, or a function that returns it: called for every delivery, so that it may change."""
@@ -33,14 +32,6 @@ MISSING: Final = "secret_missing"
 BAD: Final = "bad_secret"
 """The error class of a delivery whose secret is invalid."""
 
-
-HIDDEN: Final = "***"
-
-CHARS_MIN: Final = 4
-"""Shortest text that is hidden. Shorter ones protect nothing and occur in ordinary words."""
-
-PART_CHARS_MIN: Final = 12
-"""Shortest part of a longer secret that is hidden on its own: a token, not a word."""
 
 SHOWN_CHARS_MAX: Final = 300
 """How much of a refusal's text is stored."""
@@ -144,11 +135,11 @@ class Confidence:
 
     def hide(self, text: str) -> str:
         """Return `text` without secrets."""
-        return _without(text, self._secrets | self._paths)
+        return without(text, self._secrets | self._paths)
 
     def hide_in_name(self, name: str) -> str:
         """Return a receiver's reference without secrets, except for the path of the request."""
-        return _without(name, self._secrets)
+        return without(name, self._secrets)
 
     def in_public(self, failure: DeliveryFailed) -> DeliveryFailed:
         """Return `failure` with a detail that people may read."""
@@ -158,26 +149,6 @@ class Confidence:
             permanent=failure.permanent,
             retry_after_s=failure.retry_after_s,
         )
-
-
-def _without(text: str, secrets: set[str]) -> str:
-    spelled = {each for secret in secrets if len(secret) >= CHARS_MIN for each in _spelled(secret)}
-    if not spelled:
-        return text
-    longest_first = sorted(spelled, key=len, reverse=True)
-    return re.sub("|".join(map(re.escape, longest_first)), HIDDEN, text)
-
-
-def _spelled(secret: str) -> Iterator[str]:
-    """Yield `secret` in the encodings in which a receiver may quote it."""
-    plain = unquote(secret)
-    for each in (quote(plain, errors="replace"), quote(plain, safe="", errors="replace")):
-        yield from (each, each.lower())
-    for each in (secret, plain):
-        in_base64 = b64encode(each.encode(errors="replace")).decode()
-        yield from (in_base64, in_base64.rstrip("="))
-        in_json = each.replace("\\", r"\\").replace('"', r"\"")
-        yield from (each, in_json, in_json.replace("/", r"\/"))
 
 
 def checked_timeout(timeout_s: object, *, of: str) -> float:

@@ -8,7 +8,7 @@ thread of its own, so it may block.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import (
     Any,
@@ -42,6 +42,7 @@ from engine.app.tools import (
     check_name,
 )
 from engine.errors import BadTool, DeclarationError, InvalidAction
+from engine.secrets import HIDDEN
 from engine.validation import backoff_s, is_whole, jittered_s
 from streams.json import JsonObject
 
@@ -59,9 +60,6 @@ INVALID_ARGUMENTS: Final = "invalid_arguments"
 
 RETRIED: Final = TROUBLE | {RATE_LIMITED, BREAKER_OPEN}
 """Error classes of calls that are repeated: with others, the tool has answered."""
-
-HIDDEN: Final = "***"
-"""What people see instead of a hidden value."""
 
 TIMEOUT_S_MAX: Final = 3_600.0
 """Longest time limit of a call, in seconds: what takes longer is a wait for a signal."""
@@ -112,6 +110,8 @@ class FunctionTool(Tool, Generic[P, R]):
     arguments: type[msgspec.Struct] = field(repr=False)
     """Its parameters as a type, without `ctx`."""
     takes_context: bool = field(repr=False)
+    secrets: Callable[[], Iterable[str]] = field(default=tuple, repr=False)
+    """Returns what it knows itself and nobody may see in results and errors."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function as if it were no tool; `InvalidAction`: in the code of a strategy."""

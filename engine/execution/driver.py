@@ -10,7 +10,7 @@ is on its way to the journal is never cut off.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -63,6 +63,7 @@ from engine.functions.result import conclusion
 from engine.functions.run import Rest
 from engine.runtime.context import ActorContext
 from engine.runtime.usercode import call, in_text
+from engine.secrets import without
 from engine.validation import KEPT_BYTES_MAX
 from engine.waits import answer as answers
 from engine.waits import wait as blocking
@@ -407,17 +408,27 @@ class Driver:
             await self.journal.barrier()
             raise
         except EpisodeFailed as failed:
-            end = self._end_of(failed)
+            end = self._end_of(failed, await self._secrets(records))
             if isinstance(end, CancelEpisode):
                 end = await self.output_steps.cancel(self.journal.episode, end)
             self.journal.record(end)
         await self.journal.barrier()
 
-    def _end_of(self, failed: EpisodeFailed) -> CancelEpisode | FailEpisode:
+    async def _secrets(self, records: Sequence[Recorded]) -> Collection[str]:
+        """Return what was hidden in the steps: the code that got it may quote it in an error."""
+        executor = self.turns.executor
+        try:
+            return executor.hidden | await call(executor.secrets_in, records)
+        except EpisodeFailed:  # A newer version of a tool cannot hide what an older one returned.
+            return executor.hidden
+
+    def _end_of(
+        self, failed: EpisodeFailed, secrets: Collection[str]
+    ) -> CancelEpisode | FailEpisode:
         """Return how the episode ends: a requested cancellation wins over any failure."""
         if self.run.canceled is not None:
             return admitting(self.run.canceled, self.journal.episode)
-        error_class, detail = in_text(failed.error_class), in_text(failed.detail)
+        error_class, detail = in_text(failed.error_class), in_text(without(failed.detail, secrets))
         denied = answers.denied(self.journal.episode, error_class, detail)
         settled = self.journal.episode.outputs_settled
         return denied or FailEpisode(error_class=error_class, error_detail=detail, outputs=settled)

@@ -8,8 +8,8 @@ before it is proposed, so after a crash the next node continues with the same ou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 import msgspec
@@ -34,6 +34,7 @@ from engine.app.app import App
 from engine.app.function_tool import INVALID_ARGUMENTS, FunctionTool
 from engine.app.outputs import checked_intent
 from engine.app.tools import (
+    OF_THE_ENGINE,
     PUBLISH,
     RESULT_BYTES_MAX,
     TOO_LARGE,
@@ -46,17 +47,20 @@ from engine.app.tools import (
 )
 from engine.episodes import dry_run
 from engine.episodes.episode import Announce, CancelEpisode, Episode, Performed
+from engine.episodes.redaction import without_prompts
 from engine.execution.conclude import Conclusion
 from engine.outputs.keys import idempotency_key, inline_key
 from engine.runtime.tool_calls import ToolCalls
 from engine.runtime.usercode import attempt, call, in_text
+from engine.secrets import hide, removed, texts_in, without
 from streams.clock import Clock
 from streams.errors import BadName, TooLarge, Unavailable
 from streams.json import JsonObject, raw, unraw
-from streams.model.events import EpisodeOpened, StepKind
+from streams.model.events import EpisodeOpened, StepKind, StepRecorded
 from streams.model.outputs import OutputOutcome, OutputResult
 from streams.model.triggers import Mode
 from streams.ports.domain_events import DomainEvents
+from streams.ports.log import Recorded
 from streams.tracing import traceparent
 
 NO_TOOL: Final = "no_tool_for_capability"
@@ -82,6 +86,21 @@ def shown_args(action: ToolCall, tool: Tool | None) -> msgspec.Raw:
     return validation.encode(tool.redact(unraw(args)), what="arguments")
 
 
+def secrets_of(action: ToolCall, tool: Tool, *, shown: msgspec.Raw) -> frozenset[str]:
+    """Return the texts of a call that people must not see; `shown` are its arguments redacted."""
+    if action.capability in OF_THE_ENGINE:  # It hides what is long, or is elsewhere.
+        return frozenset()
+    transient = [value for name, value in action.args.items() if name.startswith("_")]
+    found = set(texts_in(transient)) if transient else set[str]()
+    redacts = type(tool).redact is not Tool.redact
+    if isinstance(tool, FunctionTool):
+        found.update(tool.secrets())
+        redacts = bool(tool.hidden)
+    if redacts:
+        found.update(removed(unraw(raw(without_transient(action.args))), unraw(shown)))
+    return frozenset(found)
+
+
 @dataclass(frozen=True)
 class StepExecutor:
     """Performs the steps of one episode."""
@@ -94,6 +113,8 @@ class StepExecutor:
     tool_calls: ToolCalls
     check_claim: Callable[[], None]
     """Raises `LeaseLost` once the claim cannot be trusted any more."""
+    hidden: set[str] = field(default_factory=set)
+    """Texts of the calls so far that people must not see."""
 
     @property
     def _labels(self) -> dict[str, str]:
@@ -163,24 +184,57 @@ class StepExecutor:
             return _failed(step, NOT_ALLOWED, detail)
         is_live = self.opened.mode is Mode.LIVE
         override = None if is_live else dry_run.result_of(self.opened, step.tool_name)
+        secrets = secrets_of(action, tool, shown=step.args) if tool else frozenset[str]()
+        self.hidden.update(secrets)
         if override is not None:
             kept = validation.encode(unraw(override), what="result")
-            return _with_result(step, kept, tool)
+            return self._with_result(step, kept, tool, secrets)
         if tool is None:
             what = f"{action.capability!r} for {action.action!r}"
             return _failed(step, NO_TOOL, f"no tool is registered as {what}")
         if refusal := self._refusal(action, tool):
-            return _failed(step, refusal.error_class, refusal.detail)
+            return _failed(step, refusal.error_class, refusal.detail, secrets=secrets)
         try:
             result = await self._called(tool, action, ctx)
         except ToolFailed as failure:
-            return _failed(step, failure.error_class, failure.detail)
+            return _failed(step, failure.error_class, failure.detail, secrets=secrets)
         kept = validation.encode(result, what="result", bytes_max=None)
         size_bytes = len(memoryview(kept))
         if size_bytes > RESULT_BYTES_MAX:
             detail = f"{size_bytes:,} bytes, the limit is {RESULT_BYTES_MAX:,}; ask for less"
             return _failed(step, TOO_LARGE, detail)
-        return _with_result(step, kept, tool)
+        return self._with_result(step, kept, tool, secrets)
+
+    def _with_result(
+        self, step: Performed, kept: msgspec.Raw, tool: Tool | None, secrets: frozenset[str]
+    ) -> Performed:
+        """Return `step` with a tool's result, which people see without what is secret."""
+        if not secrets and (tool is None or not tool.hides):
+            return replace(step, result=kept)
+        # A copy, since a tool may redact in place: the strategy gets the result as it is.
+        redacted = tool.redact_result(unraw(kept)) if tool else unraw(kept)
+        seen = hide(redacted, secrets) if secrets else redacted
+        shown = validation.encode(seen, what="redacted result", bytes_max=RESULT_BYTES_MAX)
+        if shown == kept:
+            return replace(step, result=kept)
+        self.hidden.update(removed(unraw(kept), unraw(shown)))
+        # The journal cannot have it, and the store has only what the strategy gets.
+        if len(memoryview(shown)) > validation.KEPT_BYTES_MAX:
+            return replace(step, result=kept, is_hidden=True)
+        return replace(step, result=kept, result_shown=shown)
+
+    def secrets_in(self, records: Iterable[Recorded]) -> frozenset[str]:
+        """Return the texts that tools hid in the results that `records` hold."""
+        return frozenset(self._hidden_in(records))
+
+    def _hidden_in(self, records: Iterable[Recorded]) -> Iterator[str]:
+        for record in records:
+            for event in record.commit.events:
+                if isinstance(event, StepRecorded) and event.kind is StepKind.TOOL_CALL:
+                    tool = self.app.tool(self.actor, *event.tool_name.split(".", 1))
+                    if tool is not None and tool.hides:
+                        shown = tool.redact_result(unraw(event.result))
+                        yield from removed(unraw(event.result), shown)
 
     def _is_allowed(self, action: ToolCall) -> bool:
         actor = self.actor
@@ -212,21 +266,27 @@ class StepExecutor:
         override = dry_run.synthesis_of(self.opened)
         if override is not None:
             return replace(step, result=validation.encode(unraw(override), what="result"))
+        shown = without_prompts(unraw(prompt))
         if synthesizer is None:
-            return replace(step, result=prompt)
+            return replace(step, result=prompt, result_shown=raw(shown))
+        secrets = frozenset(texts_in(action.transient))
+        self.hidden.update(secrets)
         try:
             returned = await attempt(synthesizer(action.prompt, action.transient, ctx))
         except ToolFailed as failure:
-            return _failed(step, failure.error_class, failure.detail)
-        return self._synthesized(step, returned)
+            secrets |= frozenset(removed(unraw(prompt), shown))
+            return _failed(step, failure.error_class, failure.detail, secrets=secrets)
+        return self._synthesized(step, returned, secrets)
 
-    def _synthesized(self, step: Performed, returned: object) -> Performed:
+    def _synthesized(self, step: Performed, returned: object, secrets: frozenset[str]) -> Performed:
         if not isinstance(returned, Synthesis):
-            return replace(step, result=validation.encode(returned, what="result"))
+            kept = validation.encode(returned, what="result")
+            return self._with_result(step, kept, None, secrets)
         tokens = returned.input_tokens + returned.output_tokens
         telemetry.step_tokens.add(tokens, {**self._labels, "model": returned.model})
+        step = replace(step, cost_tokens=tokens, model=in_text(returned.model))
         content = validation.encode(returned.content, what="result")
-        return replace(step, result=content, cost_tokens=tokens, model=in_text(returned.model))
+        return self._with_result(step, content, None, secrets)
 
 
 def _has_limits(tool: Tool) -> bool:
@@ -234,22 +294,11 @@ def _has_limits(tool: Tool) -> bool:
     return bool(tool.cache_ttl_s) or any(limit is not None for limit in limits)
 
 
-def _with_result(step: Performed, kept: msgspec.Raw, tool: Tool | None) -> Performed:
-    if tool is None or not tool.hides:
-        return replace(step, result=kept)
-    # A copy, since a tool may redact in place: the strategy gets the result as it is.
-    redacted = tool.redact_result(unraw(kept))
-    shown = validation.encode(redacted, what="redacted result", bytes_max=RESULT_BYTES_MAX)
-    if shown == kept:
-        return replace(step, result=kept)
-    # The journal cannot have it, and the store has only what the strategy gets.
-    if len(memoryview(shown)) > validation.KEPT_BYTES_MAX:
-        return replace(step, result=kept, is_hidden=True)
-    return replace(step, result=kept, result_shown=shown)
-
-
-def _failed(step: Performed, error_class: str, detail: str) -> Performed:
-    return replace(step, error_class=in_text(error_class), error_detail=in_text(detail))
+def _failed(
+    step: Performed, error_class: str, detail: str, *, secrets: Collection[str] = ()
+) -> Performed:
+    said = in_text(without(detail, secrets))
+    return replace(step, error_class=in_text(without(error_class, secrets)), error_detail=said)
 
 
 def result_of(outcome: OutputOutcome) -> OutputResult:

@@ -197,7 +197,8 @@ def _trace(error: BaseException) -> str:
         users = [frame for frame in cause.stack if not frame.filename.startswith(_OURS)]
         cause.stack = traceback.StackSummary.from_list(users or cause.stack)
         cause = cause.__cause__ or cause.__context__
-    return "".join(told.format())[-TRACE_CHARS_MAX:]
+    # Longer than what is kept: secrets in it are hidden first, and a part of one is not found.
+    return "".join(told.format())[-2 * TRACE_CHARS_MAX :]
 
 
 def _frames(error: BaseException) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -18,6 +19,7 @@ from engine.app.function_tool import FunctionTool, tool
 from engine.app.outputs import DeliveryFailed
 from engine.app.tools import CallContext, ToolFailed
 from engine.errors import BadTool
+from engine.secrets import texts_in, without
 from engine.telemetry import keep_urls_out_of_logs
 from engine.toolbox.addresses import AllowedAddresses, Destination, NotAllowed, allowed_addresses
 from engine.toolbox.result import checked_result
@@ -57,6 +59,9 @@ _CLASSES: Final[Mapping[int, str]] = {
 
 _OURS: Final = frozenset({"host", "accept-encoding", "content-length", "transfer-encoding"})
 """Headers that say where a request goes and how long it is: nobody else sets them."""
+
+_PUBLIC: Final = frozenset({"accept", "accept-language", "content-type", "user-agent"})
+"""Headers whose values are no secrets, and would be missed in what people see."""
 
 DETAIL_CHARS_MAX: Final = 500
 """Most of a failed answer's body that an error quotes, in characters."""
@@ -144,7 +149,7 @@ def http_request(
         timeout_s=timeout_s,
         capability=capability,
     )
-    return declare(request)
+    return replace(declare(request), secrets=requests.secrets)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,9 +190,15 @@ class HttpRequests:
             sent = {**own, **secret}
             answer, text = await self._send(method, destination, address, content, sent)
             if not answer.has_redirect_location or method not in SAFE:
-                return _result(answer, text)
+                return _result(answer, text, secrets=_secrets(secret))
             url = urljoin(url, answer.headers["location"])
         raise ToolFailed("too_many_redirects", f"over {REDIRECTS_MAX}, the last to {host}")
+
+    def secrets(self) -> Collection[str]:
+        """Return what is sent with each request and people must not see."""
+        with suppress(ToolFailed):  # No request is made then.
+            return _secrets(_values(self.headers))
+        return ()
 
     async def _address(self, destination: Destination) -> str:
         try:
@@ -271,13 +282,19 @@ def _values(headers: Mapping[str, HeaderValue]) -> dict[str, str]:
         raise ToolFailed(failed.error_class, failed.detail) from failed
 
 
-def _result(answer: httpx.Response, body: bytes) -> dict[str, object]:
+def _secrets(headers: Mapping[str, str]) -> Collection[str]:
+    return set(texts_in([each for name, each in headers.items() if name.lower() not in _PUBLIC]))
+
+
+def _result(answer: httpx.Response, body: bytes, *, secrets: Collection[str]) -> dict[str, object]:
     status = answer.status_code
     text = body.decode(errors="replace")
     if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         is_down = status >= HTTPStatus.INTERNAL_SERVER_ERROR
         error_class = _CLASSES.get(status, "tool_unavailable" if is_down else f"http_{status}")
-        raise ToolFailed(error_class, f"{status}: {' '.join(text.split())[:DETAIL_CHARS_MAX]}")
+        # Before it is cut: a part of a secret is not found.
+        said = without(" ".join(text.split()), secrets)[:DETAIL_CHARS_MAX]
+        raise ToolFailed(error_class, f"{status}: {said}")
     headers = {name.lower(): value for name, value in answer.headers.items()}
     return checked_result(
         {"status": status, "headers": headers, "body": _decoded(answer, body, text)}

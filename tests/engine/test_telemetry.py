@@ -8,6 +8,13 @@ import sys
 from typing import Any
 
 import pytest
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+
+from engine import telemetry
 
 PROGRAM = """
 import asyncio, json
@@ -153,3 +160,15 @@ def test_steps_are_spans_of_their_episode_and_the_episode_of_its_gate(seen):
 )
 def test_the_engine_measures_itself(seen, name, attributes):
     assert attributes in seen["metrics"][name]
+
+
+def test_a_span_tells_the_kind_of_an_error_and_not_its_text(monkeypatch):
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(telemetry, "_tracer", provider.get_tracer("test"))
+    with pytest.raises(ValueError, match="s3cret"), telemetry.span("step", Context()):
+        raise ValueError("s3cret")
+
+    (span,) = exporter.get_finished_spans()
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "ValueError")
+    assert not span.events

@@ -9,7 +9,19 @@ from engine.app.strategy import Strategy
 from engine.app.tools import Synthesis, Tool, ToolFailed
 from streams.json import NOTHING, raw
 from streams.model.events import StepKind, StepRecorded
-from tests.engine.stage import Scripted, key_of, play, ports_in_memory, stored
+from tests.engine.stage import (
+    Scripted,
+    app_of,
+    did,
+    kept,
+    key_of,
+    leave,
+    lived,
+    play,
+    ports_in_memory,
+    running,
+    stored,
+)
 
 
 class Vault(Tool):
@@ -234,3 +246,82 @@ async def test_a_model_whose_name_cannot_be_kept_fails_nothing():
         return Synthesis(content=1, model="no\ud800")
 
     assert (await play(Scripted(synthesize("why")), synthesizer=think)).seen == [1]
+
+
+class Talker(Vault):
+    """Quotes what it was given, in its answer or in an error."""
+
+    async def call(self, action, args, ctx):
+        quoted = f"{args['password']} and {args['_token']}"
+        match action:
+            case "refuse":
+                raise ToolFailed(f"refused {args['password']}", quoted)
+            case "crash":
+                raise RuntimeError(quoted)
+            case _:
+                return {"secret": "hunter2", "quoted": [quoted]}
+
+
+GIVEN = {"password": "p4ssword", "_token": "t0ken"}
+
+
+@pytest.mark.parametrize("action", ["refuse", "crash"])
+async def test_what_is_hidden_of_a_call_is_hidden_in_its_error(ports, action):
+    life = await play(
+        Scripted(tool_call("vault", action, GIVEN)), ports=ports, tools={"vault": Talker()}
+    )
+    (step,) = life.of(StepRecorded)
+    assert "*** and ***" in step.error_detail
+    assert b"p4ssword" not in stored(ports)
+    assert b"t0ken" not in stored(ports)
+
+
+async def test_what_is_hidden_of_a_call_is_hidden_in_what_people_see_of_its_result():
+    life = await play(Scripted(tool_call("vault", "open", GIVEN)), tools={"vault": Talker()})
+    (step,) = life.of(StepRecorded)
+    assert step.result_shown == raw({"secret": "***", "quoted": ["*** and ***"]})
+    assert life.seen == [{"secret": "hunter2", "quoted": ["p4ssword and t0ken"]}]
+
+
+class Blabbing(Scripted):
+    """Raises what it got from its last step."""
+
+    def handle_result(self, state, step, result):
+        if step.kind == "observation":
+            raise RuntimeError(f"{state.seen}")
+        return super().handle_result(state, step, result)
+
+
+async def test_a_strategy_that_quotes_what_a_tool_hides_fails_without_it():
+    told = Blabbing(tool_call("vault", "open", GIVEN), observe(1))
+    life = await play(told, tools={"vault": Talker()})
+    assert life.end.error_class == "crash"
+    assert life.end.error_detail.endswith("RuntimeError: [{'quoted': ['***'], 'secret': '***'}]\n")
+
+
+async def test_it_fails_without_it_on_the_next_node_too(ports):
+    """That node has made no call: what was hidden is known from the journal."""
+    call = tool_call("vault", "open", GIVEN)
+    app = app_of(Blabbing(call, observe(1)), tools={"vault": Talker()})
+    async with running(app, ports):
+        id_ = await leave(ports, app, kept(), did(1, call, {"secret": "hunter2"}))
+        life = await lived(ports, id_)
+    assert life.end.error_class == "crash"
+    assert life.end.error_detail.endswith("RuntimeError: [{'secret': '***'}]\n")
+
+
+async def test_without_a_synthesizer_people_do_not_see_the_prompt_as_its_answer_either():
+    life = await play(Scripted(synthesize({"system": "why", "unit": "%"})))
+    assert life.seen == [{"system": "why", "unit": "%"}]
+    (step,) = life.of(StepRecorded)
+    assert step.result_shown == raw({"system": "[redacted]", "unit": "%"})
+
+
+async def test_the_error_of_a_synthesizer_quotes_neither_prompt_nor_what_is_transient(ports):
+    async def think(prompt, transient, ctx):
+        raise RuntimeError(f"{prompt} {transient}")
+
+    asked = synthesize({"system": "you are", "unit": "%"}, transient={"key": "t0ken"})
+    life = await play(Scripted(asked), ports=ports, synthesizer=think)
+    (step,) = life.of(StepRecorded)
+    assert "{'system': '***', 'unit': '%'} {'key': '***'}" in step.error_detail

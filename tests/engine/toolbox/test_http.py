@@ -257,3 +257,27 @@ def test_what_cannot_work_is_refused_when_it_is_declared(options, problem):
     with pytest.raises(BadTool) as refused:
         http_request(**{"hosts": ["a.example"], **options})
     assert problem in str(refused.value)
+
+
+async def test_the_error_of_an_answer_that_quotes_a_header_is_without_it():
+    body = b"x" * 492 + b" Bearer t0ken-of-ann and k3yk3y"
+    async with Receiver(answer(400, body)) as receiver:
+        failure = await failed(
+            receiver,
+            headers={"Authorization": lambda: "Bearer t0ken-of-ann"},
+            args={"_headers": {"X-Key": "k3yk3y"}},
+        )
+    assert failure.detail.endswith("x *** and")
+
+
+def test_the_headers_of_requests_are_secrets_but_for_what_everybody_knows():
+    headers = {"X-Key": lambda: "k3yk3y", "Accept": "application/json"}
+    web = http_request(hosts=["a.example"], headers=headers)
+    assert set(web.secrets()) == {"k3yk3y"}
+
+
+def test_a_header_that_this_node_lacks_is_no_secret():
+    def missing():
+        raise DeliveryFailed("secret_missing", "")
+
+    assert not set(http_request(hosts=["a.example"], headers={"X-Key": missing}).secrets())
