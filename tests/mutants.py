@@ -3789,8 +3789,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "secrets: nor what people see of a result",
         "engine/execution/steps.py",
-        "validation.encode(hide(redacted, secrets),",
-        "validation.encode(redacted,",
+        "hide(redacted, secrets) if secrets else redacted",
+        "redacted",
         "tests/engine/execution/test_steps.py",
     ),
     Mutant(
