@@ -6880,6 +6880,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/app/test_function_tool.py",
     ),
     Mutant(
+        "functions: after an append that failed, no branch writes on",
+        "engine/episodes/writer.py",
+        "                self._broken = error\n",
+        "",
+        "tests/engine/episodes/test_writer.py",
+    ),
+    Mutant(
         "functions: branches do not write over each other",
         "engine/episodes/writer.py",
         "        async with self._turn:\n            await self._write_pending()",

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from engine.episodes.episode import Command, Episode, decide, evolve
 from streams.clock import Clock
-from streams.errors import TooLarge
+from streams.errors import StreamError, TooLarge
 from streams.model.events import EpisodeEvent, EpisodeStarted
 from streams.ports.log import Commit, EventLog
 from streams.tracing import traceparent
@@ -60,6 +60,8 @@ class JournalWriter:
         self._writing: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         """Branches of a function may come to a barrier at the same time."""
+        self._broken: StreamError | None = None
+        """Why an append failed: nothing is written after it, for it may have happened."""
 
     def record(self, *commands: Command) -> None:
         """Decide the events of `commands` and start to write them; an earlier append may fail."""
@@ -113,6 +115,8 @@ class JournalWriter:
 
     async def _write_pending(self) -> None:
         most = EVENTS_PER_COMMIT_MAX
+        if self._broken is not None:
+            raise self._broken
         while self._pending:
             if not self.is_fenced:
                 self._sign(await self._before_fence(self._pending[:most]))
@@ -123,6 +127,9 @@ class JournalWriter:
                 if len(events) == 1:
                     raise
                 most = len(events) // 2
+            except StreamError as error:
+                self._broken = error
+                raise
             else:
                 del self._pending[: len(events)]
                 await self._note_fenced()

@@ -28,16 +28,19 @@ def main() -> None:
     seed = random.randrange(SEEDS) if chosen.seed is None else chosen.seed
     size = Size(
         episodes=chosen.episodes,
+        functions=chosen.functions,
         nodes=chosen.nodes,
         lease_s=chosen.lease_s,
         during_s=chosen.seconds,
     )
-    total = Counter[str]({"runs": 0, "episodes": 0} | {f"{fault}s": 0 for fault in Fault})
+    total = Counter[str](
+        {"runs": 0, "episodes": 0, "functions": 0} | {f"{fault}s": 0 for fault in Fault}
+    )
     for number in range(chosen.runs):
         say(f"run {number + 1} of {chosen.runs}, seed {seed + number}")
         with tempfile.TemporaryDirectory() as directory:
             outcome = asyncio.run(run(Path(directory), size, seed=seed + number))
-        total.update(runs=1, episodes=size.episodes, **_counted(outcome))
+        total.update(runs=1, episodes=size.episodes, functions=size.functions, **_counted(outcome))
         for fault in outcome.verdict.faults()[:SHOWN_MAX]:
             say(f"  {fault}")
     print(json.dumps({"nodes": size.nodes, "lease_s": size.lease_s, "seed": seed, **total}))
@@ -54,6 +57,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--episodes", type=int, default=1_000, help="in each run")
+    parser.add_argument("--functions", type=int, default=500, help="episodes of functions, too")
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--lease-s", type=float, default=2.0)
     parser.add_argument("--seconds", type=float, default=30.0, help="how long things go wrong")

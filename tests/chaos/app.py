@@ -19,6 +19,8 @@ from vigil import (
     Context,
     ConvergeResult,
     EpisodeView,
+    FindingIntent,
+    FunctionContext,
     JsonObject,
     StepTaken,
     Strategy,
@@ -39,6 +41,12 @@ CRASHES_MAX: Final = 1_000
 """So many that no episode ends for that reason: the faults are not its fault."""
 
 LOOK_UP_S: Final = 0.03
+SLEEP_S: Final = 0.2
+SLEEP_AWAY_S: Final = 6.0
+"""A sleep on the node, and one for which the episode leaves it."""
+
+APPROVER: Final = "ann"
+
 UNLIMITED: Final = Budget(turns=0, tokens=0, wall_s=0)
 
 
@@ -99,6 +107,34 @@ class Notify(Settle):
         return ConvergeResult(summary=state.order)
 
 
+async def journey(ctx: FunctionContext, trigger: Trigger) -> FindingIntent:
+    """Charge the customer in three branches: at once, after sleeps, and once people agree."""
+    order = str(trigger.payload["order"])
+
+    async def at_once() -> int:
+        await ctx.call("orders.look_up", order=order)
+        await ctx.sleep(SLEEP_S)
+        return await charged(1)
+
+    async def later() -> int:
+        await ctx.sleep(SLEEP_AWAY_S)
+        return await charged(2)
+
+    async def agreed() -> int:
+        answer = await ctx.approval({"ship": order}, approvers=[APPROVER])
+        assert answer, "nobody denies it"
+        return await charged(3)
+
+    async def charged(part: int) -> int:
+        receipt: int = (await ctx.call("charges.charge", order=order, part=part))["receipt"]
+        return receipt
+
+    receipts = await ctx.gather(at_once(), later(), agreed())
+    await ctx.checkpoint(receipts)
+    await ctx.call("orders.close", order=order)
+    return raise_finding(f"journey:{order}", class_="settled", evidence={"receipts": receipts})
+
+
 class Outside(Tool):
     """Something outside that changes with every call, or with every key."""
 
@@ -134,9 +170,18 @@ for _name, _strategy in (("settle", Settle), ("notify", Notify)):
         budget=UNLIMITED,
         attempts_max=CRASHES_MAX,
     )
+journeys = Actor("journeys", max_concurrent_episodes=32)
+journeys.expect(
+    "journey",
+    journey,
+    on=event("order.journey"),
+    subject_key="order",
+    budget=UNLIMITED,
+    attempts_max=CRASHES_MAX,
+)
 
 app = App(
-    actors=[orders],
+    actors=[orders, journeys],
     tools={
         "orders": look_up,
         "charges": Outside(idempotent=True),

@@ -15,8 +15,10 @@ from typing import Final
 from projections.errors import NotCaughtUp
 from projections.postgres.pool import open_pool
 from projections.postgres.progress import caught_up, heads
+from streams.errors import Unavailable
 from streams.jetstream import connect
-from streams.model.events import EpisodeFinished
+from streams.model.events import EpisodeBlocked, EpisodeFinished
+from streams.model.waits import Approval
 from streams.ports.all import Ports
 from streams.subjects import Stack
 from tests.acceptance.agreement import journal
@@ -27,6 +29,7 @@ from tests.chaos.faults import Fault, Planned, plan
 from tests.chaos.verdict import Verdict, exercised, judge
 from tests.streams.jetstream.wire import Wire
 from tests.told import expected, told_on, wrong
+from vigil import approve
 
 APP: Final = "tests.chaos.app:app"
 ANSWER_S: Final = 0.4
@@ -48,6 +51,9 @@ class Size:
     """How large a run is."""
 
     episodes: int
+    """Those of strategy classes."""
+    functions: int
+    """Episodes of functions, which ask people."""
     nodes: int
     lease_s: float
     during_s: float
@@ -138,8 +144,10 @@ async def run(directory: Path, size: Size, *, seed: int) -> Outcome:
         )
         ports = await stack.enter_async_context(connect(cluster.nats.url, stack=Stack()))
         planned = plan(seed, nodes=size.nodes, lease_s=size.lease_s, during_s=size.during_s)
+        approving = asyncio.create_task(approve_all(ports))
         published, _ = await asyncio.gather(publish(ports, size), this.suffer(planned))
         await wait_ended(ports, len(published))
+        approving.cancel()
         await _wait_projected(cluster, ports)
         lives, noted = await journal(cluster.nats_url), ledger.Entries.read(entries)
         diffs = await cluster.differences(lives)
@@ -154,19 +162,44 @@ async def publish(ports: Ports, size: Size) -> list[str]:
     """Publish every event, evenly over the time in which things go wrong; return their ids."""
     begun_s = time.monotonic()
     published = []
+    total = size.episodes + size.functions
 
     async def one(number: int) -> None:
         name = "order.notify" if number % NOTICES == 0 else "order.settle"
+        # Evenly between the others.
+        if (number + 1) * size.functions // total > number * size.functions // total:
+            name = "order.journey"
         id_ = f"e{number}"
         await ports.domain_events.publish(name, {"order": f"o{number}"}, id=id_)
         published.append(id_)
 
     async with asyncio.TaskGroup() as group:
-        for number in range(size.episodes):
-            due_s = begun_s + size.during_s * number / size.episodes
+        for number in range(total):
+            due_s = begun_s + size.during_s * number / total
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
             group.create_task(one(number))
     return published
+
+
+async def approve_all(ports: Ports) -> None:
+    """Approve whatever episodes ask for, for ever; a server that is away is asked again."""
+    async with ports.log.follow() as follower, asyncio.TaskGroup() as group:
+        while True:
+            for record in await follower.receive(most=500, wait_s=1.0):
+                match record.commit.events[-1]:
+                    case EpisodeBlocked(approval=Approval(plan_hash=mark)):
+                        id_ = record.subject.rpartition(".")[2]
+                        group.create_task(_approve(ports, id_, mark))
+                    case _:
+                        pass
+
+
+async def _approve(ports: Ports, episode_id: str, plan_hash: str) -> None:
+    while True:
+        try:
+            return await approve(ports, episode_id, plan_hash=plan_hash, by=chaos_app.APPROVER)
+        except Unavailable:
+            await asyncio.sleep(ANSWER_S)
 
 
 async def wait_ended(ports: Ports, count: int) -> None:

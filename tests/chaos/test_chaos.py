@@ -11,7 +11,7 @@ from tests.chaos.run import Size, run
 SEED: Final = 9
 """One whose few faults are of every kind."""
 
-SMALL: Final = Size(episodes=120, nodes=3, lease_s=1.5, during_s=8.0)
+SMALL: Final = Size(episodes=90, functions=30, nodes=3, lease_s=1.5, during_s=8.0)
 
 
 async def test_nothing_is_lost_doubled_or_stuck_whatever_breaks(tmp_path: Path):
@@ -20,6 +20,7 @@ async def test_nothing_is_lost_doubled_or_stuck_whatever_breaks(tmp_path: Path):
     assert outcome.verdict.faults() == []
     assert set(outcome.happened) == set(Fault)
     assert outcome.exercised["takeovers"] > 0
+    assert outcome.exercised["functions_done"] == SMALL.functions
 
 
 def test_a_seed_plans_the_same_faults_again():

@@ -72,6 +72,12 @@ def exercised(lives: Lives, entries: Entries) -> Counter[str]:
         takeovers=sum(max(0, episode.attempts - 1) for episode in folded),
         calls_repeated=sum(len(calls) - 1 for calls in entries.calls.values()),
         outcomes_unknown=ends.count("outcome_unknown"),
+        functions_done=sum(
+            episode.status is Status.DONE
+            and episode.opened is not None
+            and episode.opened.expectation_id == "journey"
+            for episode in folded
+        ),
     )
 
 
@@ -144,5 +150,11 @@ def _called_again(episodes: Mapping[str, Sequence[Recorded]], entries: Entries) 
 def _effects(life: Sequence[Recorded]) -> Iterator[tuple[str, StepRecorded]]:
     """Yield the recorded steps with side effects, each with its key."""
     events = [event for record in life for event in record.commit.events]
-    keys = {e.step_no: e.idempotency_key for e in events if isinstance(e, StepAnnounced)}
-    return ((keys[step.step_no], step) for step in steps_of(life) if step.step_no in keys)
+    # A function announces steps of several branches before it records any: they have paths.
+    keys = {
+        each.path or each.step_no: each.idempotency_key
+        for each in events
+        if isinstance(each, StepAnnounced) and each.until is None
+    }
+    places = ((step.path or step.step_no, step) for step in steps_of(life))
+    return ((keys[place], step) for place, step in places if place in keys)

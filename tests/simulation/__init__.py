@@ -12,6 +12,7 @@
 | `wakeful.py` | the actors of the themes |
 | `errands.py` | what the world and its people do for the themes |
 | `flowing.py` | the workflows, and the actors of their steps |
+| `calling.py` | the actor whose strategies are functions |
 | `defining.py` | an actor that is data, and people who change it |
 | `deciders.py` | people who see to instances of workflows |
 | `rows.py` | the read model in a dict, behind a fenced checkpoint |
@@ -22,6 +23,7 @@
 | `limits.py` | the same, of all that limits how often it fires |
 | `turns.py` | the same, where episodes take turns in the whole cluster |
 | `flows.py` | the same, of instances of workflows |
+| `paths.py` | the same, of episodes by functions |
 | `editions.py` | the same, of an actor that is data |
 | `rest.py` | whether anything is left to do in a world |
 

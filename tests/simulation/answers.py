@@ -132,7 +132,7 @@ class Answers:
             case OutputRetried(approval=Approval() as approval):
                 request = msgspec.structs.replace(self._asked[record.subject], approval=approval)
                 self._start(group, self._ask(request, rng))
-            case EpisodeBlocked(wait=Wait() as wait):
+            case EpisodeBlocked(wait=Wait() as wait) if wait.ref:
                 self._start(group, self._speak(wait, record, rng))
             case EpisodeDeferred():
                 if rng.random() < 0.15:

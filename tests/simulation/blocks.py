@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from streams.json import unraw
+from streams.json import raw, unraw
 from streams.model.commands import Decide, Resolve, Verdict
 from streams.model.events import (
     EpisodeBlocked,
@@ -146,7 +146,8 @@ def a_wait_gets_the_word_that_was_given(evidence: Evidence) -> Breaches:
         step = waited.life.recorded_at[waited.step_no].event
         if answer.resolution is Resolution.EXPIRED:
             wanted = "wait_expired" if wait.on_expiry is OnExpiry.FAIL else ""
-            if step.error_class != wanted or unraw(step.result) is not None:
+            result = None if wait.ref else wait.expires_at and unraw(raw(wait.expires_at))
+            if step.error_class != wanted or unraw(step.result) != result:
                 yield f"{waited.life.id}: {wait.on_expiry} came to {step}"
             yield from _not_before(evidence, waited)
             continue

@@ -38,8 +38,9 @@ from streams.model.triggers import EventTrigger
 from streams.ports.domain_events import HOPS_MAX
 from streams.ports.log import Recorded
 from streams.wire.messages import HOPS_HEADER
-from tests.simulation import blocks, deliveries, editions, flows, limits, turns, wakings
+from tests.simulation import blocks, deliveries, editions, flows, limits, paths, turns, wakings
 from tests.simulation.actors import ENDS, SECRET
+from tests.simulation.calling import POKE
 from tests.simulation.evidence import Breaches, Evidence, Life, identity, payload_of
 from tests.simulation.outside import Call
 from tests.simulation.rows import folded
@@ -165,7 +166,7 @@ def i3_steps_are_gapless_and_never_recorded_twice(evidence: Evidence) -> Breache
 
 def i3_a_recorded_step_is_never_executed_again(evidence: Evidence) -> Breaches:
     """A call may come after its record only from one who began before it, and did not write it."""
-    for call in evidence.history.ledger.calls:
+    for call in numbered(evidence):
         life = evidence.lives[call.episode_id]
         record = life.recorded_at.get(call.step_no)
         if record is None or record.seq > call.head:
@@ -214,14 +215,14 @@ def i3_repeats_of_a_side_effect_share_one_key(evidence: Evidence) -> Breaches:
 def i3_no_two_steps_share_a_key(evidence: Evidence) -> Breaches:
     """But those that take the place of others in an episode that was begun anew."""
     steps: dict[str, set[tuple[str, int]]] = defaultdict(set)
-    for call in evidence.history.ledger.calls:
+    for call in numbered(evidence):
         if evidence.lives[call.episode_id].opened.expectation_id != "anew":
             steps[call.key].add((call.episode_id, call.step_no))
     yield from (f"{key} used for {used}" for key, used in steps.items() if len(used) > 1)
 
 
 def i3_what_must_be_durable_before_a_call_is(evidence: Evidence) -> Breaches:
-    for call in evidence.history.ledger.calls:
+    for call in numbered(evidence):
         life = evidence.lives[call.episode_id]
         strict = life.opened.expectation_id == "strict"
         if not strict and call.tool not in {"pay", "mail"}:
@@ -388,7 +389,12 @@ def no_secret_is_kept(evidence: Evidence) -> Breaches:
             if SECRET.encode() in bytes(step.args) + bytes(step.result_shown):
                 yield f"{life.id}@{placed.seq}: shows a secret"
             is_ours = life.opened.expectation_id != START_EXPECTATION
-            if shown and is_ours and bytes(step.result_shown) != b'"***"':
+            if (
+                shown
+                and is_ours
+                and step.tool_name != POKE
+                and bytes(step.result_shown) != b'"***"'
+            ):
                 yield f"{life.id}@{placed.seq}: shows {bytes(step.result_shown)!r}"
     for place, row in evidence.history.rows.tables.items():
         if SECRET in str(row):
@@ -399,8 +405,14 @@ def nodes_are_not_surprised(evidence: Evidence) -> Breaches:
     yield from evidence.history.surprises
 
 
+def numbered(evidence: Evidence) -> Iterator[Call]:
+    """Yield the calls whose place is a number; those of functions are judged in `paths.py`."""
+    calls = evidence.history.ledger.calls
+    return (each for each in calls if not paths.is_functional(evidence.lives[each.episode_id]))
+
+
 def effects(evidence: Evidence, *tools: str) -> Iterator[Call]:
-    return (call for call in evidence.history.ledger.calls if call.tool in tools)
+    return (call for call in numbered(evidence) if call.tool in tools)
 
 
 INVARIANTS: Final[Sequence[Callable[[Evidence], Breaches]]] = (
@@ -437,6 +449,7 @@ ALL: Final = (
     *deliveries.INVARIANTS,
     *flows.INVARIANTS,
     *editions.INVARIANTS,
+    *paths.INVARIANTS,
 )
 
 

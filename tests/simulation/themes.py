@@ -47,6 +47,8 @@ class Theme(StrEnum):
     """Workflows, and people who approve steps, have them tried again, and cancel instances."""
     DEFINITIONS = "definitions"
     """An actor that is data, and people who define it anew, disable it and apply it again."""
+    FUNCTIONS = "functions"
+    """An actor whose strategies are functions: branches, sleeps, retries and checkpoints."""
 
 
 TAKING_TURNS: Final = frozenset(
@@ -84,7 +86,11 @@ FLOWING_SHARE: Final = 0.3
 DEFINED_SHARE: Final = 0.35
 """Of what is left then, those that have definitions."""
 
-OTHERS: Final = [theme for theme in Theme if theme not in {Theme.WORKFLOWS, Theme.DEFINITIONS}]
+FUNCTIONS_SHARE: Final = 0.6
+"""Of what is left then, those that have functions."""
+
+_APART: Final = frozenset({Theme.WORKFLOWS, Theme.DEFINITIONS, Theme.FUNCTIONS})
+OTHERS: Final = [theme for theme in Theme if theme not in _APART]
 
 ORDERS_SHARE: Final = 0.3
 FINE_SHARE: Final = 0.35
@@ -107,11 +113,19 @@ def _programme_with_workflows(seed: int) -> Programme:
 
 
 def _programme_with_definitions(seed: int) -> Programme:
-    """Return what a world has that has definitions, or nothing special."""
+    """Return what a world has that has definitions, or none of the themes so far."""
     rng = Random(f"definitions {seed}")
     if rng.random() >= DEFINED_SHARE:
-        return Programme()
+        return _programme_with_functions(seed)
     return _programme({Theme.DEFINITIONS, *rng.sample(OTHERS, rng.choice((0, 0, 1)))}, rng)
+
+
+def _programme_with_functions(seed: int) -> Programme:
+    """Return what a world has that has functions, or nothing special."""
+    rng = Random(f"functions {seed}")
+    if rng.random() >= FUNCTIONS_SHARE:
+        return Programme()
+    return _programme({Theme.FUNCTIONS, *rng.sample(OTHERS, rng.choice((0, 0, 1)))}, rng)
 
 
 def _programme(themes: set[Theme], rng: Random) -> Programme:

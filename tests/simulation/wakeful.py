@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from tests.simulation import asking, flowing, sending
+from tests.simulation import asking, calling, flowing, sending
 from tests.simulation.strategies import Plan, Quiet, Sum, watch_for
 from tests.simulation.themes import Theme
 from vigil import (
@@ -155,6 +155,7 @@ ACTORS: Final[Mapping[Theme, Callable[[], Iterator[Actor]]]] = {
     Theme.OUTPUTS: sending.senders,
     Theme.WORKFLOWS: flowing.steppers,
     Theme.DEFINITIONS: lambda: iter(()),
+    Theme.FUNCTIONS: calling.callers,
 }
 """Theme → the actors that it brings, but for what is defined as data."""
 
@@ -175,5 +176,6 @@ ENDS: Final = {
     **asking.ENDS,
     **sending.ENDS,
     **flowing.ENDS,
+    **calling.ENDS,
 }
 """Expectation → how its episodes may end."""

@@ -194,6 +194,27 @@ async def test_a_barrier_says_why_something_is_not_durable(held, journal, error)
         await journal.barrier()
 
 
+async def test_after_an_append_that_failed_nothing_is_written(ports, held, journal):
+    """It may have happened, and two branches of a function may wait at the same time."""
+
+    async def recorded(command) -> None:
+        journal.record(command)
+        await journal.barrier()
+
+    first = asyncio.create_task(recorded(begin))
+    await turned()
+    second = asyncio.create_task(recorded(step()))
+    await turned()
+    held.fails_with = Unavailable("s", detail="")
+    held.open.set()
+    with pytest.raises(Unavailable):
+        await first
+    held.fails_with = None
+    with pytest.raises(Unavailable):
+        await second
+    assert await commits(ports, journal) == [[EpisodeOpened]]
+
+
 async def test_many_events_are_split_into_commits_of_a_bounded_number(ports, held, journal):
     held.open.set()
     journal.record(begin, *(step() for _ in range(2 * EVENTS_PER_COMMIT_MAX)))
