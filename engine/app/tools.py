@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import blake2b
+from http import HTTPStatus
 from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -38,6 +39,17 @@ ERROR_CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (FileNotFoundError, "tool_not_found"),
 )
 """Exception of a tool → error class; any other is a `crash`."""
+
+_CLASSES: Final[Mapping[int, str]] = {
+    HTTPStatus.UNAUTHORIZED: "tool_auth_failed",
+    HTTPStatus.FORBIDDEN: "tool_auth_failed",
+    HTTPStatus.NOT_FOUND: "tool_not_found",
+    HTTPStatus.GONE: "tool_not_found",
+    HTTPStatus.REQUEST_TIMEOUT: "tool_unavailable",
+    HTTPStatus.TOO_EARLY: "tool_unavailable",
+    HTTPStatus.TOO_MANY_REQUESTS: "tool_rate_limited",
+}
+"""Status → error class; from 500 on `tool_unavailable`, any other `http_<status>`."""
 
 TROUBLE: Final = frozenset({"tool_timeout", "tool_unavailable", "crash"})
 """Error classes that a breaker counts: with others, the tool has answered."""
@@ -85,6 +97,12 @@ PUBLISH: Final = "publish"
 
 _MARK_BYTES: Final = 16
 """Length of the hash of an event's subject: long enough that two never collide."""
+
+
+def class_of_status(status: int) -> str:
+    """Return the error class of an answer over HTTP."""
+    is_down = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return _CLASSES.get(status, "tool_unavailable" if is_down else f"http_{status}")
 
 
 class CallContext(msgspec.Struct, frozen=True, kw_only=True):

@@ -250,8 +250,17 @@ class Trace(msgspec.Struct, frozen=True):
     outcome: bytes = b""
     """Digest of its result: an equal action with another result is no loop."""
     what: str = ""
-    """What a function called and where, such as `disk.read (call 7)`; empty: a class asked."""
+    """The call as people may see it, such as `disk.read({"mount":"/"})`."""
+    path: str = ""
+    """Where a function asked for it; empty: a class did."""
 
+    def __str__(self) -> str:
+        """Return the call, and where it is in a function."""
+        return f"{self.what} (call {self.path})" if self.path else self.what
+
+
+ARGS_CHARS_MAX: Final = 120
+"""How much of a call's arguments an error shows."""
 
 AGAIN: Final = ".0."
 """What stands between the path of a call and the number of what repeats it."""
@@ -514,10 +523,16 @@ def _outcome(step: StepRecorded) -> bytes:
     return hashlib.blake2b(brought_back, digest_size=16).digest()
 
 
+def _call(step: StepRecorded) -> str:
+    if step.args == NOTHING:
+        return step.tool_name or step.kind.value
+    args = bytes(memoryview(step.args)[:ARGS_CHARS_MAX]).decode(errors="ignore")
+    return f"{step.tool_name or step.kind.value}({args})"
+
+
 def _with_step(episode: Episode, step: StepRecorded) -> Episode:
     tokens_used = episode.tokens_used + step.cost_tokens
-    what = f"{step.tool_name or step.kind.value} (call {step.path})" if step.path else ""
-    trace = Trace(step.fingerprint, tokens_used, _outcome(step), what)
+    trace = Trace(step.fingerprint, tokens_used, _outcome(step), _call(step), step.path)
     # The past that a fork is opened with: those outputs are the other episode's.
     settled = () if episode.status is Status.QUEUED else _settled_by(step)
     return replace(

@@ -280,7 +280,7 @@ class EpisodeTurns:
             raise EpisodeFailed("budget_exceeded", spent)
         cycle = find_loop(episode.traces) if self.executor.expectation.loop_detection else ()
         if cycle:
-            steps = ", ".join(trace.what or trace.fingerprint[:12] for trace in cycle)
+            steps = ", ".join(map(str, cycle))
             raise EpisodeFailed("loop_detected", f"{len(cycle)} step(s) over and over: {steps}")
 
     async def _send(self, action: SendOutput, path: str) -> Performed:

@@ -11,10 +11,12 @@ was read and is refused. Only after the fence is the command acknowledged.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
+from pathlib import Path
+from typing import Final, TypeAlias
 
 import structlog
 
@@ -54,7 +56,22 @@ from streams.ports.log import START, Recorded
 
 Accept: TypeAlias = Callable[[], Awaitable[None]]
 
+RAISED: Final = "raised"
+"""Outcome of a finding that was not active before."""
+
+_FRAME: Final = re.compile(r'File "([^"\n]+)", line (\d+), in (\S+)')
+"""A line of a traceback, as `usercode` writes it: without frames of ours."""
+
 log = structlog.get_logger("vigil.execution")
+
+
+def _line_of(detail: str) -> dict[str, str]:
+    """Return the user's line in the traceback of a crash, as a field of a log line."""
+    frames = _FRAME.findall(detail)
+    if not frames:
+        return {}
+    file, line, function = frames[-1]
+    return {"at": f"{Path(file).name}:{line}, in {function}"}
 
 
 class Attempt:
@@ -200,11 +217,34 @@ class Attempt:
                 episode_id=self.opened.episode_id,
                 error_class=finished.error_class,
                 detail="".join(detail),
+                **_line_of(finished.error_detail),
             )
+        for outcome in finished.findings if finished is not None else ():
+            if outcome.outcome == RAISED:
+                log.info(
+                    "finding raised",
+                    actor=self.opened.actor_id,
+                    episode_id=self.opened.episode_id,
+                    finding_key=outcome.finding_key,
+                )
         labels = {"actor": self.opened.actor_id, "mode": self.opened.mode.value}
         telemetry.episodes_ended.add(1, {**labels, "status": self.episode.status.value})
         if self._context.starts_workflow is not None:
             count_skipped(self.opened, self.episode.converged)
+
+    def _report_block(self) -> None:
+        """Log what people or programs are to answer."""
+        blocked = self.episode.blocked
+        if blocked is None or (blocked.wait is not None and not blocked.wait.ref):
+            return  # A sleep ends by itself.
+        said = blocked.approval.summary if blocked.approval else blocked.wait and blocked.wait.ref
+        log.info(
+            "episode waits",
+            actor=self.opened.actor_id,
+            episode_id=self.opened.episode_id,
+            reason=blocked.reason.value,
+            what=said or "",
+        )
 
     async def _go_on(self, *, careful: bool) -> ConclusionState:
         if self.episode.status is Status.BLOCKED and self._called_off() is None:
@@ -227,6 +267,7 @@ class Attempt:
         """Make sure that the episode continues when its answer arrives or its time is up."""
         if self.episode.status is Status.BLOCKED:
             await WaitRegistry(self._context).register(self.opened)
+            self._report_block()
         else:
             await self._conclusion.leave(progress, version=self._journal.version)
 

@@ -8,6 +8,7 @@ before it is proposed, so after a crash the next node continues with the same ou
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, assert_never
@@ -48,6 +49,7 @@ from engine.app.tools import (
 from engine.episodes import dry_run
 from engine.episodes.episode import Announce, CancelEpisode, Episode, Performed
 from engine.episodes.redaction import without_prompts
+from engine.errors import EpisodeFailed, Unencodable
 from engine.execution.conclude import Conclusion
 from engine.outputs.keys import idempotency_key, inline_key
 from engine.runtime.tool_calls import ToolCalls
@@ -66,6 +68,9 @@ from streams.tracing import traceparent
 NO_TOOL: Final = "no_tool_for_capability"
 
 NOT_ALLOWED: Final = "capability_not_allowed"
+
+NAMED_MAX: Final = 16
+"""Most tools that an error names."""
 
 SIDE_EFFECT: Final = "dry_run_side_effect"
 
@@ -190,14 +195,14 @@ class StepExecutor:
             kept = validation.encode(unraw(override), what="result")
             return self._with_result(step, kept, tool, secrets)
         if tool is None:
-            what = f"{action.capability!r} for {action.action!r}"
-            return _failed(step, NO_TOOL, f"no tool is registered as {what}")
+            return _failed(step, NO_TOOL, self._what_is_known(action))
         if refusal := self._refusal(action, tool):
             return _failed(step, refusal.error_class, refusal.detail, secrets=secrets)
         try:
             result = await self._called(tool, action, ctx)
         except ToolFailed as failure:
             return _failed(step, failure.error_class, failure.detail, secrets=secrets)
+        _check_awaited(result, of=step.tool_name)
         kept = validation.encode(result, what="result", bytes_max=None)
         size_bytes = len(memoryview(kept))
         if size_bytes > RESULT_BYTES_MAX:
@@ -235,6 +240,11 @@ class StepExecutor:
                     if tool is not None and tool.hides:
                         shown = tool.redact_result(unraw(event.result))
                         yield from removed(unraw(event.result), shown)
+
+    def _what_is_known(self, action: ToolCall) -> str:
+        what = f"no tool is registered as {action.capability!r} for {action.action!r}"
+        known = sorted({*self.actor.tools, *self.app.tools} - OF_THE_ENGINE)
+        return f"{what}; known: {', '.join(known[:NAMED_MAX]) or 'none'}"
 
     def _is_allowed(self, action: ToolCall) -> bool:
         actor = self.actor
@@ -279,6 +289,7 @@ class StepExecutor:
         return self._synthesized(step, returned, secrets)
 
     def _synthesized(self, step: Performed, returned: object, secrets: frozenset[str]) -> Performed:
+        _check_awaited(returned, of="the synthesizer")
         if not isinstance(returned, Synthesis):
             kept = validation.encode(returned, what="result")
             return self._with_result(step, kept, None, secrets)
@@ -287,6 +298,14 @@ class StepExecutor:
         step = replace(step, cost_tokens=tokens, model=in_text(returned.model))
         content = validation.encode(returned.content, what="result")
         return self._with_result(step, content, None, secrets)
+
+
+def _check_awaited(result: object, *, of: str) -> None:
+    """Raise `EpisodeFailed` for what `of` should have awaited."""
+    if inspect.iscoroutine(result):
+        result.close()
+        problem = f"{of} returned a coroutine, {result.__qualname__}(…); write `await` before it"
+        raise EpisodeFailed(Unencodable.error_class, problem)
 
 
 def _has_limits(tool: Tool) -> bool:

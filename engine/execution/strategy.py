@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from engine import validation
@@ -17,7 +18,13 @@ from engine.app.tools import Failure
 from engine.episodes import dry_run, recovery, results
 from engine.episodes.episode import Performed, Save
 from engine.episodes.results import Fetch
-from engine.errors import EpisodeFailed, InvalidAction, NondeterministicReplay, Unencodable
+from engine.errors import (
+    EpisodeFailed,
+    InvalidAction,
+    InvalidResult,
+    NondeterministicReplay,
+    Unencodable,
+)
 from engine.runtime.usercode import call
 from streams.json import unraw
 from streams.model.events import (
@@ -28,6 +35,8 @@ from streams.model.events import (
     StepRecorded,
 )
 from streams.ports.log import Recorded
+
+_encoder: Final = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True)
@@ -109,13 +118,17 @@ class StrategyRunner:
         kept = step.result if stored is None else await self.fetch(stored)
         result = failure or unraw(kept)
         handled = await call(self.strategy.handle_result, current, taken, result)
-        match handled:
-            case Retry(state=state):
-                return state
-            case Abort(error_class=error_class, detail=detail):
-                raise EpisodeFailed(error_class, detail)
-            case state:
-                return state
+        if isinstance(handled, Abort):
+            raise EpisodeFailed(handled.error_class, handled.detail)
+        kept = handled.state if isinstance(handled, Retry) else handled
+        if kept is None and current is not None:
+            what = "handle_result() returned None; return the state"
+            raise EpisodeFailed(InvalidResult.error_class, what)
+        try:
+            _encoder.encode(kept)  # Before it must be stored, so that it is told at once.
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise EpisodeFailed(Unencodable.error_class, f"state: {error}") from error
+        return kept
 
     async def converge(self, current: Any, *, turn: int, tokens_used: int) -> EpisodeConverged:
         """Return the strategy's conclusion."""

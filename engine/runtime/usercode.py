@@ -16,6 +16,7 @@ from engine.app import outputs, tools
 from engine.app.outputs import DeliveryFailed
 from engine.app.tools import ToolFailed
 from engine.errors import RAISED, EpisodeFailed, StrategyError
+from engine.runtime.client_errors import class_of_client_error
 from streams.errors import LeaseLost
 
 P = ParamSpec("P")
@@ -165,6 +166,8 @@ def _are_cancelled() -> bool:
 
 
 def _as_tool_failure(error: BaseException) -> ToolFailed:
+    if error_class := class_of_client_error(error):
+        return ToolFailed(error_class, f"{type(error).__name__}: {error}")
     return ToolFailed(*_in_our_words(error, tools.ERROR_CLASSES, "call"))
 
 

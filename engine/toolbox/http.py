@@ -17,7 +17,7 @@ import msgspec
 
 from engine.app.function_tool import FunctionTool, tool
 from engine.app.outputs import DeliveryFailed
-from engine.app.tools import CallContext, ToolFailed
+from engine.app.tools import CallContext, ToolFailed, class_of_status
 from engine.errors import BadTool
 from engine.secrets import texts_in, without
 from engine.telemetry import keep_urls_out_of_logs
@@ -45,17 +45,6 @@ ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
 
 NOT_ALLOWED: Final = "address_not_allowed"
 """Error class of a request to where none may go."""
-
-_CLASSES: Final[Mapping[int, str]] = {
-    HTTPStatus.UNAUTHORIZED: "tool_auth_failed",
-    HTTPStatus.FORBIDDEN: "tool_auth_failed",
-    HTTPStatus.NOT_FOUND: "tool_not_found",
-    HTTPStatus.GONE: "tool_not_found",
-    HTTPStatus.REQUEST_TIMEOUT: "tool_unavailable",
-    HTTPStatus.TOO_EARLY: "tool_unavailable",
-    HTTPStatus.TOO_MANY_REQUESTS: "tool_rate_limited",
-}
-"""Status → error class; from 500 on `tool_unavailable`, any other `http_<status>`."""
 
 _OURS: Final = frozenset({"host", "accept-encoding", "content-length", "transfer-encoding"})
 """Headers that say where a request goes and how long it is: nobody else sets them."""
@@ -290,11 +279,9 @@ def _result(answer: httpx.Response, body: bytes, *, secrets: Collection[str]) ->
     status = answer.status_code
     text = body.decode(errors="replace")
     if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
-        is_down = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-        error_class = _CLASSES.get(status, "tool_unavailable" if is_down else f"http_{status}")
         # Before it is cut: a part of a secret is not found.
         said = without(" ".join(text.split()), secrets)[:DETAIL_CHARS_MAX]
-        raise ToolFailed(error_class, f"{status}: {said}")
+        raise ToolFailed(class_of_status(status), f"{status}: {said}")
     headers = {name.lower(): value for name, value in answer.headers.items()}
     return checked_result(
         {"status": status, "headers": headers, "body": _decoded(answer, body, text)}

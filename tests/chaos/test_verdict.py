@@ -149,3 +149,19 @@ def test_a_table_that_differs_is_told():
 
 def test_what_nobody_was_told_counts():
     assert verdict(life(*WELL), missing=["an event"]).faults() == ["events_missing: an event"]
+
+
+def test_the_steps_of_branches_are_told_apart_by_their_paths():
+    """Both are announced as the next step; and a sleep that was announced has no effect."""
+    begun = [
+        msgspec.structs.replace(ANNOUNCED, idempotency_key=f"one:{path}", path=path)
+        for path in ("1.1.1", "1.2.1")
+    ]
+    slept = msgspec.structs.replace(ANNOUNCED, path="1.3.1", until=BEGUN, tool_name="sleep")
+    done = [
+        msgspec.structs.replace(RECORDED, step_no=number, path=path)
+        for number, path in enumerate(("1.2.1", "1.1.1", "1.3.1"), start=1)
+    ]
+    lived = life(opened(), STARTED, *begun, slept, *done, DONE)
+    noted = Entries({}, {f"one:{path}": [Effect(key="", receipt=1)] for path in ("1.1.1", "1.2.1")})
+    assert verdict(lived, entries=noted).faults() == []

@@ -69,7 +69,7 @@ def exercised(lives: Lives, entries: Entries) -> Counter[str]:
     folded = [fold(life) for (kind, _), life in lives.items() if kind is Kind.EPISODE]
     ends = [episode.finished.error_class for episode in folded if episode.finished]
     return Counter(
-        takeovers=sum(max(0, episode.attempts - 1) for episode in folded),
+        takeovers=sum(episode.crashes for episode in folded),
         calls_repeated=sum(len(calls) - 1 for calls in entries.calls.values()),
         outcomes_unknown=ends.count("outcome_unknown"),
         functions_done=sum(

@@ -9,6 +9,8 @@ import pytest
 from vigil.errors import Mistake
 from vigil.serving import app
 
+NAMES = ("watch", "wrong", "deaf", "vague", "needy", "odd", "bent", "ends")
+
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path, monkeypatch, write_app):
@@ -21,12 +23,15 @@ def _folder(tmp_path, monkeypatch, write_app):
         "from vigil import BadDefinition\nraise BadDefinition('actor_id', 'none is given')\n"
     )
     (tmp_path / "needy.py").write_text("import no_such_package\n")
+    (tmp_path / "odd.py").write_text("import os\n\nhost = os.environ['NO_SUCH']\n")
+    (tmp_path / "bent.py").write_text("def f(:\n")
+    (tmp_path / "ends.py").write_text("raise SystemExit\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in ("watch", "wrong", "deaf", "vague", "needy"):
+    for name in NAMES:
         monkeypatch.delitem(sys.modules, name, raising=False)
     yield
-    for name in ("watch", "wrong", "deaf", "vague", "needy"):
+    for name in NAMES:
         sys.modules.pop(name, None)
 
 
@@ -43,8 +48,11 @@ def test_an_app_in_the_current_folder_is_found():
         ("watch:ap", "there is no 'ap' in watch, which is /.*/watch.py"),
         ("watch:not_an_app", "is a int, not an App"),
         ("wrong:app", "is not an Actor"),
-        ("deaf:app", "--app deaf:app: Webhook: url: not a URL"),
-        ("vague:app", "--app vague:app: actor_id: none is given"),
+        ("deaf:app", "--app deaf:app: deaf.py:2: Webhook: url: not a URL"),
+        ("vague:app", "--app vague:app: vague.py:2: actor_id: none is given"),
+        ("odd:app", "^--app odd:app: odd.py:3: KeyError: 'NO_SUCH'$"),
+        ("bent:app", "^--app bent:app: bent.py:1: SyntaxError: invalid syntax$"),
+        ("ends:app", "^--app ends:app: ends.py:1: SystemExit$"),
         ("needy:app", "imports 'no_such_package', which is not installed"),
     ],
 )

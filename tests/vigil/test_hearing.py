@@ -123,3 +123,20 @@ def test_a_node_that_is_switched_off_sees_to_nothing_of_a_disabled_workflow(conn
         " nothing); `vigil mode vm full`, or start one that does: what was asked for stays in the"
         " queue until then, and is ruled on then\n"
     )
+
+
+def test_an_event_that_no_live_node_listens_to_is_told_when_it_is_published(connected, write_app):
+    write_app()
+    with connected.running("node", "--app", "watch:app", "--node-name", "n1") as program:
+        program.wait_said("node up")
+        heard = connected.run("publish", "host.seen", '{"host": "web-1"}')
+        unheard = connected.run("publish", "host.sen", '{"host": "web-1"}')
+        several = connected.run("publish", "host.sen", "--lines", stdin=b'{"host": "web-1"}')
+    assert (heard.returncode, heard.stderr) == (0, "")
+    problem = "warning: no node that is up listens to 'host.sen'; did you mean host.seen?\n"
+    assert (unheard.returncode, unheard.stderr) == (0, problem)
+    assert (several.returncode, several.stderr) == (0, problem)
+
+
+def test_without_a_node_nobody_knows_who_listens(connected):
+    assert connected.run("publish", "host.sen", "{}").stderr == ""

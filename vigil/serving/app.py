@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import importlib
 import sys
+import sysconfig
+import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 from engine.app.app import App
-from engine.errors import BadAdapter, BadDefinition, DeclarationError
+from engine.errors import RAISED, EngineError
 from vigil.errors import Mistake
 from vigil.public import shadowing_in
+
+_OURS: Final = Path(__file__).parents[2]
+
+NOT_THE_USERS: Final = (
+    *(str(_OURS / package) for package in ("engine/", "streams/", "projections/", "vigil/")),
+    *(sysconfig.get_path(each) for each in ("stdlib", "purelib", "platlib")),
+    "<frozen ",
+)
+"""How the files begin that are not the user's: ours, Python's, and what is installed."""
 
 
 def load(name: str, *, option: str = "--app") -> App:
     """Return the app called `name`, such as `watch:app`; `option` says in errors who named it.
 
-    Raises `Mistake` if there is none, or the folder has a module that hides one of our packages.
-    What the module itself raises shows its traceback.
+    Raises `Mistake` if there is none, if the folder has a module that hides one of our packages, or
+    for whatever the module raises: that names the user's line.
     """
     said = f"{option} {name}".strip()
     module_name, _, attribute = name.partition(":")
@@ -42,11 +54,38 @@ def load(name: str, *, option: str = "--app") -> App:
 def _module(name: str, *, said: str, sought_in: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except (DeclarationError, BadDefinition, BadAdapter) as error:
-        raise Mistake(f"{said}: {error}") from error
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise Mistake(
                 f"{said}: no module named {error.name!r} in {sought_in} or on Python's path"
             ) from error
         raise Mistake(f"{said}: it imports {error.name!r}, which is not installed") from error
+    except KeyboardInterrupt:
+        raise
+    except RAISED as error:
+        raise Mistake(f"{said}: {_told(error)}") from error
+
+
+def _told(error: BaseException) -> str:
+    """Return in one line what a module of the user raised, and where."""
+    is_ours = isinstance(error, EngineError)  # They say what is wrong, and what to do.
+    what = f"{error}" if is_ours else f"{type(error).__name__}: {error}".removesuffix(": ")
+    if isinstance(error, SyntaxError):
+        what, place = f"{type(error).__name__}: {error.msg}", f"{error.filename}:{error.lineno}"
+    else:
+        place = _line_of(error)
+    return " ".join(f"{_short(place)}: {what}".removeprefix(": ").split())
+
+
+def _line_of(error: BaseException) -> str:
+    """Return the innermost line of the user's own files that `error` went through; or nothing."""
+    places = [
+        f"{frame.filename}:{frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(NOT_THE_USERS)
+    ]
+    return places[-1] if places else ""
+
+
+def _short(place: str) -> str:
+    return place.removeprefix(f"{Path.cwd()}/")

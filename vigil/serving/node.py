@@ -21,6 +21,7 @@ from vigil import runfile
 from vigil.asking.connect import connected, connected_elsewhere, pooled
 from vigil.errors import EXIT_UNCLEAN
 from vigil.serving import telemetry
+from vigil.serving.loop_watch import watched_loop
 from vigil.serving.servers import Servers, embedded
 from vigil.serving.signals import run_program, stopping, unwind_on_sigterm
 from vigil.serving.stack_work import StackWork
@@ -141,7 +142,7 @@ async def run_nodes(
     make = partial(Node, app, name=name, grace_s=grace_s, version=version, reacts=work.reacts)
     own = make(ports, mode=mode)
     guests = [make(each, never_wakes=True) for each in others]
-    async with asyncio.TaskGroup() as group:
+    async with watched_loop(), asyncio.TaskGroup() as group:
         running = [group.create_task(_run(node, stop)) for node in (own, *guests)]
     return all(task.result() for task in running)
 

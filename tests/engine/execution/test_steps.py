@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
-from engine.app.actions import checkpoint, observe, synthesize, tool_call
+from engine.app.actions import approval, checkpoint, observe, synthesize, tool_call
+from engine.app.findings import raise_finding
 from engine.app.strategy import Strategy
 from engine.app.tools import Synthesis, Tool, ToolFailed
 from streams.json import NOTHING, raw
-from streams.model.events import StepKind, StepRecorded
+from streams.model.events import EpisodeBlocked, StepKind, StepRecorded
 from tests.engine.stage import (
     Scripted,
     app_of,
     did,
+    eventually,
     kept,
     key_of,
     leave,
     lived,
+    open_episode,
     play,
     ports_in_memory,
     running,
@@ -325,3 +329,92 @@ async def test_the_error_of_a_synthesizer_quotes_neither_prompt_nor_what_is_tran
     life = await play(Scripted(asked), ports=ports, synthesizer=think)
     (step,) = life.of(StepRecorded)
     assert "{'system': '***', 'unit': '%'} {'key': '***'}" in step.error_detail
+
+
+async def test_a_tool_that_forgets_to_await_is_named():
+    async def inner():
+        return 1
+
+    async def read(args, ctx):
+        return inner()
+
+    life = await play(Scripted(tool_call("disk", "read")), tools={"disk": read})
+    assert life.end.error_class == "unencodable"
+    assert life.end.error_detail.startswith("disk.read returned a coroutine, test_a_tool_that_")
+    assert life.end.error_detail.endswith("inner(…); write `await` before it")
+
+
+async def test_a_tool_that_is_not_there_is_told_with_those_that_are():
+    async def read(args, ctx):
+        return 1
+
+    life = await play(Scripted(tool_call("dsk", "read")), tools={"disk": read})
+    (step,) = life.of(StepRecorded)
+    assert step.error_detail == "no tool is registered as 'dsk' for 'read'; known: disk"
+
+
+class Forgetting(Scripted):
+    """Forgets to return the state."""
+
+    def handle_result(self, state, step, result):
+        state.seen.append(result)
+
+
+async def test_a_strategy_that_returns_no_state_is_told():
+    life = await play(Forgetting(observe(1)))
+    assert life.end.error_class == "invalid_result"
+    assert life.end.error_detail == "handle_result() returned None; return the state"
+
+
+class Unkept(Scripted):
+    """Has a state that JSON cannot say, from its first result on."""
+
+    def handle_result(self, state, step, result):
+        return {"seen": object()}
+
+
+async def test_a_state_that_cannot_be_stored_is_told_before_it_must_be():
+    life = await play(Unkept(observe(1)))
+    assert (life.end.error_class, len(life.of(StepRecorded))) == ("unencodable", 1)
+    assert life.end.error_detail.startswith("state: ")
+
+
+async def test_a_loop_of_a_class_is_told_with_its_calls():
+    async def read(args, ctx):
+        return 1
+
+    class Circling(Scripted):
+        def next_step(self, state, ctx):
+            return tool_call("disk", "read", {"mount": "/", "_token": "t0ken"})
+
+    life = await play(Circling(), tools={"disk": read})
+    assert life.end.error_class == "loop_detected"
+    assert life.end.error_detail == '1 step(s) over and over: disk.read({"mount":"/"})'
+
+
+async def test_the_log_names_the_users_line_of_an_episode_that_fails():
+    class Crashing(Scripted):
+        def next_step(self, state, ctx):
+            raise KeyError("host")
+
+    with capture_logs() as lines:
+        await play(Crashing())
+    (line,) = (line for line in lines if line["event"] == "episode failed")
+    assert line["detail"] == "KeyError: 'host'"
+    assert line["at"].startswith("test_steps.py:")
+    assert line["at"].endswith(", in next_step")
+
+
+async def test_the_log_tells_what_is_raised_and_what_people_are_asked(ports):
+    found = [raise_finding("disk", class_="full", severity="high")]
+    with capture_logs() as lines:
+        await play(Scripted(findings=found))
+        app = app_of(Scripted(approval({"a": 1}, summary="clean it?")))
+        async with running(app, ports):
+            id_ = await open_episode(ports, app)
+            await lived(ports, id_, lambda life: life.of(EpisodeBlocked))
+            await eventually(lambda: any(line["event"] == "episode waits" for line in lines))
+    (raised,) = (line for line in lines if line["event"] == "finding raised")
+    (waits,) = (line for line in lines if line["event"] == "episode waits")
+    assert raised["finding_key"] == "disk"
+    assert (waits["reason"], waits["what"], waits["episode_id"]) == ("approval", "clean it?", id_)

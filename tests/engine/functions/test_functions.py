@@ -293,7 +293,7 @@ async def test_a_function_that_goes_in_circles_is_ended():
 
     life = await play(check, tools=TOOLS, budget=Budget(turns=100))
     assert life.end.error_class == "loop_detected"
-    assert life.end.error_detail == "1 step(s) over and over: disk.read (call 3)"
+    assert life.end.error_detail == "1 step(s) over and over: disk.read({}) (call 3)"
 
 
 async def test_an_output_is_delivered_at_the_call():

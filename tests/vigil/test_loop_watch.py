@@ -1,0 +1,63 @@
+"""What blocks the event loop of a node is named while it does."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+
+from structlog.testing import capture_logs
+
+from streams.clock import SystemClock
+from vigil.serving.loop_watch import BLOCKED, _place, watched_loop
+
+BLOCKED_S = 0.05
+
+
+def reported(lines):
+    return [line["at"] for line in lines if line["event"] == BLOCKED]
+
+
+def waits_without_await(lines):
+    """Block, as a synchronous client does, until that was told."""
+    clock = SystemClock()
+    until_s = clock.monotonic_s() + 10
+    while not reported(lines) and clock.monotonic_s() < until_s:
+        threading.Event().wait(BLOCKED_S)
+
+
+async def test_the_line_that_blocks_the_loop_is_named_once():
+    with capture_logs() as lines:
+        async with watched_loop(blocked_s=BLOCKED_S):
+            await asyncio.sleep(0)
+            waits_without_await(lines)
+            threading.Event().wait(4 * BLOCKED_S)
+    (place,) = reported(lines)
+    assert place.startswith("test_loop_watch.py:")
+    assert place.endswith(", in waits_without_await")
+
+
+def test_a_loop_that_waits_for_nothing_is_not_to_blame_if_the_process_stood_still():
+    waiting = threading.Event()
+
+    def idle():
+        asyncio.run(forever(waiting))
+
+    thread = threading.Thread(target=idle, daemon=True)
+    thread.start()
+    waiting.wait(10)
+    places = [_place(sys._current_frames().get(thread.ident)) for _ in range(100)]
+    assert "" in places, "it has come to rest"
+
+
+async def forever(waiting):
+    asyncio.get_running_loop().call_later(0.01, waiting.set)
+    await asyncio.sleep(1)
+
+
+async def test_a_loop_that_runs_is_not_reported():
+    with capture_logs() as lines:
+        async with watched_loop():
+            for _ in range(100):
+                await asyncio.sleep(0)
+    assert reported(lines) == []

@@ -1,0 +1,93 @@
+"""Says which line of whose code blocks the event loop, while it does.
+
+The loop notes in turns that it runs. A thread sees when it has not for a while, and looks where the
+loop's thread stands: whatever tool, strategy or library of the user waits there without `await`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import structlog
+
+from streams.clock import SystemClock
+from vigil.serving.app import NOT_THE_USERS
+
+BLOCKED_S: Final = 1.0
+"""How long the loop may stand still before it is told, in seconds."""
+
+BLOCKED: Final = (
+    "the event loop is blocked: code waits without `await`; use async, or a function with @tool"
+    " that is not async"
+)
+
+LOOKS: Final = 4
+"""Looks within that time."""
+
+_LOOP: Final = (str(Path(asyncio.__file__).parent), selectors.__file__)
+"""The files of the event loop itself."""
+
+log = structlog.get_logger("vigil.node")
+
+
+@asynccontextmanager
+async def watched_loop(*, blocked_s: float = BLOCKED_S) -> AsyncIterator[None]:
+    """Watch the running loop meanwhile; each block of over `blocked_s` is logged once."""
+    watch = _Watch(blocked_s)
+    running = asyncio.create_task(watch.note_running())
+    thread = threading.Thread(target=watch.look, name="loop watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        watch.ended.set()
+        running.cancel()
+
+
+class _Watch:
+    def __init__(self, blocked_s: float) -> None:
+        self._blocked_s, self._every_s = blocked_s, blocked_s / LOOKS
+        self._clock = SystemClock()
+        self._loop_thread = threading.get_ident()
+        self._ran_s = self._clock.monotonic_s()
+        self.ended = threading.Event()
+
+    async def note_running(self) -> None:
+        while True:
+            self._ran_s = self._clock.monotonic_s()
+            await self._clock.sleep(self._every_s)
+
+    def look(self) -> None:
+        """Look until the end; in a thread of its own."""
+        told_of = 0.0
+        while not self.ended.wait(self._every_s):
+            ran_s = self._ran_s
+            if ran_s == told_of or self._clock.monotonic_s() - ran_s < self._blocked_s:
+                continue
+            told_of = ran_s
+            if place := _place(sys._current_frames().get(self._loop_thread)):  # noqa: SLF001 - no other way
+                log.warning(BLOCKED, at=place, over_s=self._blocked_s)
+
+
+def _place(innermost: FrameType | None) -> str:
+    """Return the user's innermost line that the loop runs; without any, the innermost of all.
+
+    Nothing if it runs none: then the whole process has stood still.
+    """
+    frames = []
+    while innermost is not None and not innermost.f_code.co_filename.startswith(_LOOP):
+        frames.append(innermost)
+        innermost = innermost.f_back
+    users = [each for each in frames if not each.f_code.co_filename.startswith(NOT_THE_USERS)]
+    for found in (*users, *frames):
+        code = found.f_code
+        return f"{Path(code.co_filename).name}:{found.f_lineno}, in {code.co_qualname}"
+    return ""
