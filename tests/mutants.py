@@ -3782,15 +3782,15 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "mistakes: a strategy returns its state",
         "engine/execution/strategy.py",
-        "            case None if current is not None:\n",
-        "            case None if False:\n",
+        "if kept is None and current is not None:",
+        "if False:",
         "tests/engine/execution/test_steps.py",
     ),
     Mutant(
         "mistakes: a state that cannot be stored is told at once",
         "engine/execution/strategy.py",
-        "            case kept:\n                return _storable(kept)",
-        "            case kept:\n                return kept",
+        "            _encoder.encode(kept)",
+        "            pass",
         "tests/engine/execution/test_steps.py",
     ),
     Mutant(
