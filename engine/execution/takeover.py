@@ -27,7 +27,7 @@ from engine.episodes.recovery import Takeover
 from engine.errors import EpisodeFailed
 from engine.runtime.context import ActorContext
 from engine.runtime.leases import LeaseEvents
-from engine.runtime.usercode import call
+from engine.runtime.usercode import call, in_text
 from engine.runtime.watch import follow
 from streams.clock import Clock
 from streams.errors import Unavailable
@@ -104,7 +104,7 @@ async def decide_takeover(
     try:
         policy = await call(_policy, context.app, expectation, opened, episode)
     except EpisodeFailed as failed:
-        return Takeover(error_class=failed.error_class, detail=failed.detail)
+        return Takeover(error_class=failed.error_class, detail=in_text(failed.detail))
 
     def repeatable(tool_name: str) -> bool:
         return _is_repeatable(context.app, context.actor, tool_name)

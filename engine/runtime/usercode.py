@@ -25,6 +25,10 @@ R = TypeVar("R")
 TRACE_CHARS_MAX: Final = 4_000
 """Most of a traceback that the journal keeps: its end, where the cause is."""
 
+RAISED_CHARS_MAX: Final = 2 * TRACE_CHARS_MAX
+"""Most of a traceback that an error has: longer than what is kept, so that secrets can be hidden
+before it is cut. A part of one would not be found."""
+
 CAUSES_MAX: Final = 8
 """Most exceptions of one chain of causes whose frames are kept."""
 
@@ -200,8 +204,7 @@ def _trace(error: BaseException) -> str:
         users = [frame for frame in cause.stack if not frame.filename.startswith(_OURS)]
         cause.stack = traceback.StackSummary.from_list(users or cause.stack)
         cause = cause.__cause__ or cause.__context__
-    # Longer than what is kept: secrets in it are hidden first, and a part of one is not found.
-    return "".join(told.format())[-2 * TRACE_CHARS_MAX :]
+    return "".join(told.format())[-RAISED_CHARS_MAX:]
 
 
 def _frames(error: BaseException) -> str:

@@ -28,7 +28,7 @@ from engine.episodes.breaker_store import EpisodeContext
 from engine.errors import EpisodeFailed
 from engine.findings.expire import DueFinding, FindingExpiry
 from engine.runtime.context import ActorContext
-from engine.runtime.usercode import call
+from engine.runtime.usercode import call, in_text
 from engine.triggers import rules
 from engine.triggers.debounce_store import DebounceStore
 from engine.triggers.rules import (
@@ -450,7 +450,7 @@ class TriggerEvaluator:
             key = await call(dedupe.key_of, expectation.dedupe, event)
         except EpisodeFailed as failed:
             self._count(DEDUPE_FAILED, expectation)
-            detail = f"expectation {expectation.name!r}: {failed.detail}"
+            detail = f"expectation {expectation.name!r}: {in_text(failed.detail)}"
             return rejected(event, self.context.ports.stack, reason=DEDUPE_FAILED, detail=detail)
         return self.builder.of(expectation, fired, key)
 

@@ -35,13 +35,15 @@ class HeldLog:
         self.open = asyncio.Event()
         self.in_flight = self.in_flight_most = 0
         self.fails_with: Exception | None = None
+        self.failures_left = 1_000
 
     async def append(self, subject, commit, *, after):
         self.in_flight += 1
         self.in_flight_most = max(self.in_flight_most, self.in_flight)
         try:
             await self.open.wait()
-            if self.fails_with:
+            if self.fails_with and self.failures_left:
+                self.failures_left -= 1
                 raise self.fails_with
             return await self._log.append(subject, commit, after=after)
         finally:
@@ -205,11 +207,10 @@ async def test_after_an_append_that_failed_nothing_is_written(ports, held, journ
     await turned()
     second = asyncio.create_task(recorded(step()))
     await turned()
-    held.fails_with = Unavailable("s", detail="")
+    held.fails_with, held.failures_left = Unavailable("s", detail=""), 1
     held.open.set()
     with pytest.raises(Unavailable):
         await first
-    held.fails_with = None
     with pytest.raises(Unavailable):
         await second
     assert await commits(ports, journal) == [[EpisodeOpened]]

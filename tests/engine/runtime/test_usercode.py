@@ -10,7 +10,7 @@ from engine.app.findings import raise_finding
 from engine.app.outputs import DeliveryFailed
 from engine.app.tools import ToolFailed
 from engine.errors import EpisodeFailed, InvalidFinding
-from engine.runtime.usercode import TRACE_CHARS_MAX, attempt, call, delivery
+from engine.runtime.usercode import RAISED_CHARS_MAX, attempt, call, delivery
 from streams.errors import LeaseLost
 
 
@@ -39,7 +39,7 @@ async def test_a_traceback_is_cut_to_its_end():
 
     with pytest.raises(EpisodeFailed) as failed:
         await call(explode)
-    assert len(failed.value.detail) == TRACE_CHARS_MAX
+    assert len(failed.value.detail) == RAISED_CHARS_MAX
     assert failed.value.detail.endswith("the end\n")
 
 
