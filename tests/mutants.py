@@ -3816,8 +3816,8 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "mistakes: an event that nobody listens to is told",
-        "vigil/commands/publish.py",
-        "if not heard or name in heard or name == RESOLVED:",
+        "vigil/asking/listening.py",
+        "if not heard or name in heard or name == SIGNAL:",
         "if True:",
         "tests/vigil/test_hearing.py",
     ),

@@ -11,9 +11,6 @@ from typing import Annotated, Final
 import typer
 from typer import Argument, Option
 
-from engine.cluster.members import live_nodes
-from engine.cluster.nodes import event_in
-from engine.waits.signal import RESOLVED
 from streams.clock import SystemClock
 from streams.json import JsonObject
 from streams.layout import Stream
@@ -24,7 +21,8 @@ from streams.subjects import Stack
 from streams.wire.messages import MESSAGE_ID_HEADER, StreamMessage, parse_event
 from vigil import options
 from vigil.asking.connect import with_ports
-from vigil.errors import Mistake, hint
+from vigil.asking.listening import why_unheard
+from vigil.errors import Mistake
 
 _CLOCK: Final = SystemClock()
 
@@ -54,7 +52,7 @@ def publish(
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         published = with_ports(config, lambda p: _publish_lines(p, name, prefix=id_), creates=True)
         print(f"published {published:,} events")
-        _warn(with_ports(config, lambda p: _why_unheard(p, name)))
+        _warn(with_ports(config, lambda p: why_unheard(p, name)))
         return
     data = sys.stdin.buffer.read(EVENT_BYTES_MAX + 1) if payload == "-" else payload.encode()
     body = checked(data, name=name, id=id_, stack=config.stack)
@@ -66,27 +64,11 @@ def publish(
         said = (
             f"was there already, at sequence {seq}" if was_there else f"published, sequence {seq}"
         )
-        return said, await _why_unheard(ports, name)
+        return said, await why_unheard(ports, name)
 
     said, unheard = with_ports(config, stored, creates=True)
     print(f"{name} {id_}: {said}")
     _warn(unheard)
-
-
-async def _why_unheard(ports: Ports, name: str) -> str:
-    """Return that no live node listens to the event `name`; empty: one does, or none is up."""
-    nodes = await live_nodes(ports.gates)
-    triggers = (
-        trigger
-        for node in nodes
-        for actor in node.actors.values()
-        for expectation in actor.expectations.values()
-        for trigger in expectation.triggers
-    )
-    heard = {event for trigger in triggers if (event := event_in(trigger)) is not None}
-    if not heard or name in heard or name == RESOLVED:
-        return ""
-    return f"no node that is up listens to {name!r}; {hint(name, heard)}"
 
 
 def _warn(problem: str) -> None:

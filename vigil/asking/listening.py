@@ -1,0 +1,55 @@
+"""Whether any live node listens to an event, without the engine: a command is to start fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from streams.json import UNDECODABLE
+from streams.keys import NODES
+from streams.ports.all import Ports
+from vigil.errors import hint
+
+_EVENT: Final = "event "
+"""Prefix of a trigger that is one of the stack's own events; see `engine/cluster/nodes.py`."""
+
+SIGNAL: Final = "wait.resolved"
+"""The event that every node listens to; see `engine/waits/signal.py`."""
+
+
+class _Expectation(msgspec.Struct, frozen=True):
+    triggers: tuple[str, ...] = ()
+
+
+class _Actor(msgspec.Struct, frozen=True):
+    expectations: dict[str, _Expectation] = {}
+
+
+class _Node(msgspec.Struct, frozen=True):
+    """What of a node's report this needs."""
+
+    actors: dict[str, _Actor] = {}
+
+
+async def why_unheard(ports: Ports, name: str) -> str:
+    """Return that no live node listens to the event `name`; empty: one does, or none is up."""
+    entries = await ports.gates.entries(under=NODES)
+    reports = [entry.value for entry in entries.values() if entry.value is not None]
+    heard = {event for report in reports for event in _events(report)}
+    if not heard or name in heard or name == SIGNAL:
+        return ""
+    return f"no node that is up listens to {name!r}; {hint(name, heard)}"
+
+
+def _events(report: bytes) -> Iterator[str]:
+    try:
+        node = msgspec.json.decode(report, type=_Node)
+    except UNDECODABLE:
+        return
+    for actor in node.actors.values():
+        for expectation in actor.expectations.values():
+            for trigger in expectation.triggers:
+                if trigger.startswith(_EVENT):
+                    yield trigger.removeprefix(_EVENT)
