@@ -252,9 +252,8 @@ async def lived(cluster: Cluster, echo: Echo) -> dict[str, bytes]:
 
 async def commands(cluster: Cluster, vigil: Vigil) -> dict[str, bytes]:
     """Return what the commands print."""
-    episodes = await cluster.query(
-        "select episode_id, mode from episodes order by queued_at limit 16"
-    )
+    failed = "select episode_id from episodes where status = 'failed' order by queued_at limit $1"
+    episodes = await cluster.query(failed, len(FORMS) * len(STRATEGIES))
     asked = [("episodes", word, str(each[0])) for each in episodes for word in OF_AN_EPISODE]
     printed = {}
     for words in (*COMMANDS, *asked):
