@@ -229,7 +229,10 @@ class StepExecutor:
         return replace(step, result=kept, result_shown=shown)
 
     def secrets_in(self, records: Iterable[Recorded]) -> frozenset[str]:
-        """Return the texts that tools hid in the results that `records` hold."""
+        """Return the texts that tools hid in the results that `records` hold.
+
+        Results in the object store are not fetched for it.
+        """
         return frozenset(self._hidden_in(records))
 
     def _hidden_in(self, records: Iterable[Recorded]) -> Iterator[str]:
@@ -237,7 +240,7 @@ class StepExecutor:
             for event in record.commit.events:
                 if isinstance(event, StepRecorded) and event.kind is StepKind.TOOL_CALL:
                     tool = self.app.tool(self.actor, *event.tool_name.split(".", 1))
-                    if tool is not None and tool.hides:
+                    if tool is not None and tool.hides and event.stored is None:
                         shown = tool.redact_result(unraw(event.result))
                         yield from removed(unraw(event.result), shown)
 
