@@ -88,6 +88,8 @@ DEFINITION_BOOK: Final = "tests/engine/definitions/test_store.py"
 PROPOSING: Final = "tests/engine/templates/test_proposing.py"
 FILLING: Final = "tests/engine/templates/test_filling.py"
 
+ACTIVE_FINDINGS: Final = "tests/engine/findings/test_index.py"
+
 DEFINING: Final = "tests/vigil/test_definitions.py"
 APPLYING: Final = "tests/vigil/test_applying.py"
 DISABLING: Final = "tests/vigil/test_disabling.py"
@@ -7158,5 +7160,68 @@ TABLE: Final[Sequence[Mutant]] = (
         "        if len(used_in_tests) == len(loads):",
         "        if False:",
         "tests/engine/functions/test_source.py",
+    ),
+    Mutant(
+        "active findings: an answer has what was stored before the question",
+        "engine/findings/index.py",
+        "            if after >= head:",
+        "            if after:",
+        ACTIVE_FINDINGS,
+    ),
+    Mutant(
+        "active findings: what does not come is not waited for",
+        "engine/findings/index.py",
+        "                    if not records:",
+        "                    if False:",
+        ACTIVE_FINDINGS,
+    ),
+    Mutant(
+        "active findings: only what is new is read",
+        "engine/findings/index.py",
+        "after = self._read_to[partition]\n",
+        "after = START\n",
+        ACTIVE_FINDINGS,
+    ),
+    Mutant(
+        "active findings: evidence stays where it is",
+        "engine/findings/index.py",
+        "                evidence=NOTHING,\n",
+        "",
+        ACTIVE_FINDINGS,
+    ),
+    Mutant(
+        "active findings: what a dry run has ended is ended for it",
+        "engine/findings/index.py",
+        "for each in own.values() if each.status is FindingStatus.ACTIVE)",
+        "for each in own.values())",
+        ACTIVE_FINDINGS,
+    ),
+    Mutant(
+        "active findings: a dry run's own win",
+        "engine/findings/index.py",
+        " if each.finding_key not in own)",
+        ")",
+        ACTIVE_FINDINGS,
+    ),
+    Mutant(
+        "active findings: other dry runs' stay with them",
+        "engine/episodes/dry_run.py",
+        ' if each.actor_id == f"{prefix}{_APART}{owner_of(each)}")',
+        ")",
+        ACTIVE_FINDINGS,
+    ),
+    Mutant(
+        "active findings: what has ended is not among them",
+        "engine/findings/index.py",
+        "                self._live.pop(kept.finding_key, None)",
+        "                pass",
+        ACTIVE_FINDINGS,
+    ),
+    Mutant(
+        "active findings: the most severe come first",
+        "engine/findings/index.py",
+        "return -finding.severity.rank, ",
+        "return 0, ",
+        ACTIVE_FINDINGS,
     ),
 )

@@ -8,7 +8,7 @@ which may outlive the code that wrote it: every change of shape is a version wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NoReturn, Protocol, TypeAlias
 
@@ -27,8 +27,12 @@ WHERE: Final = "findings can be read in init, converge, tools, synthesizers and 
 Migration: TypeAlias = Callable[[JsonObject], JsonObject]
 
 
+ACTIVE_DEFAULT: Final = 50
+"""How many findings `Findings.active` returns, unless it is told another number."""
+
+
 class Findings(Protocol):
-    """The findings of a stack by key, as the journal has them now."""
+    """The findings of a stack, as the log has them now."""
 
     async def get(self, key: str) -> Finding | None:
         """Return the latest raise of a finding, active or not; None if there has never been one.
@@ -44,6 +48,29 @@ class Findings(Protocol):
         `ValueError` otherwise.
         """
 
+    async def active(
+        self,
+        *,
+        subject: tuple[str, str | None] | None = None,
+        actor: str | None = None,
+        class_: str | None = None,
+        limit: int = ACTIVE_DEFAULT,
+    ) -> Sequence[Finding]:
+        """Return findings that are active now: the most severe first, of these the newest first.
+
+        They come without their evidence, and with at most 500 characters of their summaries; `get`
+        has all. In a dry run that stores its findings, these replace the live ones of their keys.
+        The first such question to a node reads the state of its stack from the beginning.
+
+        Args:
+            subject: kind and id of what they are about; an id of None is any.
+            actor: the actor that raised them.
+            class_: their class.
+            limit: 1 to 100.
+
+        Raises `ValueError` or `TypeError` if a value is impossible.
+        """
+
 
 class _OutOfReach:
     def get(self, key: str) -> NoReturn:
@@ -51,6 +78,9 @@ class _OutOfReach:
 
     def recent(self, key: str, within: Duration) -> NoReturn:
         raise RuntimeError(f"finding {key!r} within {within}: {WHERE}")
+
+    def active(self, **wanted: object) -> NoReturn:
+        raise RuntimeError(f"active findings of {wanted}: {WHERE}")
 
 
 OUT_OF_REACH: Final[Findings] = _OutOfReach()

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -147,6 +148,12 @@ def as_meant(finding: Finding, prefix: str) -> Finding:
         actor_id=owner_of(finding),
         caused_by_key=finding.caused_by_key.removeprefix(apart),
     )
+
+
+def own_of(findings: Iterable[Finding], prefix: str) -> dict[str, Finding]:
+    """Return what dry runs with `prefix` stored, under its live names and by its live key."""
+    own = (each for each in findings if each.actor_id == f"{prefix}{_APART}{owner_of(each)}")
+    return {each.finding_key: each for each in (as_meant(found, prefix) for found in own)}
 
 
 def found_by(opened: EpisodeOpened) -> str:

@@ -61,7 +61,7 @@ from engine.functions import context as functions
 from engine.functions.history import history_of
 from engine.functions.result import conclusion
 from engine.functions.run import Rest
-from engine.runtime.context import ActorContext
+from engine.outputs.pool import OutputContext
 from engine.runtime.usercode import call, in_text
 from engine.secrets import without
 from engine.validation import KEPT_BYTES_MAX
@@ -170,7 +170,7 @@ class Leaving(Exception):
 class EpisodeTurns:
     """The turns of one episode on one node under one claim."""
 
-    context: ActorContext
+    context: OutputContext
     opened: EpisodeOpened
     journal: JournalWriter
     executor: StepExecutor
@@ -178,10 +178,10 @@ class EpisodeTurns:
     run: EpisodeRun
 
     def __post_init__(self) -> None:
-        clock, ports = self.context.clock, self.context.ports
+        clock = self.context.clock
         wall_s, used_s = self.opened.budget.wall_s, self.journal.episode.wall_used_s
         self.wall = WallTime(clock, limit_s=wall_s, used_s=used_s)
-        self.findings = FindingReader(ports.log, ports.stack, clock, self.opened)
+        self.findings = FindingReader(self.context.finding_index, clock, self.opened)
 
     @property
     def clock(self) -> Clock:
@@ -366,7 +366,7 @@ INIT: Final = "init"
 class Driver:
     """Runs one episode on one node under one claim."""
 
-    context: ActorContext
+    context: OutputContext
     opened: EpisodeOpened
     journal: JournalWriter
     output_steps: OutputSteps

@@ -116,7 +116,12 @@ class Attempt:
             after_fence=self._note_fenced,
         )
         applier = FindingApplier(
-            context.ports, context.catalog.actors, context.clock, context.turns, owner=context.actor
+            context.ports,
+            context.catalog.actors,
+            context.clock,
+            context.turns,
+            owner=context.actor,
+            index=context.finding_index,
         )
         output_delivery = OutputDelivery(
             context, opened, next(context.writer_ids), self._check_claim, called_at

@@ -29,6 +29,7 @@ from engine.episodes import dry_run
 from engine.findings import finding as finding_rules
 from engine.findings.expire import FindingTimers
 from engine.findings.finding import IntentEvent
+from engine.findings.index import FindingIndex
 from engine.findings.store import (
     AppliedIntent,
     FindingChange,
@@ -156,6 +157,8 @@ class FindingApplier:
     """Shared by all writers of findings on the node."""
     owner: Actor | None = None
     """The actor as it was when the episodes were opened; None: as it is now."""
+    index: FindingIndex | None = None
+    """The node's, for what enrichments ask; None: each has one of its own."""
 
     async def apply(
         self,
@@ -220,10 +223,10 @@ class FindingApplier:
         if callback is None or not is_raised or carried.is_enriched:
             return applied
         assert applied.event is not None
-        stack = self.ports.stack
-        findings = FindingReader(self.ports.log, stack, self.clock, job.opened)
+        log, stack = self.ports.log, self.ports.stack
+        findings = FindingReader(self.index or FindingIndex(log, stack), self.clock, job.opened)
         view = view_of(job.opened, stack.name, findings)
-        store = FindingStore(self.ports.log, self.ports.stack, self.clock, self.turns)
+        store = FindingStore(log, stack, self.clock, self.turns)
         enricher = Enricher(store, self.clock, callback, view)
         change = await enricher.enrich(applied.event, id=f"{job.id}.enriched")
         if change is None or change.newest is None:

@@ -10,10 +10,12 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from engine.app.context import ACTIVE_DEFAULT
 from engine.app.findings import TTL_S_MAX
 from engine.episodes import dry_run
 from engine.findings import finding as finding_rules
 from engine.findings.finding import IntentEvent
+from engine.findings.index import FindingIndex, filter_of, worst_first
 from engine.runtime.store import Store, Turns, only_newest
 from engine.validation import Duration, seconds_of
 from streams.clock import Clock, SystemClock
@@ -83,10 +85,9 @@ def events_of(record: Recorded) -> list[FindingEvent]:
 
 @dataclass(frozen=True)
 class FindingReader:
-    """`Findings` on the journal of a stack; see `engine.app.context`."""
+    """`Findings` on the log of a stack; see `engine.app.context`."""
 
-    log: EventLog
-    stack: Stack
+    index: FindingIndex
     clock: Clock
     opened: EpisodeOpened | None = None
     """The episode that asks: a dry run that stores findings finds its own first."""
@@ -94,7 +95,7 @@ class FindingReader:
     async def get(self, key: str) -> Finding | None:
         """Return the latest raise of a finding. See `Findings.get`."""
         kept = await self._kept(key)
-        return await self._newest(self.stack.finding(key)) if kept is None else kept
+        return await self._newest(self.index.stack.finding(key)) if kept is None else kept
 
     async def recent(self, key: str, within: Duration) -> Finding | None:
         """Return the finding if it has changed lately. See `Findings.recent`."""
@@ -103,26 +104,43 @@ class FindingReader:
         since = self.clock.now() - timedelta(seconds=within_s)
         return finding if finding is not None and finding.updated_at >= since else None
 
+    async def active(
+        self,
+        *,
+        subject: tuple[str, str | None] | None = None,
+        actor: str | None = None,
+        class_: str | None = None,
+        limit: int = ACTIVE_DEFAULT,
+    ) -> Sequence[Finding]:
+        """Return findings that are active now. See `Findings.active`."""
+        wanted = filter_of(subject=subject, actor=actor, class_=class_, limit=limit)
+        found = await self.index.active(wanted, prefix=self._prefix)
+        return sorted(found, key=worst_first)[:limit]
+
+    @property
+    def _prefix(self) -> str:
+        return dry_run.prefix_of(self.opened) if self.opened else ""
+
     async def _kept(self, key: str) -> Finding | None:
         """Return what dry runs with our prefix have stored under `key`, as if it was live."""
-        prefix = dry_run.prefix_of(self.opened) if self.opened else ""
+        prefix = self._prefix
         if not prefix:
             return None
         try:
-            subject = self.stack.finding(dry_run.key_apart(key, prefix))
+            subject = self.index.stack.finding(dry_run.key_apart(key, prefix))
         except BadName:  # No finding can be kept under this one, however long `key` may be.
             return None
         finding = await self._newest(subject)
         return None if finding is None else dry_run.as_meant(finding, prefix)
 
     async def _newest(self, subject: str) -> Finding | None:
-        last = await self.log.last(subject)
+        last = await self.index.log.last(subject)
         return None if last is None else newest_event(last).finding
 
 
 def findings_of(ports: Ports) -> FindingReader:
     """Return a reader of a stack's findings, for a program that is no node."""
-    return FindingReader(ports.log, ports.stack, SystemClock())
+    return FindingReader(FindingIndex(ports.log, ports.stack), SystemClock())
 
 
 class AppliedIntent(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from functools import partial, wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, overload
@@ -24,7 +24,7 @@ from engine.app.actions import (
     approval,
     wait,
 )
-from engine.app.context import Findings, StateSchema, migrate
+from engine.app.context import ACTIVE_DEFAULT, Findings, StateSchema, migrate
 from engine.app.outputs import output
 from engine.app.strategy import Function
 from engine.episodes.episode import Save, seed_of
@@ -94,7 +94,7 @@ def _pending(
 
 
 class RecordedFindings:
-    """The findings of the stack by key; what a function sees of them is recorded."""
+    """The findings of the stack; what a function sees of them is recorded."""
 
     NAME: Final = "ctx.findings"
 
@@ -112,6 +112,23 @@ class RecordedFindings:
         """Return the finding if it has changed lately. See `Findings.recent`."""
         asked = ToolCall("findings", "recent", {"key": key, "within": within})
         return _finding(await self._run.read(asked, partial(self._findings.recent, key, within)))
+
+    @_pending
+    async def active(
+        self,
+        *,
+        subject: tuple[str, str | None] | None = None,
+        actor: str | None = None,
+        class_: str | None = None,
+        limit: int = ACTIVE_DEFAULT,
+    ) -> Sequence[Finding]:
+        """Return findings that are active, the most severe first. See `Findings.active`."""
+        said = {"subject": subject, "actor": actor, "class_": class_, "limit": limit}
+        asked = ToolCall("findings", "active", {k: v for k, v in said.items() if v is not None})
+        look = partial(
+            self._findings.active, subject=subject, actor=actor, class_=class_, limit=limit
+        )
+        return msgspec.json.decode(await self._run.read(asked, look), type=tuple[Finding, ...])
 
 
 class FunctionContext:
@@ -135,7 +152,7 @@ class FunctionContext:
     ) -> None:
         self._run, self._opened, self._schema_version = run, opened, schema_version
         self.findings = RecordedFindings(run, findings)
-        """The findings of the stack by key: `await ctx.findings.get("host:disk:web-1")`."""
+        """The findings of the stack: `await ctx.findings.get("host:disk:web-1")`, and others."""
         self.resumed = resumed
         """What the newest `checkpoint` was given, once the function runs again; before that, None.
         """

@@ -69,7 +69,7 @@ AWAITED: Final = frozenset(
 )
 """Methods of `ctx` that do nothing until they are awaited."""
 
-OF_FINDINGS: Final = frozenset({"get", "recent"})
+OF_FINDINGS: Final = frozenset({"get", "recent", "active"})
 """Methods of `ctx.findings` that do nothing until they are awaited."""
 
 FUNCTIONS_MAX: Final = 1_000

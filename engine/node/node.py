@@ -24,6 +24,7 @@ from engine.episodes.cancel import RunningEpisodes
 from engine.execution.cancel import CancelWatcher
 from engine.execution.steps import PublishTool
 from engine.execution.takeover import LapseWatcher
+from engine.findings.index import FindingIndex
 from engine.node.supervisor import ActorSupervisor, FallbackWatcher, NodeParts
 from engine.outputs.pool import AdapterPool
 from engine.reactor.reactor import Reactor, followed, watch_nodes
@@ -128,6 +129,7 @@ class Node:
             mode_watcher=self._mode_watcher,
             running=self._running,
             adapters=self._adapters,
+            finding_index=FindingIndex(self._ports.log, self._ports.stack),
             members=self._members,
         )
         supervisor = ActorSupervisor(

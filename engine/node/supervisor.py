@@ -25,6 +25,7 @@ from engine.cluster.mode_watch import ModeWatcher
 from engine.episodes.breaker_store import Breakers
 from engine.episodes.cancel import RunningEpisodes
 from engine.execution import commands as execution
+from engine.findings.index import FindingIndex
 from engine.lanes import scheduler as lanes
 from engine.outputs.pool import AdapterPool, OutputContext
 from engine.runtime.catalog import Catalog, CatalogContents
@@ -82,6 +83,7 @@ class NodeParts:
     mode_watcher: ModeWatcher
     running: RunningEpisodes
     adapters: AdapterPool
+    finding_index: FindingIndex
     members: Membership
 
 
@@ -186,6 +188,7 @@ class ActorSupervisor:
             running=self._means.running,
             breakers=self._breakers(actor),
             adapters=self._means.adapters,
+            finding_index=self._means.finding_index,
             slots=self._room(actor),
         )
 

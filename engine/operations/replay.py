@@ -267,6 +267,9 @@ class _ReplayTurns:
     async def recent(self, key: str, within: Duration) -> NoReturn:
         raise _WentLive(ToolCall("findings", "recent", {"key": key, "within": within}))
 
+    async def active(self, **wanted: object) -> NoReturn:
+        raise _WentLive(ToolCall("findings", "active", wanted))
+
     def shown(self, action: ToolCall) -> msgspec.Raw:
         return shown_args(action, self.app.tool(self.actor, action.capability, action.action))
 

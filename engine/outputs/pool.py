@@ -13,6 +13,7 @@ from engine.app.outputs import DeliveryFailed, OutputView, Route
 from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes.breaker_store import EpisodeContext
 from engine.episodes.open import call_by
+from engine.findings.index import FindingIndex
 from engine.outputs.rate_limit import Throttle, WaitingEpisode
 from engine.runtime.usercode import BAD_ADAPTER, delivery, in_text
 from streams.clock import Clock
@@ -126,10 +127,12 @@ class AdapterPool:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputContext(EpisodeContext):
-    """An actor's context on one node, with its adapters."""
+    """An actor's context on one node, with what its episodes use at their end."""
 
     adapters: AdapterPool
     """The node's adapters, for all of its actors."""
+    finding_index: FindingIndex
+    """The active findings, as the node has read them."""
 
     @property
     def dead_letters(self) -> DeadLetterWriter:

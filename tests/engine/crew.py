@@ -9,6 +9,7 @@ from engine.definitions.make import in_code
 from engine.definitions.resolver import RevisionResolver
 from engine.episodes.breaker_store import Breakers
 from engine.episodes.cancel import RunningEpisodes
+from engine.findings.index import FindingIndex
 from engine.outputs.pool import AdapterPool, OutputContext
 from engine.runtime.catalog import Catalog
 from engine.runtime.context import NodeContext
@@ -56,5 +57,6 @@ def crew_of(app: App, ports: Ports, node: str = "n1", *, clock: Clock = CLOCK) -
         running=running,
         breakers=Breakers(actor, ports, clock, node=node, running=running),
         adapters=AdapterPool(app.outputs, ports, clock),
+        finding_index=FindingIndex(ports.log, ports.stack),
         slots=Slots(actor.max_concurrent_episodes),
     )

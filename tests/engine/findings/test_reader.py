@@ -11,6 +11,7 @@ from engine.app.actions import converge, tool_call
 from engine.app.findings import clear_finding, raise_finding
 from engine.app.strategy import ConvergeResult, Strategy
 from engine.findings.apply import FindingApplier
+from engine.findings.index import FindingIndex
 from engine.findings.store import FindingReader
 from engine.runtime.store import Turns
 from streams.errors import BadName
@@ -50,7 +51,10 @@ async def test_a_key_that_no_finding_can_have_is_refused(ports):
 async def test_of_a_key_that_a_dry_run_cannot_keep_anything_under_it_sees_what_is_meant(ports):
     overrides = Overrides(persist_findings="dry_run")
     dry = replace(opening(app_of(Scripted())), mode=Mode.DRY_RUN, overrides=overrides)
-    finder, long = FindingReader(ports.log, ports.stack, CLOCK, dry), "k" * TOKEN_BYTES_MAX
+    finder, long = (
+        FindingReader(FindingIndex(ports.log, ports.stack), CLOCK, dry),
+        "k" * TOKEN_BYTES_MAX,
+    )
     await carry_out(ports, raise_finding(long, class_="full"))
     assert (await finder.get(long)).finding_key == long
     with pytest.raises(BadName):
@@ -61,7 +65,7 @@ def test_a_finding_is_recent_for_a_while_after_its_last_change():
     async def work():
         clock = SimClock()
         ports = memory_ports(clock=clock)
-        finder = FindingReader(ports.log, ports.stack, clock)
+        finder = FindingReader(FindingIndex(ports.log, ports.stack), clock)
         await carry_out(ports, disk, clock=clock)
         await asyncio.sleep(600)
         seen = [await finder.recent("disk", within) for within in (599, "10m", "1h")]

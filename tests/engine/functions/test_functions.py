@@ -19,6 +19,7 @@ from engine.errors import CallFailed, DeclarationError, InvalidAction
 from engine.waits.requests import approve, deny, resolve
 from streams.clock import SystemClock
 from streams.json import unraw
+from streams.memory import memory_ports
 from streams.model.events import (
     EndStatus,
     EpisodeBlocked,
@@ -31,6 +32,7 @@ from tests.engine.functions.stage import Ledger, app_of, play, resume
 from tests.engine.stage import (
     HAPPENED,
     ask_start,
+    life,
     lived,
     open_episode,
     opening,
@@ -38,6 +40,7 @@ from tests.engine.stage import (
     running,
     write,
 )
+from tests.simulation.time import SimClock, simulate
 
 TOOLS = {"disk": Ledger(), "mail": Ledger(side_effect=True)}
 
@@ -108,6 +111,8 @@ async def test_a_side_effect_is_announced_with_its_path():
 
 
 FINDING = raise_finding("k", class_="c", summary="it is")
+
+DISK = raise_finding("disk", class_="full", subject=("host", "web-1"), summary="it is full")
 
 
 @pytest.mark.parametrize(
@@ -344,6 +349,39 @@ async def test_what_a_function_reads_of_findings_is_recorded():
     assert steps_of(second)[0] == ("1", "observation", "findings.get")
 
 
+def test_what_a_function_reads_of_active_findings_is_recorded_and_replayed():
+    seen = []
+
+    async def check(ctx, trigger):
+        known = await ctx.findings.active(subject=("host", "web-1"), class_="full", limit=5)
+        seen.append([each.finding_key for each in known])
+        await ctx.sleep(60)
+        return ConvergeResult(summary=known[0].summary if known else "nothing", findings=[DISK])
+
+    async def work():
+        clock = SimClock()
+        ports, app = memory_ports(clock=clock), app_of(check)
+        async with running(app, ports, clock=clock):
+            first = await open_episode(ports, app, id_="x1")
+            await clock.sleep(90)
+            second = await open_episode(ports, app, id_="x2")
+            await clock.sleep(90)
+        return await life(ports, first), await life(ports, second)
+
+    first, second = simulate(work())
+    assert seen == [[], [], ["disk"], ["disk"]]
+    assert steps_of(second)[0] == ("1", "observation", "findings.active")
+    assert [each.of(EpisodeConverged)[0].summary for each in (first, second)] == [
+        "nothing",
+        "it is full",
+    ]
+    assert unraw(second.of(StepRecorded)[0].args) == {
+        "subject": ["host", "web-1"],
+        "class_": "full",
+        "limit": 5,
+    }
+
+
 async def test_the_wall_budget_cuts_a_function_off():
     async def hang(args, ctx):
         await asyncio.Event().wait()
@@ -453,6 +491,7 @@ async def test_an_approval_that_is_not_awaited_is_neither_true_nor_false(asks):
     [
         (lambda ctx: ctx.call("disk.read"), "ctx.call"),
         (lambda ctx: ctx.findings.get("k"), "ctx.findings.get"),
+        (lambda ctx: ctx.findings.active(class_="full"), "ctx.findings.active"),
         (lambda ctx: ctx.gather(ctx.call("disk.read")), "ctx.gather"),
     ],
 )
@@ -529,6 +568,7 @@ BAD = {
     "empty key": (lambda ctx: ctx.findings.get(""), "invalid_action"),
     "long key": (lambda ctx: ctx.findings.get("k" * 2_000), "invalid_action"),
     "key in no text": (lambda ctx: ctx.findings.get("a\ud800"), "unencodable"),
+    "no subject": (lambda ctx: ctx.findings.active(subject="web-1"), "invalid_action"),
     "no duration": (lambda ctx: ctx.findings.recent("k", "5 parsecs"), "invalid_action"),
 }
 

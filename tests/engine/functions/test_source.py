@@ -72,6 +72,7 @@ async def named(ctx, trigger):
 async def unused(ctx, trigger):
     seen = ctx.call("look")  # noqa: F841 - as users write
     ctx.findings.get("k")
+    ctx.findings.active(class_="c")
 
 
 async def too_soon(ctx, trigger):
@@ -126,7 +127,8 @@ SHARED = "values that branches return: what one waits for in another, a replay w
                     "ctx.wait(…) without `await`": "await ctx.wait(…)"}),
         (named, {"ctx.approval(…) without `await`": "await ctx.approval(…)"}),
         (unused, {"ctx.call(…) without `await`": "await ctx.call(…)",
-                  "ctx.findings.get(…) without `await`": "await ctx.findings.get(…)"}),
+                  "ctx.findings.get(…) without `await`": "await ctx.findings.get(…)",
+                  "ctx.findings.active(…) without `await`": "await ctx.findings.active(…)"}),
         (too_soon, {"ctx.approval(…) without `await`": "await ctx.approval(…)"}),
         (direct, {"pay(…) called directly": "await ctx.call(pay, …)"}),
         (indirect, {"time.time()": "ctx.now()"}),
