@@ -11,6 +11,7 @@ EngineError
 ├── NoFinding              no finding ever had the key       look for its key; do not retry
 ├── Rejected               a command does not fit the state  a bug in the caller; do not retry
 ├── EpisodeFailed          the episode cannot go on          record it as failed, then stop
+│   └── BudgetExceeded     its budget is used up            the same, unless `on_exhausted` helps
 ├── CallFailed             a call of a function failed       catch it, or let the episode fail
 ├── BadHistory             a history cannot be replayed      fix the file or the app that it names
 └── StrategyError          user code broke the contract      the episode fails with its
@@ -33,7 +34,7 @@ Three errors can come from any function that awaits the log; a `Raises:` section
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 RAISED: Final = (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)
 """What user code may raise without ending more than its episode. A signal to the process is none
@@ -135,6 +136,14 @@ class EpisodeFailed(EngineError):
         super().__init__(f"{error_class}: {detail}")
         self.error_class = error_class
         self.detail = detail
+
+
+class BudgetExceeded(EpisodeFailed):
+    """A limit of the budget is used up; `on_exhausted` may make a result of what there is."""
+
+    def __init__(self, limit: Literal["turns", "tokens", "wall_s"], detail: str) -> None:
+        super().__init__("budget_exceeded", f"{limit}: {detail}")
+        self.limit = limit
 
 
 class CallFailed(EngineError):

@@ -60,6 +60,9 @@ _EVENTS: Final[frozenset[type[EpisodeEvent]]] = frozenset(get_args(EpisodeEvent)
 OUTPUTS: Final = "outputs"
 """`blocked_by` of an episode that waits for its own outputs."""
 
+EXHAUSTED: Final = "exhausted"
+"""What the metadata of an episode has if it converged because its budget was used up."""
+
 
 class AnswerGiven(Row, kw_only=True):
     """A row of `sql/answer_episode_blocks.sql`."""
@@ -524,8 +527,9 @@ def _converge(advance: EpisodeProgress, event: EpisodeConverged) -> None:
     if event.confidence is not None:
         advance.confidence = event.confidence
     advance.summary = event.summary or advance.summary
-    if event.metadata:
-        advance.metadata = {**(advance.metadata or {}), **event.metadata}
+    exhausted = {EXHAUSTED: event.exhausted} if event.exhausted else {}
+    if event.metadata or exhausted:
+        advance.metadata = {**(advance.metadata or {}), **event.metadata, **exhausted}
 
 
 def _defer(advance: EpisodeProgress, event: EpisodeDeferred) -> None:

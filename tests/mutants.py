@@ -90,6 +90,8 @@ FILLING: Final = "tests/engine/templates/test_filling.py"
 
 ACTIVE_FINDINGS: Final = "tests/engine/findings/test_index.py"
 
+EXHAUSTED: Final = "tests/engine/execution/test_exhausted.py"
+
 DEFINING: Final = "tests/vigil/test_definitions.py"
 APPLYING: Final = "tests/vigil/test_applying.py"
 DISABLING: Final = "tests/vigil/test_disabling.py"
@@ -7223,5 +7225,75 @@ TABLE: Final[Sequence[Mutant]] = (
         "return -finding.severity.rank, ",
         "return 0, ",
         ACTIVE_FINDINGS,
+    ),
+    Mutant(
+        "on_exhausted: a side effect that was cut off is no success",
+        "engine/execution/exhausted.py",
+        "each.until is None and not each.output_key for each",
+        "False for each",
+        EXHAUSTED,
+    ),
+    Mutant(
+        "on_exhausted: what was done before a restart is left out",
+        "engine/execution/exhausted.py",
+        "        if isinstance(event, EpisodeStarted) and event.fresh:",
+        "        if False:",
+        EXHAUSTED,
+    ),
+    Mutant(
+        "on_exhausted: answers about changes are no steps",
+        "engine/execution/exhausted.py",
+        " if not each.path.startswith(CHANGED))",
+        ")",
+        EXHAUSTED,
+    ),
+    Mutant(
+        "on_exhausted: without a result the episode fails",
+        "engine/execution/exhausted.py",
+        "                return failed\n            apart",
+        "                converged = EpisodeConverged()\n            apart",
+        EXHAUSTED,
+    ),
+    Mutant(
+        "on_exhausted: it has ten seconds",
+        "engine/execution/exhausted.py",
+        "self.clock.timeout(EXHAUSTED_S_MAX)",
+        "self.clock.timeout(None)",
+        EXHAUSTED,
+    ),
+    Mutant(
+        "on_exhausted: a dry run keeps its findings apart",
+        "engine/execution/exhausted.py",
+        "apart = await call(dry_run.set_apart, converged, self.opened)",
+        "apart = converged",
+        EXHAUSTED,
+    ),
+    Mutant(
+        "on_exhausted: the journal says why it converged",
+        "engine/execution/exhausted.py",
+        "replace(apart, exhausted=failed.detail)",
+        "apart",
+        EXHAUSTED,
+    ),
+    Mutant(
+        "on_exhausted: a strategy without a state fails",
+        "engine/execution/driver.py",
+        "not is_known:",
+        "False:",
+        EXHAUSTED,
+    ),
+    Mutant(
+        "on_exhausted: a replay may ask for more",
+        "engine/operations/replay.py",
+        "is not None and not episode.converged.exhausted",
+        "is not None",
+        EXHAUSTED,
+    ),
+    Mutant(
+        "on_exhausted: the metadata say it",
+        "projections/episodes.py",
+        "{EXHAUSTED: event.exhausted} if event.exhausted else {}",
+        "{}",
+        "tests/projections/test_rows.py",
     ),
 )

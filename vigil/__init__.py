@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from engine.app.app import App, Orphan
     from engine.app.checks import Breaker
     from engine.app.conditions import all_of, between, exists, ge, gt, in_, le, lt, missing, ne
-    from engine.app.context import Context, EpisodeView, Findings, StateSchema
+    from engine.app.context import Context, EpisodeView, Exhausted, Findings, StateSchema
     from engine.app.dedupe import Window, by_event, by_payload, by_value
     from engine.app.findings import (
         Enriched,
@@ -143,22 +143,22 @@ __all__ = [
     "Action", "Actor", "App", "ApprovalAnswer", "BadAdapter", "BadDefinition", "BadRequest",
     "BadTool", "BadWorkflow", "Beginning", "Breaker", "Budget", "CallContext", "CallFailed",
     "CloudEvent", "Context", "ConvergeResult", "DeclarationError", "DeliveryFailed", "DomainEvent",
-    "EngineError", "Enriched", "EpisodeView", "Escalation", "EventTrigger", "Expectation",
-    "Failure", "Finding", "FindingIntent", "Findings", "FunctionContext", "FunctionTool",
-    "InvalidAction", "InvalidFinding", "InvalidOutput", "JsonObject", "Kind", "ManualTrigger",
-    "Mode", "Node", "Orphan", "OutputAdapter", "OutputIntent", "OutputView", "Outputs", "Overrides",
-    "Ports", "Refused", "Retries", "Route", "ScheduleTrigger", "Stack", "StateSchema", "Step",
-    "StepKind", "StepTaken", "Strategy", "StrategyError", "Synthesis", "Synthesizer", "Tool",
-    "ToolBreaker", "ToolFailed", "Trigger", "Unavailable", "Unheard", "UnknownOutcome", "Window",
-    "Workflow", "WorkflowTrigger", "abort", "all_of", "approval", "approve", "approve_output",
-    "between", "by_event", "by_payload", "by_value", "cancel", "cancel_output", "cancel_related",
-    "cancel_workflow", "checkpoint", "clear_finding", "connect", "converge", "cron", "decide_step",
-    "deny", "done", "enriched", "escalate", "event", "every", "exists", "findings_of", "fire",
-    "fork", "ge", "gt", "in_", "le", "lt", "manual", "missing", "ne", "observe", "output",
-    "overrides", "propose_output", "raise_finding", "read_beginning", "reconcile", "reject_output",
-    "resolve", "resume_workflow", "retry", "retry_output", "retrying", "start_workflow",
-    "synthesize", "tool", "tool_call", "update_finding", "wait", "why_output_unheard",
-    "why_unheard", "workflow",
+    "EngineError", "Enriched", "EpisodeView", "Escalation", "EventTrigger", "Exhausted",
+    "Expectation", "Failure", "Finding", "FindingIntent", "Findings", "FunctionContext",
+    "FunctionTool", "InvalidAction", "InvalidFinding", "InvalidOutput", "JsonObject", "Kind",
+    "ManualTrigger", "Mode", "Node", "Orphan", "OutputAdapter", "OutputIntent", "OutputView",
+    "Outputs", "Overrides", "Ports", "Refused", "Retries", "Route", "ScheduleTrigger", "Stack",
+    "StateSchema", "Step", "StepKind", "StepTaken", "Strategy", "StrategyError", "Synthesis",
+    "Synthesizer", "Tool", "ToolBreaker", "ToolFailed", "Trigger", "Unavailable", "Unheard",
+    "UnknownOutcome", "Window", "Workflow", "WorkflowTrigger", "abort", "all_of", "approval",
+    "approve", "approve_output", "between", "by_event", "by_payload", "by_value", "cancel",
+    "cancel_output", "cancel_related", "cancel_workflow", "checkpoint", "clear_finding", "connect",
+    "converge", "cron", "decide_step", "deny", "done", "enriched", "escalate", "event", "every",
+    "exists", "findings_of", "fire", "fork", "ge", "gt", "in_", "le", "lt", "manual", "missing",
+    "ne", "observe", "output", "overrides", "propose_output", "raise_finding", "read_beginning",
+    "reconcile", "reject_output", "resolve", "resume_workflow", "retry", "retry_output", "retrying",
+    "start_workflow", "synthesize", "tool", "tool_call", "update_finding", "wait",
+    "why_output_unheard", "why_unheard", "workflow",
 ]  # fmt: skip
 
 _HOMES: Final = {
@@ -169,7 +169,7 @@ _HOMES: Final = {
     "engine.app.app": "App Orphan",
     "engine.app.checks": "Breaker",
     "engine.app.conditions": "all_of between exists ge gt in_ le lt missing ne",
-    "engine.app.context": "Context EpisodeView Findings StateSchema",
+    "engine.app.context": "Context EpisodeView Exhausted Findings StateSchema",
     "engine.app.dedupe": "Window by_event by_payload by_value",
     "engine.app.findings": (
         "Enriched Escalation clear_finding enriched escalate raise_finding update_finding"

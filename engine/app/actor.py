@@ -27,7 +27,7 @@ from engine.app.checks import (
     problem_of_budget,
     problem_of_schema,
 )
-from engine.app.context import StateSchema
+from engine.app.context import OnExhausted, StateSchema
 from engine.app.dedupe import ByEvent, Dedupe, problem_of_dedupe
 from engine.app.findings import TTL_S_MAX, Escalations
 from engine.app.function_tool import Tools, checked_tools
@@ -152,6 +152,10 @@ class ExpectationOptions:
     """What its dry runs use instead of tools and synthesis; see `overrides(…)`."""
     budget: Annotated[Budget, partial(Check.sound, problem_of=problem_of_budget)] = DEFAULT_BUDGET
     """What one episode may use, by default 12 turns, 25,000 tokens and 120 seconds."""
+    on_exhausted: Annotated[OnExhausted | None, Check.callback] = None
+    """Called with an `Exhausted` when the budget of an episode is used up, within 10 s; the episode
+    converges with the findings and outputs, or the `ConvergeResult`, that it returns. By default
+    the episode fails as `budget_exceeded`."""
     durability: Annotated[Durability, partial(Check.choice, known=get_args(Durability))] = (
         "pipelined"
     )

@@ -1,4 +1,4 @@
-"""What user code is given while an episode runs: `EpisodeView`, `Context` and `Findings`. Pure.
+"""What user code is given: `EpisodeView`, `Context`, `Exhausted` and `Findings`. Pure.
 
 Findings are available where user code may read the outside: in `init`, `converge`, tools,
 synthesizers and enrichments. `next_step` and `handle_result` run again after a crash and must
@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NoReturn, Protocol, TypeAlias
+from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias
 
 import msgspec
 
 from engine.errors import Unencodable
 from engine.validation import Duration
 from streams.json import JsonObject, raw, unraw
-from streams.model.events import EpisodeOpened
+from streams.model.events import EpisodeOpened, StepKind
 from streams.model.findings import Finding
-from streams.model.triggers import Budget, Mode
+from streams.model.triggers import Budget, Mode, Trigger
 
 WHERE: Final = "findings can be read in init, converge, tools, synthesizers and enrichments only"
 
@@ -116,6 +116,44 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     """Live or dry run."""
     findings: Findings = OUT_OF_REACH
     """In `converge`: the stack's findings by key, as they are now. In `next_step` it refuses."""
+
+
+class GatheredStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that an episode had recorded when its budget was used up."""
+
+    kind: StepKind
+    tool: str
+    """`capability.action` of a tool call; else what people see as its name, or empty."""
+    args: Any
+    """As people see them."""
+    result: Any
+    """As the strategy got it; None if the step failed."""
+    error_class: str = ""
+    """Empty: it has not failed."""
+    error_detail: str = ""
+
+
+class Exhausted(msgspec.Struct, frozen=True, kw_only=True):
+    """An episode whose budget is used up, for the `on_exhausted` of its expectation."""
+
+    limit: Literal["turns", "tokens", "wall_s"]
+    """Which limit of the budget."""
+    detail: str
+    """How much was used, such as `turns: 12 used of 12`."""
+    episode: EpisodeView
+    trigger: Trigger
+    steps: Sequence[GatheredStep]
+    """What it has done, oldest first."""
+    state: Any = None
+    """The state of a `Strategy` after its last step. Of a function what its newest checkpoint was
+    given; None: it made none.
+    """
+
+
+OnExhausted: TypeAlias = Callable[[Exhausted], object]
+"""Returns what a function may return: a `ConvergeResult`, findings or outputs; or None, which fails
+the episode after all. May be async.
+"""
 
 
 def view_of(opened: EpisodeOpened, stack: str, findings: Findings) -> EpisodeView:

@@ -1,7 +1,8 @@
 """`AgentDefinition`: an actor with its expectations and triggers as data, and how it is made. Pure.
 
 It has every option of `Actor` and `Actor.expect`, by the same names, except those that take
-functions: `tools` and `synthesizer` come from the app; `enrich` and `state_schema` need code.
+functions: `tools` and `synthesizer` come from the app; `enrich`, `on_exhausted` and `state_schema`
+need code.
 Templates, strategies and gatherers are named and must be registered in the app; nothing is
 imported. A trigger is one object:
 
@@ -66,7 +67,7 @@ STEPS_MAX: Final = 3
 """Most escalations of one class: each is worse, and there are four severities."""
 
 
-CODE_ONLY: Final = frozenset({"state_schema", "synthesizer", "enrich"})
+CODE_ONLY: Final = frozenset({"state_schema", "synthesizer", "enrich", "on_exhausted"})
 """Options that take functions, and are no data."""
 
 _SPELLED: Final = frozenset({"on", "dedupe", "dry_run", "escalation"})

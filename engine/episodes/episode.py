@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.episodes.redaction import as_shown
-from engine.errors import Rejected
+from engine.errors import BudgetExceeded, Rejected
 from streams.json import NOTHING
 from streams.model.events import (
     BlockReason,
@@ -579,14 +579,14 @@ def expiry(episode: Episode, *, at: datetime) -> CancelEpisode | None:
     )
 
 
-def overspent(budget: Budget, *, turns: int, tokens: int, wall_s: float) -> str | None:
+def overspent(budget: Budget, *, turns: int, tokens: int, wall_s: float) -> BudgetExceeded | None:
     """Return which limit is used up and by how much, or None if there is room for a turn."""
     if 0 < budget.turns <= turns:
-        return f"turns: {turns} used of {budget.turns}"
+        return BudgetExceeded("turns", f"{turns} used of {budget.turns}")
     if 0 < budget.tokens <= tokens:
-        return f"tokens: {tokens} used of {budget.tokens}"
+        return BudgetExceeded("tokens", f"{tokens} used of {budget.tokens}")
     if 0 < budget.wall_s <= wall_s:
-        return f"wall_s: {wall_s:.3f} used of {budget.wall_s:g}"
+        return BudgetExceeded("wall_s", f"{wall_s:.3f} used of {budget.wall_s:g}")
     return None
 
 

@@ -53,7 +53,8 @@ from engine.episodes.episode import (
     overspent,
 )
 from engine.episodes.writer import JournalWriter
-from engine.errors import EpisodeFailed
+from engine.errors import BudgetExceeded, EpisodeFailed
+from engine.execution import exhausted
 from engine.execution.steps import OutputSteps, StepExecutor, shown_args
 from engine.execution.strategy import StrategyRunner, ended_early
 from engine.findings.store import FindingReader
@@ -129,7 +130,7 @@ class WallTime:
         Branches of a function may wait at the same time: time counts again after the last of them.
         """
         if self.limit.expired():
-            raise EpisodeFailed("budget_exceeded", f"wall_s: all {self._limit_s:g} used")
+            raise BudgetExceeded("wall_s", f"all {self._limit_s:g} used")
         if not self._waits:
             self._still_since_s = self._clock.monotonic_s()
         self._waits += 1
@@ -276,8 +277,8 @@ class EpisodeTurns:
         episode, wall_s = self.journal.episode, self.wall.used_s()
         turns, tokens = episode.turns_asked + begun, episode.tokens_used
         spent = overspent(self.opened.budget, turns=turns, tokens=tokens, wall_s=wall_s)
-        if spent:
-            raise EpisodeFailed("budget_exceeded", spent)
+        if spent is not None:
+            raise spent
         cycle = find_loop(episode.traces) if self.executor.expectation.loop_detection else ()
         if cycle:
             steps = ", ".join(map(str, cycle))
@@ -389,6 +390,9 @@ class Driver:
         self.turns = EpisodeTurns(
             context, opened, self.journal, executor, self.output_steps, self.run
         )
+        self._state: Any = None
+        """Of a strategy, after its last step."""
+        self._has_state = False
 
     async def drive(self, records: Sequence[Recorded]) -> None:
         """Run the strategy until it ends or must wait, and record that; findings are not applied.
@@ -408,11 +412,35 @@ class Driver:
             await self.journal.barrier()
             raise
         except EpisodeFailed as failed:
-            end = self._end_of(failed, await self._secrets(records))
-            if isinstance(end, CancelEpisode):
-                end = await self.output_steps.cancel(self.journal.episode, end)
-            self.journal.record(end)
+            await self._end(failed, records)
         await self.journal.barrier()
+
+    async def _end(self, failed: EpisodeFailed, records: Sequence[Recorded]) -> None:
+        made = await self._made_of_what_there_is(failed)
+        if isinstance(made, EpisodeConverged):
+            return self._conclude(made)
+        end = self._end_of(made, await self._secrets(records))
+        if isinstance(end, CancelEpisode):
+            end = await self.output_steps.cancel(self.journal.episode, end)
+        return self.journal.record(end)
+
+    async def _made_of_what_there_is(
+        self, failed: EpisodeFailed
+    ) -> EpisodeConverged | EpisodeFailed:
+        """Return the result of an episode whose budget is used up, if it makes one; or `failed`."""
+        expectation, episode = self.turns.executor.expectation, self.journal.episode
+        on_exhausted = expectation.on_exhausted
+        if on_exhausted is None or not isinstance(failed, BudgetExceeded):
+            return failed
+        is_known = self._has_state or isinstance(expectation.strategy, Function)
+        if self.run.canceled is not None or exhausted.has_cut_off(episode) or not is_known:
+            return failed
+        await self.journal.barrier()
+        context, version = self.context, self.journal.version
+        ended = exhausted.ExhaustedEpisode(
+            context.ports, context.clock, expectation, self.opened, self.turns.findings, version
+        )
+        return await ended.converge(on_exhausted, failed, self._state)
 
     async def _secrets(self, records: Sequence[Recorded]) -> Collection[str]:
         """Return what was hidden in the steps: the code that got it may quote it in an error."""
@@ -444,9 +472,7 @@ class Driver:
             if not wall.limit.expired():
                 raise
             self.turns.check_canceled()
-            raise EpisodeFailed(
-                "budget_exceeded", f"wall_s: all {self.opened.budget.wall_s:g} used"
-            ) from None
+            raise BudgetExceeded("wall_s", f"all {self.opened.budget.wall_s:g} used") from None
 
     async def _run(self, records: Sequence[Recorded]) -> None:
         expectation = self.turns.executor.expectation
@@ -472,12 +498,11 @@ class Driver:
         converged = await call(conclusion, ended)
         if converged is None:
             return self._finish()
-        if not converged.findings and not converged.outputs:
-            return self._finish(converged)
-        return self.journal.record(await call(dry_run.set_apart, converged, self.opened))
+        return self._conclude(await call(dry_run.set_apart, converged, self.opened))
 
     async def _run_strategy(self, current: Any) -> None:
         while True:
+            self._state, self._has_state = current, True
             self.turns.check()
             turn, tokens_used = self.journal.episode.turn, self.journal.episode.tokens_used
             action = await self.strategy_runner.next_step(
@@ -513,6 +538,9 @@ class Driver:
 
     async def _converge(self, current: Any, *, turn: int, tokens_used: int) -> None:
         converged = await self.strategy_runner.converge(current, turn=turn, tokens_used=tokens_used)
+        self._conclude(converged)
+
+    def _conclude(self, converged: EpisodeConverged) -> None:
         if converged.findings or converged.outputs:
             self.journal.record(converged)
         else:

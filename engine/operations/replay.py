@@ -213,7 +213,7 @@ async def _replay_function(
         asks = _asked_at_the_end(ended, episode)
     except _WentLive as live:
         asks = live.action
-        if episode.converged is not None or _is_done_without_result(episode):
+        if _has_converged(episode) or _is_done_without_result(episode):
             what = "it was done" if episode.converged is None else "it converged"
             raise NondeterministicReplay(f"{what}; the replay asks for {live}") from None
     except EpisodeFailed as failed:
@@ -323,10 +323,15 @@ async def _check_next(strategy_runner: StrategyRunner, episode: Episode, asks: A
         await strategy_runner.check_same(asked, asks)
     elif episode.converged == EpisodeConverged() and isinstance(asks, Done):
         return  # It was done, and then only waited for the outputs of its steps.
-    elif episode.converged is not None and not isinstance(asks, Converge):
+    elif _has_converged(episode) and not isinstance(asks, Converge):
         raise NondeterministicReplay(f"it converged; the replay asks for {recovery.kind_of(asks)}")
     elif _is_done_without_result(episode) and not isinstance(asks, Done):
         raise NondeterministicReplay(f"it was done; the replay asks for {recovery.kind_of(asks)}")
+
+
+def _has_converged(episode: Episode) -> bool:
+    """Return whether the strategy made the result, and not `on_exhausted`."""
+    return episode.converged is not None and not episode.converged.exhausted
 
 
 def _is_done_without_result(episode: Episode) -> bool:

@@ -62,6 +62,7 @@ LIMITS: Final = (
     "engine.app.findings.TTL_S_MAX",
     "engine.app.findings.AGE_S_MAX",
     "engine.app.findings.ENRICH_S_MAX",
+    "engine.execution.exhausted.EXHAUSTED_S_MAX",
     "engine.app.actor.ATTEMPTS_MAX",
     "engine.episodes.episode.CYCLE_STEPS_MAX",
     "engine.episodes.episode.ROUNDS",

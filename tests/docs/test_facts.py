@@ -128,9 +128,10 @@ LATER: Final = (
 
 
 def contract_errors() -> set[str]:
-    """Return the classes of what user code may break."""
+    """Return the classes of what user code may break or use up."""
     classes = [each for each in vars(errors).values() if isinstance(each, type)]
-    return {each.error_class for each in classes if issubclass(each, errors.StrategyError)}
+    broken = {each.error_class for each in classes if issubclass(each, errors.StrategyError)}
+    return broken | {errors.BudgetExceeded("turns", "").error_class}
 
 
 def raised_classes() -> Iterator[str]:

@@ -123,6 +123,13 @@ async def test_a_fork_shows_where_it_comes_from_and_no_workflow(pool, stack):
     assert (row["workflow_step_id"], row["status"], row["turns_used"]) == (None, "queued", 1)
 
 
+async def test_metadata_say_when_a_result_was_made_because_the_budget_was_used_up(pool, stack):
+    said = msgspec.structs.replace(lives.converged(), exhausted="turns: 12 used of 12")
+    await live(pool, stack, lives.opened(), lives.started(), said)
+    row = await only_row(pool, "episodes", stack=stack)
+    assert json.loads(row["metadata"]) == {"exhausted": "turns: 12 used of 12"}
+
+
 async def test_metadata_is_what_it_was_fired_with_and_what_the_strategy_says(pool, stack):
     opened = msgspec.structs.replace(lives.opened(), metadata={"ticket": 1, "team": "a"})
     said = msgspec.structs.replace(lives.converged(), metadata={"ticket": 2, "cost": 0.5})

@@ -180,6 +180,8 @@ class EpisodeConverged(Event, frozen=True, kw_only=True, tag="episode.converged@
     """What a workflow's step brings; `null`: what the fields above say."""
     metadata: JsonObject = msgspec.field(default_factory=dict)
     """What the strategy says of it, for people and queries; added to the opening's."""
+    exhausted: str = ""
+    """How the budget was used up, if that was why it converged; empty: it was not."""
 
 
 class BlockReason(StrEnum):

@@ -25,7 +25,8 @@ def test_a_budget_with_room_for_a_turn_is_not_spent():
     ],
 )
 def test_a_spent_limit_is_named_with_what_was_used(used, said):
-    assert overspent(SMALL, **{"turns": 0, "tokens": 0, "wall_s": 0.0, **used}) == said
+    spent = overspent(SMALL, **{"turns": 0, "tokens": 0, "wall_s": 0.0, **used})
+    assert (spent.limit, spent.detail) == (next(iter(used)), said)
 
 
 @pytest.mark.parametrize("none", [0, -1])

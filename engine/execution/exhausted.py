@@ -1,0 +1,132 @@
+"""Makes a result of what an episode has gathered when its budget is used up: `on_exhausted`.
+
+Like `converge`, the callback may read the outside, and runs again if the node dies before its
+result is recorded.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from engine.app.actor import Expectation
+from engine.app.context import Exhausted, Findings, GatheredStep, OnExhausted, migrate, view_of
+from engine.app.strategy import Function
+from engine.app.tools import ToolFailed
+from engine.episodes import dry_run
+from engine.episodes.episode import Episode
+from engine.errors import BudgetExceeded, EpisodeFailed
+from engine.functions.history import CHANGED, history_of
+from engine.functions.result import conclusion
+from engine.runtime.store import read_up_to
+from engine.runtime.usercode import attempt, call
+from streams.clock import Clock
+from streams.errors import VersionConflict
+from streams.json import unraw
+from streams.model.events import (
+    EpisodeConverged,
+    EpisodeOpened,
+    EpisodeStarted,
+    StepKind,
+    StepRecorded,
+)
+from streams.ports.all import Ports
+from streams.ports.log import Recorded
+
+EXHAUSTED_S_MAX: Final = 10.0
+"""Longest that `on_exhausted` may take, in seconds: the budget of its episode is used up."""
+
+
+def has_cut_off(episode: Episode) -> bool:
+    """Return whether nobody knows the outcome of a side effect: that must not look like success."""
+    return any(each.until is None and not each.output_key for each in episode.announced)
+
+
+def gathered(records: Sequence[Recorded]) -> Sequence[GatheredStep]:
+    """Return what was done in `records`, oldest first, since the strategy last restarted."""
+    steps: list[StepRecorded] = []
+    for event in (event for record in records for event in record.commit.events):
+        if isinstance(event, EpisodeStarted) and event.fresh:
+            steps = []
+        elif isinstance(event, StepRecorded) and event.kind is not StepKind.CHECKPOINT:
+            steps.append(event)
+    return tuple(_as_gathered(each) for each in steps if not each.path.startswith(CHANGED))
+
+
+def _as_gathered(step: StepRecorded) -> GatheredStep:
+    return GatheredStep(
+        kind=step.kind,
+        tool=step.tool_name,
+        args=unraw(step.args),
+        result=unraw(step.result),
+        error_class=step.error_class,
+        error_detail=step.error_detail,
+    )
+
+
+@dataclass(frozen=True)
+class ExhaustedEpisode:
+    """An episode whose budget is used up, on the node that has it."""
+
+    ports: Ports
+    clock: Clock
+    expectation: Expectation
+    opened: EpisodeOpened
+    findings: Findings
+    version: int
+    """Everything that was recorded is durable up to this."""
+
+    async def converge(
+        self, on_exhausted: OnExhausted, failed: BudgetExceeded, state: object
+    ) -> EpisodeConverged | EpisodeFailed:
+        """Return the result that `on_exhausted` makes; or how the episode fails after all."""
+        try:
+            records = await self._records()
+            if isinstance(self.expectation.strategy, Function):
+                state = await self._checkpoint(records)
+            exhausted = Exhausted(
+                limit=failed.limit,
+                detail=failed.detail,
+                episode=view_of(self.opened, self.ports.stack.name, self.findings),
+                trigger=self.opened.trigger,
+                steps=gathered(records),
+                state=state,
+            )
+            async with self.clock.timeout(EXHAUSTED_S_MAX):
+                returned = await attempt(_asked(on_exhausted, exhausted))
+            converged = await call(conclusion, returned)
+            if converged is None:
+                return failed
+            apart = await call(dry_run.set_apart, converged, self.opened)
+        except TimeoutError:
+            return _after_all(failed, f"not done within {EXHAUSTED_S_MAX:g} s")
+        except (ToolFailed, EpisodeFailed) as error:
+            return _after_all(failed, f"{error.error_class}: {error.detail}")
+        return replace(apart, exhausted=failed.detail)
+
+    async def _records(self) -> Sequence[Recorded]:
+        subject = self.ports.stack.episode(self.opened.episode_id)
+        last = await self.ports.log.last(subject)
+        if last is None or last.seq != self.version:
+            raise VersionConflict(subject, expected=self.version)
+        return await read_up_to(self.ports.log, self.clock, last)
+
+    async def _checkpoint(self, records: Sequence[Recorded]) -> object:
+        kept = history_of(records).checkpoint
+        if kept is None:
+            return None
+        schema = self.expectation.state_schema
+        return unraw(await call(migrate, kept.state, schema, version=kept.schema_version))
+
+
+async def _asked(callback: OnExhausted, exhausted: Exhausted) -> object:
+    returned = callback(exhausted)
+    return await returned if inspect.isawaitable(returned) else returned
+
+
+def _after_all(failed: BudgetExceeded, why: str) -> EpisodeFailed:
+    return EpisodeFailed(failed.error_class, f"{failed.detail}; on_exhausted: {why}")
