@@ -7,15 +7,17 @@ one episode. Dry and live runs with the same key are different causes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 from uuid import uuid4
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.app import dedupe
-from engine.app.actor import PRIORITY_MAX
-from engine.app.checks import COUNT_MAX
+from engine.app.actor import PRIORITY_MAX, REVISION_MAX, Logging
+from engine.app.checks import COUNT_MAX, problem_of_budget
 from engine.app.dedupe import KEY_CHARS_MAX
 from engine.app.tools import OVERRIDES_BYTES_MAX, problem_of_overrides, size_of
 from engine.app.triggers import entity_id
@@ -29,7 +31,7 @@ from engine.validation import (
 )
 from streams.errors import BadName
 from streams.json import JsonObject, exact, raw
-from streams.model.triggers import ManualTrigger, Mode, Overrides
+from streams.model.triggers import Budget, LogStrategy, ManualTrigger, Mode, Overrides
 from streams.ports.all import Ports
 from streams.ports.domain_events import EVENT_BYTES_MAX
 from streams.ports.timers import Timer
@@ -39,6 +41,8 @@ from streams.wire.timers import due_time
 
 PURPOSE: Final = "fire"
 """Of the timers that carry fires by hand."""
+
+LIMITS: Final = tuple(field.name for field in msgspec.structs.fields(Budget))
 
 METADATA_BYTES_MAX: Final = 16 * 1024
 """Largest metadata of a fire, in bytes of JSON: every list of episodes may show it."""
@@ -66,6 +70,12 @@ class FireRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """How many engine-made events lie between the outside world and the requester."""
     metadata: JsonObject = {}
     """Kept with the episode, for people and queries: up to `METADATA_BYTES_MAX`."""
+    budget: dict[str, int | float] = {}
+    """Limit → what is allowed instead of what the expectation says; 0 or less: no limit."""
+    revision: int = 0
+    """Of the actor's definition; 0: the one that is in force when the episode is opened."""
+    log_strategy: LogStrategy | None = None
+    """None: the expectation's."""
 
 
 def fire_timer(asked: FireRequest, *, actor: str) -> Timer:
@@ -124,9 +134,26 @@ def _check(asked: FireRequest) -> None:
     _check_number("hops", asked.hops, least=0, most=COUNT_MAX)
     _check_object("payload", asked.payload, most_bytes=EVENT_BYTES_MAX)
     _check_object("metadata", asked.metadata, most_bytes=METADATA_BYTES_MAX)
+    _check_number("revision", asked.revision, least=0, most=REVISION_MAX)
+    _check_budget(asked.budget)
     if asked.overrides is not None:
         _check_overrides("overrides", asked.overrides, mode=asked.mode)
     _check_step_overrides(asked)
+
+
+def budget_for(asked: FireRequest, declared: Budget) -> Budget:
+    """Return what the episode of a checked request may use."""
+    return replace(declared, **asked.budget)
+
+
+def _check_budget(given: object) -> None:
+    if not isinstance(given, dict):
+        raise BadRequest(field="budget", problem=f"{given!r} is not a dict of limit to number")
+    if unknown := [limit for limit in given if limit not in LIMITS]:
+        known = ", ".join(LIMITS)
+        raise BadRequest(field="budget", problem=f"no limit {unknown[0]!r}; there are {known}")
+    if problem := problem_of_budget(replace(Budget(), **given)):
+        raise BadRequest(field="budget", problem=problem)
 
 
 def _check_overrides(field: str, given: Overrides, *, mode: Mode) -> None:
@@ -191,6 +218,9 @@ async def fire(
     dry_run: bool = False,
     overrides: Overrides | None = None,
     metadata: JsonObject | None = None,
+    budget: Mapping[str, int | float] | None = None,
+    revision: int = 0,
+    log_strategy: Logging | None = None,
 ) -> str:
     """Ask `actor` for an episode of `expectation`, and return the id of the episode.
 
@@ -208,6 +238,11 @@ async def fire(
         dry_run: whether to change nothing outside; see `engine.episodes.dry_run`.
         overrides: of a dry run, made by `overrides(…)`; they win over the expectation's.
         metadata: a JSON object that people and queries find with the episode, of up to 16 KiB.
+        budget: limit → what this episode may use instead of what the expectation says, such as
+            `{"turns": 5, "wall_s": 60}`; 0 is no limit.
+        revision: of the actor's definition, on which the episode runs; 0: the one in force. One
+            that was never applied makes the request a dead letter.
+        log_strategy: what people may see of this episode, instead of what the expectation says.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
@@ -224,6 +259,9 @@ async def fire(
         mode=Mode.DRY_RUN if dry_run else Mode.LIVE,
         overrides=overrides,
         metadata={} if metadata is None else metadata,
+        budget=dict(budget or {}),
+        revision=revision,
+        log_strategy=None if log_strategy is None else _log_strategy(log_strategy),
     )
     return await send_fire(ports, actor, asked, at=at)
 
@@ -245,6 +283,16 @@ async def send_fire(
     else:
         await ports.timers.arm(timer, at=_time(at), trace=traceparent())
     return episode_id
+
+
+def _log_strategy(given: str) -> LogStrategy:
+    try:
+        return LogStrategy(given)
+    except ValueError as error:
+        known = ", ".join(LogStrategy)
+        raise BadRequest(
+            field="log_strategy", problem=f"{given!r} is not one of {known}"
+        ) from error
 
 
 def _time(at: datetime) -> datetime:

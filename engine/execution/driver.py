@@ -416,25 +416,23 @@ class Driver:
         await self.journal.barrier()
 
     async def _end(self, failed: EpisodeFailed, records: Sequence[Recorded]) -> None:
-        made = await self._made_of_what_there_is(failed)
-        if isinstance(made, EpisodeConverged):
-            return self._conclude(made)
-        end = self._end_of(made, await self._secrets(records))
+        try:
+            return await self._conclude(self._made_of_what_there_is(failed))
+        except EpisodeFailed as final:
+            end = self._end_of(final, await self._secrets(records))
         if isinstance(end, CancelEpisode):
             end = await self.output_steps.cancel(self.journal.episode, end)
         return self.journal.record(end)
 
-    async def _made_of_what_there_is(
-        self, failed: EpisodeFailed
-    ) -> EpisodeConverged | EpisodeFailed:
-        """Return the result of an episode whose budget is used up, if it makes one; or `failed`."""
+    async def _made_of_what_there_is(self, failed: EpisodeFailed) -> EpisodeConverged:
+        """Return the result of a used up budget; raise `failed` if there is none."""
         expectation, episode = self.turns.executor.expectation, self.journal.episode
         on_exhausted = expectation.on_exhausted
         if on_exhausted is None or not isinstance(failed, BudgetExceeded):
-            return failed
+            raise failed
         is_known = self._has_state or isinstance(expectation.strategy, Function)
         if self.run.canceled is not None or exhausted.has_cut_off(episode) or not is_known:
-            return failed
+            raise failed
         await self.journal.barrier()
         context, version = self.context, self.journal.version
         ended = exhausted.ExhaustedEpisode(
@@ -498,7 +496,7 @@ class Driver:
         converged = await call(conclusion, ended)
         if converged is None:
             return self._finish()
-        return self._conclude(await call(dry_run.set_apart, converged, self.opened))
+        return await self._conclude(call(dry_run.set_apart, converged, self.opened))
 
     async def _run_strategy(self, current: Any) -> None:
         while True:
@@ -537,10 +535,12 @@ class Driver:
         return current
 
     async def _converge(self, current: Any, *, turn: int, tokens_used: int) -> None:
-        converged = await self.strategy_runner.converge(current, turn=turn, tokens_used=tokens_used)
-        self._conclude(converged)
+        made = self.strategy_runner.converge(current, turn=turn, tokens_used=tokens_used)
+        await self._conclude(made)
 
-    def _conclude(self, converged: EpisodeConverged) -> None:
+    async def _conclude(self, made: Awaitable[EpisodeConverged]) -> None:
+        """Record a result as soon as it is made."""
+        converged = await made
         if converged.findings or converged.outputs:
             self.journal.record(converged)
         else:

@@ -82,8 +82,8 @@ class ExhaustedEpisode:
 
     async def converge(
         self, on_exhausted: OnExhausted, failed: BudgetExceeded, state: object
-    ) -> EpisodeConverged | EpisodeFailed:
-        """Return the result that `on_exhausted` makes; or how the episode fails after all."""
+    ) -> EpisodeConverged:
+        """Return the result that `on_exhausted` makes; `EpisodeFailed`: it makes none."""
         try:
             records = await self._records()
             if isinstance(self.expectation.strategy, Function):
@@ -100,12 +100,15 @@ class ExhaustedEpisode:
                 returned = await attempt(_asked(on_exhausted, exhausted))
             converged = await call(conclusion, returned)
             if converged is None:
-                return failed
+                raise failed
             apart = await call(dry_run.set_apart, converged, self.opened)
         except TimeoutError:
-            return _after_all(failed, f"not done within {EXHAUSTED_S_MAX:g} s")
+            why = f"not done within {EXHAUSTED_S_MAX:g} s"
+            raise _after_all(failed, why) from None
+        except BudgetExceeded:
+            raise
         except (ToolFailed, EpisodeFailed) as error:
-            return _after_all(failed, f"{error.error_class}: {error.detail}")
+            raise _after_all(failed, f"{error.error_class}: {error.detail}") from error
         return replace(apart, exhausted=failed.detail)
 
     async def _records(self) -> Sequence[Recorded]:

@@ -171,6 +171,8 @@ class Admission:
 
     async def _run_here(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool:
         """Run an episode that its first commit opens; return whether there was a slot."""
+        if opened.revision != self.context.actor.revision:
+            return False  # The command to start it finds the actor as it was then.
         # A redelivered message may have crashed a node: its episode is opened first and alone, so
         # that crashes are counted.
         is_first_try = ack.delivery.deliveries == 1

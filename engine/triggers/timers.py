@@ -9,26 +9,35 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
 from typing import Final
 
 import structlog
 from msgspec.structs import replace
 
 from engine.app import findings
+from engine.app.actor import Actor
 from engine.episodes import fire
 from engine.episodes import open as placing
 from engine.episodes import open as wake
 from engine.episodes.dry_run import merged
-from engine.episodes.fire import FireRequest, fire_dedupe_key, manual_trigger, parse_fire
+from engine.episodes.fire import (
+    FireRequest,
+    budget_for,
+    fire_dedupe_key,
+    manual_trigger,
+    parse_fire,
+)
 from engine.errors import BadRequest
 from engine.findings.expire import PURPOSES, FindingExpiry
+from engine.runtime.catalog import CannotRun
 from engine.runtime.consumer import Queue, RetryPolicy, Service, consumer_service
 from engine.runtime.permits import Permit
 from engine.triggers import debounce, schedule
 from engine.triggers.admit import HAND_BACK_S, STRANGE_DELIVERIES_MAX, Admission, leave
 from engine.triggers.debounce import calming_in
 from engine.triggers.debounce_store import fired_of
-from engine.triggers.evaluate import TriggerEvaluator
+from engine.triggers.evaluate import OpeningBuilder, TriggerEvaluator
 from engine.triggers.rules import Part
 from engine.triggers.schedule import Ticker
 from engine.workflows import start as starter
@@ -156,15 +165,29 @@ class TimerRouter:
             return [self._unreadable(due, delivery, reason="unreadable", detail=str(error))]
         if asked.expectation not in self.evaluator.context.actor.expectations:
             return None
-        return [await self.evaluator.fire(self._opening(asked))]
+        try:
+            actor = await self._actor_for(asked)
+        except CannotRun as error:
+            log.warning("a fire waits for a node that can", why=error.hindrance.detail)
+            return None
+        if asked.expectation not in actor.expectations:
+            detail = f"revision {asked.revision} has no expectation {asked.expectation!r}"
+            return [self._unreadable(due, delivery, reason="unreadable", detail=detail)]
+        return [await self.evaluator.fire(self._opening(asked, actor))]
 
-    def _opening(self, asked: FireRequest) -> EpisodeOpened:
+    async def _actor_for(self, asked: FireRequest) -> Actor:
+        """Return the actor at the revision asked for; `CannotRun`: this node cannot make it."""
+        context = self.evaluator.context
+        if asked.revision in (0, context.actor.revision):
+            return context.actor
+        return await context.revisions.actor(context.actor.id, asked.revision)
+
+    def _opening(self, asked: FireRequest, actor: Actor) -> EpisodeOpened:
         """Return the opening that a person asked for: the request overrides the declaration."""
-        expectation = self.evaluator.context.actor.expectations[asked.expectation]
+        expectation = actor.expectations[asked.expectation]
         trigger = manual_trigger(asked, subject_key=expectation.subject_key)
-        opened = self.evaluator.builder.of(
-            expectation, trigger, fire_dedupe_key(asked.key, asked.mode)
-        )
+        builder = OpeningBuilder(with_fields(self.evaluator.context, actor=actor))
+        opened = builder.of(expectation, trigger, fire_dedupe_key(asked.key, asked.mode))
         is_dry = asked.mode is Mode.DRY_RUN
         return replace(
             opened,
@@ -173,6 +196,8 @@ class TimerRouter:
             step_overrides=asked.step_overrides,
             priority=asked.priority or opened.priority,
             metadata=asked.metadata,
+            budget=budget_for(asked, opened.budget),
+            log_strategy=asked.log_strategy or opened.log_strategy,
         )
 
     def _unreadable(

@@ -55,6 +55,12 @@ def test_a_time_is_said_with_its_zone_or_as_a_delay():
         (("--at", "2030-01-31T09:00"), "is in no time zone; write Z"),
         (("--in", "90"), "--in: '90': write 90s, 15m or 2d"),
         (("--in", "400d"), "--in: '400d'"),
+        (("--budget", "turn=5"), "--budget: 'turn=5': write turns=5,wall_s=60; the limits are"),
+        (("--budget", "turns=5,"), "--budget: '': write turns=5,wall_s=60"),
+        (("--budget", "turns=2.5"), "--budget: turns: '2.5' is not a whole number"),
+        (("--budget", "wall_s=1m"), "--budget: wall_s: '1m' is not a number of seconds"),
+        (("--log-strategy", "loud"), "--log-strategy"),
+        (("--revision", "-1"), "--revision"),
         (("--in", "1m", "--at", "2030-01-31T09:00:00Z"), "--at and --in both give the time"),
     ],
 )
@@ -76,6 +82,7 @@ def test_a_payload_over_the_limit_is_refused(vigil):
         (("--priority", "1001"), "priority: 1001 is not a whole number"),
         (("--key", ""), "key: 0 characters"),
         (("--at", "2300-01-01T00:00:00Z"), "at: "),
+        (("--budget", "wall_s=nan"), "budget: wall_s=nan is not a number of seconds"),
     ],
 )
 def test_a_request_that_cannot_work_is_refused(standing, options, why):
@@ -119,6 +126,26 @@ def test_a_dry_run_is_waited_for_and_finds_nothing_that_is_meant(connected, writ
     assert (left_out["mode"], left_out["status"]) == ("dry_run", "done")
     assert apart["status"] == "done"
     assert [finding["finding_key"] for finding in findings] == ["dry_run:host:h1"]
+
+
+def test_the_limits_of_one_episode_are_shown_with_it(connected, write_app):
+    write_app()
+    asked = ("fire", "watcher", "look", "--payload", '{"host": "h1"}', "--wait")
+    with serving(connected):
+        fired = connected.ask(
+            *asked, "--budget", "turns=5, wall_s=60", "--log-strategy", "timeline"
+        )
+        episode = connected.ask("episodes", "show", fired["episode_id"])
+
+    assert episode["budget"] == {"turns": 5, "tokens": 25_000, "wall_s": 60.0}
+    assert episode["log_strategy"] == "timeline"
+
+
+def test_a_revision_of_what_was_never_applied_is_refused(connected, write_app):
+    write_app()
+    with serving(connected):
+        done = connected.run("fire", "watcher", "look", "--revision", "2")
+    assert "'watcher' was never applied, and has no revisions" in one_line(done, code=1)
 
 
 def test_an_episode_that_fails_is_exit_code_1(connected, write_app):

@@ -110,6 +110,21 @@ def require_expectation(seen: StackView, actor: str, expectation: str) -> None:
         raise Trouble(f"actor {actor!r} has no expectation {expectation!r}; {near}")
 
 
+async def require_revision(ports: Ports, actor: str, revision: int) -> None:
+    """Refuse a revision that was never applied; 0 is the one in force."""
+    if not revision:
+        return
+    kind, id_ = defined_by(actor)
+    events = [each.event for each in await definition_history(ports, kind, id_)]
+    applied = [each.revision for each in events if isinstance(each, DefinitionApplied)]
+    if not applied:
+        raise Trouble(f"{ID_KINDS[kind]} {id_!r} was never applied, and has no revisions")
+    if revision not in applied:
+        raise Trouble(
+            f"{ID_KINDS[kind]} {id_!r} has no revision {revision}; the newest is {applied[-1]}"
+        )
+
+
 def waking_obstacle(seen: StackView, actor: str) -> str:
     """Return why nothing wakes `actor` now, or runs it, in words; empty: something does."""
     infos = [node.actors[actor] for node in seen.nodes if actor in node.actors]

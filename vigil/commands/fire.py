@@ -13,9 +13,10 @@ from typer import Argument, Option
 from engine.app.tools import parse_overrides
 from engine.episodes import fire as requester
 from engine.validation import seconds_of
+from projections.postgres.query_result import Row
 from streams.clock import SystemClock
 from streams.model.events import EndStatus
-from streams.model.triggers import Overrides
+from streams.model.triggers import LogStrategy, Overrides
 from streams.ports.all import Ports
 from vigil import options
 from vigil.asking import stack as stacks
@@ -56,6 +57,19 @@ def fire(
     metadata: Annotated[
         str, Option(help="A JSON object to find the episode by; @FILE, or - for standard input.")
     ] = "{}",
+    budget: Annotated[
+        str | None,
+        Option(
+            metavar="LIMITS",
+            help="What it may use instead of what the expectation says: turns=5,wall_s=60.",
+        ),
+    ] = None,
+    revision: Annotated[
+        int, Option(min=0, help="The revision of the actor's definition to run it on; 0: today's.")
+    ] = 0,
+    log_strategy: Annotated[
+        LogStrategy | None, Option(help="What people may see of it, instead of what is declared.")
+    ] = None,
     by: options.By = None,
     is_waiting: options.IsWaitingForEnd = False,
     timeout_s: options.Timeout = options.WAIT_S,
@@ -65,12 +79,14 @@ def fire(
     config = options.config(ctx)
     body, name = options.read_object(payload, what="--payload"), options.who(config, by)
     when, replaced = time_of(at, within), None if overrides is None else overrides_of(overrides)
+    limits = None if budget is None else budget_of(budget)
 
     async def send(ports: Ports) -> tuple[str, str, KeyUse | None]:
         seen = await stacks.read_stack(ports)
         await stacks.require_plausible(config, ports, seen, actor)
         await stacks.require_in_force(ports, seen, actor)
         stacks.require_expectation(seen, actor, expectation)
+        await stacks.require_revision(ports, actor, revision)
         used = await key_use_of(ports, actor, expectation, key, dry_run=is_dry)
         episode_id = await requester.fire(
             ports,
@@ -85,6 +101,9 @@ def fire(
             dry_run=is_dry,
             overrides=replaced,
             metadata=options.read_object(metadata, what="--metadata"),
+            budget=limits,
+            revision=revision,
+            log_strategy=None if log_strategy is None else log_strategy.value,
         )
         is_over = used is not None and used.is_over
         return episode_id, "" if is_over else stacks.waking_obstacle(seen, actor), used
@@ -109,11 +128,15 @@ def fire(
         }
         print(tables.as_json({**said, **(row or {})}))
     elif row is not None:
-        detail = str(row["error_detail"] or "").splitlines()[-1:]
-        words = (row["status"], row["error_class"], *detail, row["summary"])
-        print(": ".join(str(each) for each in words if each))
+        print(_end_in_words(row))
     if row is not None and row["status"] != EndStatus.DONE:
         raise typer.Exit(EXIT_TROUBLE)
+
+
+def _end_in_words(row: Row) -> str:
+    detail = str(row["error_detail"] or "").splitlines()[-1:]
+    words = (row["status"], row["error_class"], *detail, row["summary"])
+    return ": ".join(str(each) for each in words if each)
 
 
 def overrides_of(text: str, *, what: str = "--overrides") -> Overrides:
@@ -122,6 +145,23 @@ def overrides_of(text: str, *, what: str = "--overrides") -> Overrides:
         return parse_overrides(options.read_bytes(text, what=what))
     except ValueError as error:
         raise Mistake(f"{what}: {error}") from error
+
+
+def budget_of(text: str) -> dict[str, int | float]:
+    """Return limit → value of `--budget`, such as `turns=5,wall_s=60`."""
+    return dict(_limit_of(part.strip()) for part in text.split(","))
+
+
+def _limit_of(part: str) -> tuple[str, int | float]:
+    name, _, value = part.partition("=")
+    if name not in requester.LIMITS:
+        known = ", ".join(requester.LIMITS)
+        raise Mistake(f"--budget: {part!r}: write turns=5,wall_s=60; the limits are {known}")
+    try:
+        return name, float(value) if name == "wall_s" else int(value)
+    except ValueError as error:
+        kind = "number of seconds" if name == "wall_s" else "whole number"
+        raise Mistake(f"--budget: {name}: {value!r} is not a {kind}") from error
 
 
 def time_of(at: str | None, within: str | None) -> datetime | None:

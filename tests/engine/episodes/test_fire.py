@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from engine.app import dedupe
-from engine.app.actor import PRIORITY_MAX
+from engine.app.actor import PRIORITY_MAX, REVISION_MAX
 from engine.app.checks import COUNT_MAX
 from engine.app.dedupe import KEY_CHARS_MAX
 from engine.app.tools import OVERRIDES_BYTES_MAX, overrides
 from engine.episodes import fire as firing
 from engine.episodes.fire import (
     FireRequest,
+    budget_for,
     fire_dedupe_key,
     fire_timer,
     fired_episode_id,
@@ -26,7 +27,7 @@ from engine.episodes.fire import (
 from engine.errors import BadRequest
 from engine.validation import BY_CHARS_MAX, REASON_CHARS_MAX
 from streams.json import raw
-from streams.model.triggers import ManualTrigger, Mode
+from streams.model.triggers import Budget, LogStrategy, ManualTrigger, Mode
 from streams.ports.domain_events import EVENT_BYTES_MAX
 from streams.tokens import encode_token
 from streams.wire.timers import timer_body
@@ -43,6 +44,9 @@ WHOLE = FireRequest(
     mode=Mode.DRY_RUN,
     overrides=overrides(tools={"mail.send": {"id": 7}}, synthesis="x", persist_findings=True),
     hops=2,
+    budget={"turns": 5, "wall_s": 1.5},
+    revision=3,
+    log_strategy=LogStrategy.TIMELINE,
 )
 
 
@@ -94,6 +98,12 @@ def test_the_strategy_gets_who_asked_for_what_and_about_which_subject():
     )
 
 
+def test_a_limit_that_is_not_asked_for_is_the_expectations():
+    declared = Budget(turns=3, tokens=4, wall_s=9.0)
+    assert budget_for(ASKED, declared) == declared
+    assert budget_for(WHOLE, declared) == Budget(turns=5, tokens=4, wall_s=1.5)
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -110,6 +120,13 @@ def test_the_strategy_gets_who_asked_for_what_and_about_which_subject():
         ({"priority": PRIORITY_MAX + 1}, "priority"),
         ({"priority": -PRIORITY_MAX - 1}, "priority"),
         ({"priority": True}, "priority"),
+        ({"budget": {"turn": 5}}, "budget"),
+        ({"budget": {"turns": 2.5}}, "budget"),
+        ({"budget": {"wall_s": math.inf}}, "budget"),
+        ({"budget": {"tokens": COUNT_MAX + 1}}, "budget"),
+        ({"budget": 5}, "budget"),
+        ({"revision": -1}, "revision"),
+        ({"revision": REVISION_MAX + 1}, "revision"),
         ({"hops": -1}, "hops"),
         ({"hops": COUNT_MAX + 1}, "hops"),
         ({"payload": [1]}, "payload"),

@@ -7,18 +7,20 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from engine.app.actions import observe
 from engine.app.checks import Breaker
 from engine.app.conditions import gt
 from engine.app.triggers import event, every
 from engine.episodes import fire as firing
 from engine.episodes.breaker import BreakerState
 from engine.episodes.fire import fire, fired_episode_id
+from engine.errors import BadRequest
 from engine.triggers import admit, debounce, schedule, timers
 from engine.triggers.debounce import PendingDebounce
 from streams.keys import breaker_key, calmed_key, cooldown_key
 from streams.layout import Stream
 from streams.model.events import DeadLettered, EpisodeFinished, EpisodeOpened, EpisodeStarted
-from streams.model.triggers import Mode
+from streams.model.triggers import Budget, LogStrategy, Mode
 from streams.ports.domain_events import DomainEvent
 from streams.ports.timers import Timer
 from tests.engine.stage import (
@@ -27,6 +29,7 @@ from tests.engine.stage import (
     Scripted,
     all_answered,
     app_of,
+    doomed,
     eventually,
     lived,
     opening,
@@ -190,6 +193,28 @@ async def test_a_fire_by_hand_passes_every_gate_and_begins_the_rest_anew(ports):
     assert (begun.trigger.payload, begun.priority, begun.mode) == ({"floor": 1}, 7, Mode.LIVE)
     rests = await ports.gates.get(cooldown_key("worker", "thing", ""))
     assert rests.value.decode() == episode_id
+
+
+async def test_a_fire_may_have_another_budget_and_show_people_less(ports):
+    app = app_of(Scripted(observe(1), observe(2)), budget=Budget(turns=9, tokens=7, wall_s=8))
+    fired = {"budget": {"turns": 1, "wall_s": 60}, "log_strategy": "summary_only"}
+    episode_id = await fire(ports, "worker", "thing", by="me", **fired)
+    async with doomed(app, ports):
+        await lived(ports, episode_id, lambda so_far: so_far.of(EpisodeOpened))
+    async with running(app, ports):
+        life_ = await lived(ports, episode_id)
+    (begun,) = life_.of(EpisodeOpened)
+    assert begun.budget == Budget(turns=1, tokens=7, wall_s=60)
+    assert begun.log_strategy is LogStrategy.SUMMARY_ONLY
+    assert (life_.end.error_class, life_.end.error_detail) == (
+        "budget_exceeded",
+        "turns: 1 used of 1",
+    )
+
+
+async def test_a_log_strategy_that_there_is_not_is_refused(ports):
+    with pytest.raises(BadRequest, match="log_strategy: 'loud' is not one of none, summary_only"):
+        await fire(ports, "worker", "thing", by="me", log_strategy="loud")
 
 
 async def test_a_fire_for_later_waits_for_its_time_and_for_a_node(ports):
