@@ -7359,4 +7359,32 @@ TABLE: Final[Sequence[Mutant]] = (
         "    if False:",
         "tests/vigil/test_fire.py",
     ),
+    Mutant(
+        "ids: a beginning of several is not taken for one",
+        "vigil/asking/episode_ids.py",
+        "    if len(found) > 1:",
+        "    if False:",
+        "tests/vigil/test_episode_ids.py",
+    ),
+    Mutant(
+        "ids: an id and --latest are not given together",
+        "vigil/asking/episode_ids.py",
+        "        if text is not None:",
+        "        if False:",
+        "tests/vigil/test_episode_ids.py",
+    ),
+    Mutant(
+        "ids: what is no beginning of an id is refused",
+        "vigil/asking/episode_ids.py",
+        'set(digits) - set("0123456789abcdef")',
+        "False",
+        "tests/vigil/test_episode_ids.py",
+    ),
+    Mutant(
+        "ids: one that waits may be the latest",
+        "projections/sql/latest_episode.sql",
+        "started_at IS NULL",
+        "FALSE",
+        "tests/projections/test_reader.py",
+    ),
 )

@@ -38,7 +38,15 @@ def _checked_limit(limit: int) -> int:
 
 
 EpisodeId: TypeAlias = Annotated[
-    str, Argument(metavar="ID", help="The episode's id, as `vigil episodes list` shows it.")
+    str,
+    Argument(metavar="ID", help="The episode's id, or so much of its beginning that it is one."),
+]
+EpisodeIdOrLatest: TypeAlias = Annotated[
+    str | None,
+    Argument(metavar="ID", help="The episode's id, or so much of its beginning that it is one."),
+]
+IsLatest: TypeAlias = Annotated[
+    bool, Option("--latest", help="Instead of an id: the episode that was opened last.")
 ]
 IsJson: TypeAlias = Annotated[bool, Option("--json", help="Print JSON, for programs.")]
 Limit: TypeAlias = Annotated[

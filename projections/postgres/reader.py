@@ -75,6 +75,20 @@ async def show_episode(pool: Pool, stack: Stack, episode_id: UUID) -> Row | None
     return _only(await _rows(pool, "show_episode", stack.name, episode_id))
 
 
+async def list_episode_ids(
+    pool: Pool, stack: Stack, *, first: UUID, last: UUID, limit: int
+) -> list[UUID]:
+    """Return the ids of episodes from `first` to `last`, in order."""
+    rows = await _rows(pool, "list_episode_ids", stack.name, first, last, limit)
+    return [UUID(str(row["episode_id"])) for row in rows]
+
+
+async def latest_episode(pool: Pool, stack: Stack) -> UUID | None:
+    """Return the id of the episode that was opened last; None: there is none."""
+    row = _only(await _rows(pool, "latest_episode", stack.name))
+    return None if row is None else UUID(str(row["episode_id"]))
+
+
 async def list_steps(
     pool: Pool, stack: Stack, episode_id: UUID, *, limit: int = ROWS_MAX
 ) -> list[Row]:

@@ -264,8 +264,8 @@ WHOLE_LIFE: Final = (
 )
 
 
-def commit(*events: LogEvent, name: str = "c") -> Commit:
-    return Commit(id=name, at=AT, events=events)
+def commit(*events: LogEvent, name: str = "c", at: datetime = AT) -> Commit:
+    return Commit(id=name, at=at, events=events)
 
 
 def record(stack: Stack, *events: LogEvent, number: int = 1, seq: int = 1) -> Recorded:
@@ -292,9 +292,11 @@ async def write(pool: Pool, changes: Sequence[RowChange], *, stack: Stack) -> No
         await store.apply(connection, arrange(changes), since=since, position=to, now=AT)
 
 
-async def write_events(pool: Pool, *events: LogEvent, stack: Stack, subject: str) -> None:
+async def write_events(
+    pool: Pool, *events: LogEvent, stack: Stack, subject: str, at: datetime = AT
+) -> None:
     """Apply one commit at `subject`, as the projector does."""
-    made = Recorded(subject=subject, seq=1, commit=commit(*events))
+    made = Recorded(subject=subject, seq=1, commit=commit(*events, at=at))
     await write(pool, changes_of([made], stack=stack), stack=stack)
 
 

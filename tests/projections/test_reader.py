@@ -96,6 +96,31 @@ async def test_what_an_actor_has_open_can_be_read_part_by_part(filled, stack):
     assert await reader.list_unended_episodes(filled, stack, actor="monitor", past=past) == []
 
 
+async def test_the_latest_episode_was_opened_last_whether_or_not_it_has_started(pool, stack):
+    seen = [await reader.latest_episode(pool, stack)]
+    for seconds, number, *later in (
+        (1, 3),
+        (2, 1, lives.started()),
+        (3, 2),
+        (0, 4, lives.started()),
+    ):
+        at = AT + timedelta(seconds=seconds)
+        events = (lives.opened(number), *later)
+        await write_events(
+            pool, *events, stack=stack, subject=stack.episode(lives.episode_id(number)), at=at
+        )
+        seen.append(await reader.latest_episode(pool, stack))
+
+    assert [each and each.int for each in seen] == [None, 3, 1, 2, 2]
+
+
+async def test_ids_of_episodes_are_found_between_two(filled, stack):
+    ids = await reader.list_episode_ids(filled, stack, first=UUID(int=2), last=UUID(int=3), limit=9)
+    assert ids == [UUID(int=2), UUID(int=3)]
+    none = {"first": UUID(int=4), "last": UUID(int=2**128 - 1), "limit": 9}
+    assert await reader.list_episode_ids(filled, stack, **none) == []
+
+
 async def test_those_that_wait_their_turn_show_their_place(pool, stack):
     for number in (1, 2, 3, 4):
         subject = stack.episode(lives.episode_id(number))

@@ -163,8 +163,11 @@ def test_an_id_that_nobody_knows_is_one_line_and_the_others_are_canceled(connect
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ((), "name the episodes, or give --actor"),
-        ((str(UUID(int=7)), "--actor", "waiter"), "name the episodes, or give --actor"),
+        ((), "name the episodes, or give --latest, or --actor"),
+        (
+            (str(UUID(int=7)), "--actor", "waiter"),
+            "name the episodes, or give --latest, or --actor",
+        ),
         ((str(UUID(int=7)), "--yes"), "--expectation, --status and --yes go with --actor"),
         (("x",), "'x' is no episode id"),
     ],

@@ -14,11 +14,11 @@ from tests.vigil.program import NOWHERE
 from tests.vigil.test_command_line import one_line
 
 
-def put_episodes(vigil, *hosts):
-    """Open an episode of `dba` about each; return their ids, in order."""
-    journal, ids = Journal(vigil), []
+def put_episodes(vigil, *hosts, ids=()):
+    """Open an episode of `dba` about each, with these or other ids; return the ids, in order."""
+    journal, given, ids = Journal(vigil), iter(ids), []
     for host in hosts:
-        ids.append(str(uuid4()))
+        ids.append(next(given, None) or str(uuid4()))
         trigger = EventTrigger(event_id=ids[-1], event_type="x", payload={}, entity_id=host)
         opened = EpisodeOpened(
             episode_id=ids[-1],

@@ -30,6 +30,7 @@ from streams.ports.log import Recorded
 from streams.subjects import Stack
 from vigil import options
 from vigil.asking.connect import with_ports
+from vigil.asking.episode_ids import find_episode
 from vigil.asking.requests import CommandOutcome, CommandResult, SentCommand, report, request, watch
 from vigil.asking.rows import parse_id
 from vigil.errors import Mistake, Trouble
@@ -248,7 +249,8 @@ class ApprovalTarget:
 
 def decide_episode(config: Config, episode_id: str, choice: Choice) -> None:
     """Decide on the request of an episode, and print what became of it."""
-    _decide(config, ApprovalTarget(kind="episode", name=str(parse_id(episode_id))), choice)
+    id_ = str(find_episode(config, episode_id))
+    _decide(config, ApprovalTarget(kind="episode", name=id_), choice)
 
 
 def decide_output(config: Config, key: str, choice: Choice) -> None:

@@ -11,7 +11,7 @@ from typer import Argument, Option
 from streams.clock import SystemClock
 from streams.model.events import EpisodeResolved
 from vigil import options
-from vigil.asking.rows import parse_id
+from vigil.asking.episode_ids import find_episode
 from vigil.errors import Trouble
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def resolve(
     from vigil.asking.requests import report, request, watch
 
     body = options.read_json(result, what="--result")
-    only = None if episode_id is None else str(parse_id(episode_id))
     config = options.config(ctx)
+    only = None if episode_id is None else str(find_episode(config, episode_id))
     name, wait_s = options.who(config, by), timeout_s if is_waiting else None
 
     async def resolved(ports: Ports) -> list[CommandOutcome]:

@@ -22,7 +22,8 @@ from streams.model.events import EndStatus
 from streams.subjects import Stack
 from vigil import options
 from vigil.asking.connect import with_ports
-from vigil.asking.rows import ENDS, ask, parse_id, wait_ended
+from vigil.asking.episode_ids import find_episode
+from vigil.asking.rows import ENDS, ask, wait_ended
 from vigil.errors import EXIT_TROUBLE, Mistake
 from vigil.printing.output import show_rows
 from vigil.settings import Config
@@ -78,7 +79,11 @@ class EpisodeToCancel:
 def cancel(
     ctx: typer.Context,
     *,
-    ids: Annotated[list[str] | None, Argument(metavar="ID", help="Episodes, by their ids.")] = None,
+    ids: Annotated[
+        list[str] | None,
+        Argument(metavar="ID", help="Episodes, by their ids or the beginnings of these."),
+    ] = None,
+    is_latest: options.IsLatest = False,
     actor: Annotated[
         str | None, Option(help="Instead of ids: all of this actor that have not ended.")
     ] = None,
@@ -98,13 +103,15 @@ def cancel(
     is_json: options.IsJson = False,
 ) -> None:
     """Cancel episodes, whether they are queued, running or blocked."""
-    if bool(ids) is (actor is not None):
-        raise Mistake("name the episodes, or give --actor")
+    if bool(ids) + is_latest + (actor is not None) != 1:
+        raise Mistake("name the episodes, or give --latest, or --actor")
     if actor is None and (expectation or status or is_sure):
         raise Mistake("--expectation, --status and --yes go with --actor")
     config = options.config(ctx)
     if actor is None:
-        found = _named(config, [parse_id(each) for each in ids or ()])
+        wanted = [find_episode(config, each) for each in ids or ()]
+        latest = [find_episode(config, None, is_latest=True)] if is_latest else []
+        found = _named(config, wanted + latest)
     else:
         found = _unended(config, actor=actor, expectation=expectation, status=status)
     if actor is not None and found and not is_sure:

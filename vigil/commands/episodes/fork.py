@@ -8,7 +8,7 @@ import typer
 from typer import Option
 
 from vigil import options
-from vigil.asking.rows import parse_id
+from vigil.asking.episode_ids import find_episode
 
 app = typer.Typer()
 
@@ -17,7 +17,8 @@ app = typer.Typer()
 def fork(
     ctx: typer.Context,
     *,
-    episode_id: options.EpisodeId,
+    episode_id: options.EpisodeIdOrLatest = None,
+    is_latest: options.IsLatest = False,
     at: Annotated[
         int, Option(min=0, help="The last step that both have, as `vigil episodes steps` shows it.")
     ],
@@ -42,7 +43,7 @@ def fork(
 
     config = options.config(ctx)
     asked = ForkRequest(
-        episode_id=parse_id(episode_id),
+        episode_id=find_episode(config, episode_id, is_latest=is_latest),
         at=at,
         by=options.who(config, by),
         reason=reason,

@@ -12,8 +12,9 @@ from projections.postgres.query_result import Row
 from projections.postgres.reader import list_log_lines, show_episode
 from streams.model.triggers import LogStrategy
 from vigil import options
+from vigil.asking.episode_ids import find_episode
 from vigil.asking.episode_log import live_log, why_silent
-from vigil.asking.rows import ask, parse_id, require
+from vigil.asking.rows import ask, require
 from vigil.printing import tables
 from vigil.printing.output import say_aside, show_rows
 
@@ -29,12 +30,14 @@ ShownStrategy: TypeAlias = Annotated[
 def log(
     ctx: typer.Context,
     *,
-    episode_id: options.EpisodeId,
+    episode_id: options.EpisodeIdOrLatest = None,
+    is_latest: options.IsLatest = False,
     strategy: ShownStrategy = None,
     is_json: options.IsJson = False,
 ) -> None:
     """Print what one episode did, in order, as far as its log strategy lets people see it."""
-    config, wanted = options.config(ctx), parse_id(episode_id)
+    config = options.config(ctx)
+    wanted = find_episode(config, episode_id, is_latest=is_latest)
 
     async def question(pool: Pool) -> tuple[Row, list[Row]]:
         found = await show_episode(pool, config.stack, wanted)
@@ -55,13 +58,15 @@ def log(
 def tail(
     ctx: typer.Context,
     *,
-    episode_id: options.EpisodeId,
+    episode_id: options.EpisodeIdOrLatest = None,
+    is_latest: options.IsLatest = False,
     strategy: ShownStrategy = None,
     timeout_s: options.Timeout = options.WAIT_S,
     is_json: Annotated[bool, Option("--json", help="Print JSON: a line each.")] = False,
 ) -> None:
     """Print what one episode did and does, until it ends: the log, as it grows."""
-    config, wanted = options.config(ctx), parse_id(episode_id)
+    config = options.config(ctx)
+    wanted = find_episode(config, episode_id, is_latest=is_latest)
 
     async def follow(pool: Pool) -> None:
         lines = live_log(pool, config.stack, wanted, strategy=strategy, timeout_s=timeout_s)

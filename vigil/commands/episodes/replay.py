@@ -14,7 +14,7 @@ from streams.json import raw, unraw
 from streams.model.events import EpisodeBlocked, EpisodeEvent, StepAnnounced, StepRecorded
 from vigil import options
 from vigil.asking.connect import with_ports
-from vigil.asking.rows import parse_id
+from vigil.asking.episode_ids import find_episode
 from vigil.errors import Trouble
 from vigil.printing import tables
 from vigil.printing.output import show_record, show_rows
@@ -39,7 +39,8 @@ SPARE: Final = (
 def replay(
     ctx: typer.Context,
     *,
-    episode_id: options.EpisodeId,
+    episode_id: options.EpisodeIdOrLatest = None,
+    is_latest: options.IsLatest = False,
     at: Annotated[
         int | None, Option(min=1, help="Stop after this many events, and show the whole state.")
     ] = None,
@@ -48,7 +49,8 @@ def replay(
     """Fold one episode's journal event by event, and show the state after each of them."""
     from engine.operations.replay import frames as frames_of
 
-    config, wanted = options.config(ctx), parse_id(episode_id)
+    config = options.config(ctx)
+    wanted = find_episode(config, episode_id, is_latest=is_latest)
 
     async def read(ports: Ports) -> list[Frame]:
         return list(frames_of(await ports.log.read(ports.stack.episode(str(wanted)))))

@@ -27,7 +27,8 @@ from streams.model.events import BlockReason, EndStatus
 from streams.model.outputs import OutputOutcome
 from streams.subjects import Stack
 from vigil import options
-from vigil.asking.rows import ask, ask_one, parse_id, require, show_found
+from vigil.asking.episode_ids import find_episode
+from vigil.asking.rows import ask, ask_one, require, show_found
 from vigil.printing import tables
 from vigil.printing.output import say_aside, show_record, show_rows
 
@@ -92,7 +93,6 @@ def list_(
     is_json: options.IsJson = False,
 ) -> None:
     """List episodes: queued ones first, then the latest started."""
-    past = None if after is None else parse_id(after)
     now = _CLOCK.now()
     config, narrowed = (
         options.config(ctx),
@@ -103,6 +103,7 @@ def list_(
             "subject": subject,
         },
     )
+    past = None if after is None else find_episode(config, after)
     begins = options.read_past(since, what="--since", now=now)
     ends = options.read_past(until, what="--until", now=now)
 
@@ -123,10 +124,15 @@ def list_(
 
 @app.command()
 def show(
-    ctx: typer.Context, *, episode_id: options.EpisodeId, is_json: options.IsJson = False
+    ctx: typer.Context,
+    *,
+    episode_id: options.EpisodeIdOrLatest = None,
+    is_latest: options.IsLatest = False,
+    is_json: options.IsJson = False,
 ) -> None:
     """Show everything about one episode."""
-    config, wanted = options.config(ctx), parse_id(episode_id)
+    config = options.config(ctx)
+    wanted = find_episode(config, episode_id, is_latest=is_latest)
     question = partial(_record, stack=config.stack, episode_id=wanted)
     row = ask_one(config, question, f"episode {wanted}")
     if is_json:
@@ -142,10 +148,15 @@ def show(
 
 @app.command()
 def steps(
-    ctx: typer.Context, *, episode_id: options.EpisodeId, is_json: options.IsJson = False
+    ctx: typer.Context,
+    *,
+    episode_id: options.EpisodeIdOrLatest = None,
+    is_latest: options.IsLatest = False,
+    is_json: options.IsJson = False,
 ) -> None:
     """List the steps of one episode, in order."""
-    config, wanted = options.config(ctx), parse_id(episode_id)
+    config = options.config(ctx)
+    wanted = find_episode(config, episode_id, is_latest=is_latest)
 
     async def question(pool: Pool) -> list[Row]:
         episode = await show_episode(pool, config.stack, wanted)
