@@ -92,6 +92,8 @@ class RequestApproval(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind
     expires_s: float = 0.0
     on_expiry: OnExpiry = OnExpiry.DENY
     remind_every_s: float = 0.0
+    editable: bool | msgspec.UnsetType = msgspec.UNSET
+    """Unset: no. It is then no part of the fingerprint, as in requests of earlier versions."""
 
 
 class WaitFor(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="wait"):
@@ -187,11 +189,13 @@ def approval(
     expires_s: float | None = None,
     on_expiry: ExpiryOfApproval = "deny",
     remind_every_s: float | None = None,
+    editable: bool = False,
 ) -> RequestApproval:
     """Return the action that asks people whether `plan` may be carried out, and waits for them.
 
     `handle_result` gets `{"resolution": "approved", "by": …, "reason": …}`, or a `Failure` of class
-    `denied` or `approval_expired`. An episode that a denial ends is canceled, not failed.
+    `denied` or `approval_expired`. An episode that a denial ends is canceled, not failed. If who
+    has approved it has changed the plan, there is also `"plan"`: what is approved instead.
 
     Args:
         plan: what is to be done, any JSON value, for people to read. A decision names its SHA-256,
@@ -201,6 +205,7 @@ def approval(
         expires_s: time limit in seconds, over 0 and up to ten years; None: none.
         on_expiry: the decision if nobody decides in time: `deny`, `approve` or `fail`.
         remind_every_s: seconds between two public reminders, at least 1; None: none.
+        editable: whether who approves may change the plan: only if you carry out the result's.
 
     Raises `InvalidAction` if a value is impossible.
     """
@@ -211,6 +216,7 @@ def approval(
         expires_s=_seconds("expires_s", expires_s),
         on_expiry=_on_expiry(on_expiry, OF_APPROVALS),
         remind_every_s=_seconds("remind_every_s", remind_every_s),
+        editable=True if editable else msgspec.UNSET,
     )
 
 

@@ -131,6 +131,7 @@ class AnswerEpisode(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
     reason: str = ""
     decision_id: str = ""
+    edited_hash: str = ""
 
 
 class Finish(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,7 +34,8 @@ from engine.functions.pending import PendingCall
 from engine.functions.run import FunctionRun, LiveTurns
 from engine.runtime.usercode import call
 from engine.validation import Duration
-from streams.json import JsonObject, unraw
+from engine.waits.answer import PLAN
+from streams.json import JsonObject, raw, unraw
 from streams.model.events import EpisodeOpened
 from streams.model.findings import Finding
 from streams.model.outputs import OutputResult
@@ -74,6 +75,10 @@ class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
     """Who decided; empty: nobody did in time."""
     reason: str = ""
+    plan: Any = None
+    """What was approved: the plan, as JSON has it, or what who approved it has made of it."""
+    is_edited: bool = False
+    """Whether who approved it has changed the plan."""
 
     def __bool__(self) -> bool:
         """Return whether it is approved."""
@@ -247,12 +252,14 @@ class FunctionContext:
         expires_s: float | None = None,
         on_expiry: ExpiryOfApproval = "deny",
         remind_every_s: float | None = None,
+        editable: bool = False,
     ) -> ApprovalAnswer:
         """Ask people whether `plan`, any JSON value, may be carried out; return what they decided.
 
         The answer is true if they approved: `if await ctx.approval({"restart": "web"}): …`. With
-        `on_expiry="fail"` it fails as `approval_expired` if nobody decides in time. The arguments
-        are those of `vigil.approval`.
+        `on_expiry="fail"` it fails as `approval_expired` if nobody decides in time. With `editable`
+        who approves may change the plan; then carry out the answer's `plan`. The arguments are
+        those of `vigil.approval`.
         """
         asked = approval(
             plan,
@@ -261,6 +268,7 @@ class FunctionContext:
             expires_s=expires_s,
             on_expiry=on_expiry,
             remind_every_s=remind_every_s,
+            editable=editable,
         )
         try:
             said = await self._run.step(asked)
@@ -268,7 +276,14 @@ class FunctionContext:
             if failed.error_class != DENIED:
                 raise
             return ApprovalAnswer(is_approved=False, reason=failed.detail)
-        return ApprovalAnswer(is_approved=True, by=said["by"], reason=said["reason"])
+        is_edited = PLAN in said
+        return ApprovalAnswer(
+            is_approved=True,
+            by=said["by"],
+            reason=said["reason"],
+            plan=said[PLAN] if is_edited else unraw(raw(plan)),
+            is_edited=is_edited,
+        )
 
     @_pending
     async def output(

@@ -41,6 +41,9 @@ from streams.ports.log import Recorded
 WAIT_EXPIRED: Final = "wait_expired"
 """Error class of a wait that expired with `fail`."""
 
+PLAN: Final = "plan"
+"""Where the result of an approval has the plan, if that was changed."""
+
 IN_TIME: Final = "nobody decided in time"
 """The reason of an approval or denial by expiry."""
 
@@ -141,8 +144,8 @@ def _not_asked(decision: Decision) -> str:
 def _problem(blocked: Blocked, decision: Decision, at: datetime) -> str | None:
     approval = blocked.event.approval
     if isinstance(decision, Decide) and approval is not None:
-        plan_hash, by = decision.plan_hash, decision.by
-        return problem_of_decision(approval, plan_hash=plan_hash, by=by, at=at)
+        plan_hash, by, is_edited = decision.plan_hash, decision.by, bool(decision.edited_hash)
+        return problem_of_decision(approval, plan_hash=plan_hash, by=by, at=at, is_edited=is_edited)
     return problem_of_time(blocked.terms, at=at)
 
 
@@ -153,7 +156,10 @@ def _decided(blocked: Blocked, decision: Decision) -> tuple[Performed, commands.
             return _step(blocked, result=decision.result), ending
         case Decide(verdict=Verdict.APPROVE):
             ending = _ending(decision, Resolution.APPROVED, reason=decision.reason)
-            return _approved(blocked, by=decision.by, reason=decision.reason), ending
+            edited = decision.edited_hash
+            plan = {PLAN: decision.edited_plan} if edited else {}
+            approved = _approved(blocked, by=decision.by, reason=decision.reason, **plan)
+            return approved, replace(ending, edited_hash=edited)
         case Decide():
             ending = _ending(decision, Resolution.DENIED, reason=decision.reason)
             return _denied(blocked, by=decision.by, reason=decision.reason), ending
@@ -179,8 +185,8 @@ def _expired(blocked: Blocked) -> Performed:
             )
 
 
-def _approved(blocked: Blocked, *, by: str, reason: str) -> Performed:
-    said = {"resolution": Resolution.APPROVED.value, "by": by, "reason": reason}
+def _approved(blocked: Blocked, *, by: str, reason: str, **edited: msgspec.Raw) -> Performed:
+    said = {"resolution": Resolution.APPROVED.value, "by": by, "reason": reason, **edited}
     return _step(blocked, result=raw(said))
 
 

@@ -63,6 +63,7 @@ def approval_for(
         expires_at=expiry_of(asking.expires_s, at=at),
         on_expiry=asking.on_expiry,
         remind_every_s=asking.remind_every_s,
+        editable=isinstance(asking, RequestApproval) and asking.editable is True,
     )
 
 
@@ -71,13 +72,17 @@ def expiry_of(expires_s: float, *, at: datetime) -> datetime | None:
     return at + timedelta(seconds=expires_s) if expires_s else None
 
 
-def problem_of_decision(approval: Approval, *, plan_hash: str, by: str, at: datetime) -> str | None:
+def problem_of_decision(
+    approval: Approval, *, plan_hash: str, by: str, at: datetime, is_edited: bool = False
+) -> str | None:
     """Return why `by` cannot decide the pending `approval`, for people; None: they can."""
     # `at` is its time by the server's clock: after `expires_at` it is late, though not expired yet.
     if plan_hash != approval.plan_hash:
         return f"it is about another plan; the one that waits has hash {approval.plan_hash}"
     if approval.approvers and by not in approval.approvers:
         return f"{by!r} is none of those who may decide: {', '.join(approval.approvers)}"
+    if is_edited and not approval.editable:
+        return "its plan cannot be changed: it does not look at what it becomes; deny it instead"
     return problem_of_time(approval, at=at)
 
 

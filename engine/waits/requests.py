@@ -9,13 +9,19 @@ from __future__ import annotations
 from typing import Final
 from uuid import uuid4
 
+import msgspec
+from msgspec import UNSET
+
+from engine import validation
+from engine.app.outputs import plan_hash as hash_of
 from engine.episodes.episode import fold
-from engine.errors import Refused
+from engine.errors import BadRequest, Refused, Unencodable
 from engine.validation import check_cause, check_hash, check_id
 from engine.waits import answer as answers
 from engine.waits.signal import command_for, signal
 from engine.waits.signals import References
 from streams.clock import Clock, SystemClock
+from streams.json import NOTHING
 from streams.model.commands import Decide, DecideStep, Resolve, Verdict
 from streams.ports.all import Ports
 from streams.ports.log import Recorded
@@ -31,6 +37,7 @@ async def approve(
     plan_hash: str,
     by: str,
     reason: str = "",
+    plan: object = UNSET,
     clock: Clock = _CLOCK,
 ) -> str:
     """Ask that what an episode waits for be approved, and return the decision's id.
@@ -42,6 +49,8 @@ async def approve(
         plan_hash: of the plan that is approved: 64 hex digits.
         by: who approves: 1 to 200 characters; one of the approvers, if the request names any.
         reason: why, for people and for the strategy: up to 4,000 characters.
+        plan: what is approved instead, any JSON value of up to 256 KiB, where the request allows
+            that; by default the plan as it is.
         clock: what the time is, by default the machine's.
 
     Raises:
@@ -49,7 +58,9 @@ async def approve(
         Refused: it is not allowed; the message says why.
     """
     verdict = Verdict.APPROVE
-    return await _decide(ports, episode_id, verdict, plan_hash, by=by, reason=reason, clock=clock)
+    return await _decide(
+        ports, episode_id, verdict, plan_hash, by=by, reason=reason, plan=plan, clock=clock
+    )
 
 
 async def deny(
@@ -116,10 +127,12 @@ async def _decide(
     by: str,
     reason: str,
     clock: Clock,
+    plan: object = UNSET,
 ) -> str:
     check_id("episode_id", episode_id)
     check_hash("plan_hash", plan_hash)
     check_cause(by, reason)
+    edited = None if plan is UNSET else _encoded(plan)
     records = await _journal(ports, episode_id)
     asked = [each for each in answers.waits_of(records) if each.blocked.event.approval]
     opened = fold(records).opened
@@ -134,9 +147,18 @@ async def _decide(
         by=by,
         reason=reason,
         step_no=asked[-1].blocked.step_no,
+        edited_hash=hash_of(edited) if edited is not None else "",
+        edited_plan=edited if edited is not None else NOTHING,
     )
     answers.answer(records, command, at=clock.now())
     return await send_decision(ports, command)
+
+
+def _encoded(plan: object) -> msgspec.Raw:
+    try:
+        return validation.encode(plan, what="plan")
+    except Unencodable as error:
+        raise BadRequest(field="plan", problem=str(error)) from error
 
 
 async def send_decision(ports: Ports, command: Decide | DecideStep) -> str:

@@ -79,6 +79,10 @@ class Decide(_Tagged, frozen=True, kw_only=True, tag="decide@1"):
     """Which output; empty: the episode itself asks."""
     round_no: int = 0
     """Which round of the output it is about (`Output.round_no`); 0: an older version sent it."""
+    edited_hash: str = ""
+    """Of `edited_plan`; empty: the plan is approved as it is."""
+    edited_plan: msgspec.Raw = NOTHING
+    """What is approved in the place of the plan."""
 
 
 class Resolve(_Tagged, frozen=True, kw_only=True, tag="resolve@1"):

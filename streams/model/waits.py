@@ -41,6 +41,8 @@ class Approval(Struct, frozen=True, kw_only=True):
     on_expiry: OnExpiry = OnExpiry.DENY
     remind_every_s: float = 0.0
     """Seconds between two public reminders; 0: none."""
+    editable: bool = False
+    """Whether who approves may change the plan."""
 
 
 class Wait(Struct, frozen=True, kw_only=True):

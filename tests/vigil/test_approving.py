@@ -19,6 +19,7 @@ from streams.model.waits import Wait
 from tests.vigil.journal import CLOCK, KEPT, PLAN_HASH, Journal, approval
 from tests.vigil.program import NOWHERE, RUN_S_MAX, Running, Vigil
 from tests.vigil.test_command_line import one_line
+from vigil.asking.approvals import patched
 
 ID = str(UUID(int=7))
 APP = '''
@@ -34,11 +35,13 @@ class Shrink(Strategy):
     def next_step(self, state, ctx):
         if state["answer"]:
             return converge()
-        return approval({"drop": state["table"]}, summary="drop a table", approvers=("ann", "bob"))
+        plan, who = {"drop": state["table"], "keep": "a copy"}, ("ann", "bob")
+        return approval(plan, summary="drop a table", approvers=who, editable=True)
 
     def handle_result(self, state, step, result):
         said = result.detail if isinstance(result, Failure) else f"approved by {result['by']}"
-        return {**state, "answer": said}
+        edited = "" if isinstance(result, Failure) or "plan" not in result else result["plan"]
+        return {**state, "answer": f"{said} {edited}".rstrip()}
 
     def converge(self, state, ctx):
         return ConvergeResult(summary=state["answer"])
@@ -206,6 +209,46 @@ def test_a_decision_is_waited_for_no_longer_than_one_likes(journal, standing):
     id_ = journal.block(approval())
     line = one_line(decide(standing, "deny", id_, "--yes", "--timeout", "0"), code=1)
     assert line == f"vigil: {id_}: not on the journal in time; it stays asked for\n"
+
+
+def test_a_plan_that_nobody_looks_at_again_cannot_be_changed(journal, standing):
+    id_ = journal.block(approval())
+    line = one_line(decide(standing, "approve", id_, "--yes", "--changes", "{}"), code=1)
+    assert f"episode {id_}: its plan cannot be changed" in line
+    assert not journal.has_command(id_)
+
+
+def test_changes_that_are_no_json_are_refused_before_any_server_is_asked(vigil):
+    done = vigil.run("episodes", "approve", ID, "--changes", "{", **NOWHERE)
+    assert "--changes: not JSON" in one_line(done, code=2)
+
+
+def test_a_plan_is_changed_by_who_approves_it(connected):
+    with serving(connected):
+        id_ = blocked(connected, "shrink", '{"table": "t1"}')
+        changes = '{"drop": "t2", "keep": null, "why": {"ticket": 7}}'
+        done = decide(connected, "approve", id_, "--yes", "--by", "ann", "--changes", changes)
+        end = ended(connected, id_)
+
+    assert done.returncode == 0, done.stderr
+    assert end == ("done", "approved by ann {'drop': 't2', 'why': {'ticket': 7}}")
+
+
+@pytest.mark.parametrize(
+    ("plan", "changes", "becomes"),
+    [
+        ({"a": 1, "b": 2}, {"b": 3}, {"a": 1, "b": 3}),
+        ({"a": 1, "b": 2}, {"b": None}, {"a": 1}),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"c": None, "d": [1]}}, {"a": {"b": 1, "d": [1]}}),
+        ({"a": 1}, {}, {"a": 1}),
+        ({"a": 1}, [1, 2], [1, 2]),
+        ([1], {"a": {"b": None}}, {"a": {}}),
+        ("drop it", None, None),
+    ],
+)
+def test_changes_are_a_json_merge_patch(plan, changes, becomes):
+    """RFC 7396."""
+    assert patched(plan, changes) == becomes
 
 
 def test_whoever_decides_at_the_same_time_learns_whose_decision_stands(journal, standing):

@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 import typer
+from msgspec import UNSET
 
 from engine.app.workflow_plan import starter_id
 from engine.outputs.requests import approve_output, reject_output
@@ -196,6 +197,8 @@ class Choice:
     reason: str
     wait_s: float | None
     """None: not at all."""
+    changes: object = UNSET
+    """A JSON merge patch (RFC 7396) for the plan; unset: it is approved as it is."""
 
     def check_hash(self) -> None:
         """Raise `Mistake` if `hash` cannot be the beginning of a plan's hash."""
@@ -270,13 +273,18 @@ def _decide(config: Config, target: ApprovalTarget, choice: Choice) -> None:
     pending, actor_id, episode_id = with_ports(config, lambda ports: _read_pending(ports, target))
     approval = pending.approval
     plan_hash, now = approval.plan_hash, _CLOCK.now()
-    problem = problem_of_decision(approval, plan_hash=plan_hash, by=by, at=now)
+    is_edited = choice.changes is not UNSET
+    problem = problem_of_decision(approval, plan_hash=plan_hash, by=by, at=now, is_edited=is_edited)
     if problem is not None:
         raise Trouble(f"{target}: {problem}{stranger_hint(approval.approvers, by)}")
-    choice.confirm(str(target), pending.as_row(), approval.plan_hash)
+    plan = patched(unraw(pending.plan), choice.changes) if is_edited else UNSET
+    row = pending.as_row()
+    choice.confirm(
+        str(target), {**row, "becomes": as_json(plan)} if is_edited else row, approval.plan_hash
+    )
 
     async def decided(ports: Ports) -> list[CommandOutcome]:
-        id_ = await _send(ports, target, approval.plan_hash, choice, by=by)
+        id_ = await _send(ports, target, approval.plan_hash, choice, by=by, plan=plan)
         sent = SentCommand(
             name=target.name,
             actor_id=actor_id,
@@ -306,14 +314,28 @@ async def _read_pending(ports: Ports, target: ApprovalTarget) -> tuple[ApprovalR
     return newest, *owner_of(records)
 
 
+def patched(plan: object, changes: object) -> object:
+    """Return `plan` after a JSON merge patch: null removes a key, what is no object replaces."""
+    if not isinstance(changes, dict):
+        return changes
+    kept = dict(plan) if isinstance(plan, dict) else {}
+    for key, change in changes.items():
+        if change is None:
+            kept.pop(key, None)
+        else:
+            kept[key] = patched(kept.get(key), change)
+    return kept
+
+
 async def _send(
-    ports: Ports, target: ApprovalTarget, hash_: str, choice: Choice, *, by: str
+    ports: Ports, target: ApprovalTarget, hash_: str, choice: Choice, *, by: str, plan: object
 ) -> str:
     name, reason, approves = target.name, choice.reason, choice.verdict == "approve"
     match target.kind:
+        case "episode" if approves:
+            return await approve(ports, name, plan_hash=hash_, by=by, reason=reason, plan=plan)
         case "episode":
-            send = approve if approves else deny
-            return await send(ports, name, plan_hash=hash_, by=by, reason=reason)
+            return await deny(ports, name, plan_hash=hash_, by=by, reason=reason)
         case "output":
             send_output = approve_output if approves else reject_output
             return await send_output(ports, name, payload_hash=hash_, by=by, reason=reason)

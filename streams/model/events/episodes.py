@@ -224,6 +224,8 @@ class EpisodeResolved(Event, frozen=True, kw_only=True, tag="episode.resolved@1"
     reason: str = ""
     decision_id: str = ""
     """Of the request that it follows: an answer of the same id is the same answer."""
+    edited_hash: str = ""
+    """SHA-256 of what was approved in the place of the plan; empty: the plan as it was."""
 
 
 class EpisodeDeferred(Event, frozen=True, kw_only=True, tag="episode.deferred@1"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -26,35 +26,54 @@ app = typer.Typer()
 _CLOCK: Final = SystemClock()
 
 
-def _decision(verdict: options.Verdict) -> Callable[..., None]:
-    """Return the command that decides so on what an episode asks for."""
+@app.command()
+def approve(
+    ctx: typer.Context,
+    *,
+    episode_id: options.EpisodeId,
+    changes: Annotated[
+        str | None,
+        Option(
+            help="What to change in the plan, where the request allows that: JSON that is merged"
+            " into it, null removes a key; @FILE, or - for standard input."
+        ),
+    ] = None,
+    hash_: options.Hash = None,
+    is_sure: options.IsSure = False,
+    reason: options.Reason = "",
+    by: options.By = None,
+    is_waiting: options.IsWaiting = True,
+    timeout_s: options.Timeout = options.DECISION_S,
+) -> None:
+    """Approve what an episode asks for. Shows the plan first, and asks for confirmation."""
+    from dataclasses import replace
 
-    def decide(
-        ctx: typer.Context,
-        *,
-        episode_id: options.EpisodeId,
-        hash_: options.Hash = None,
-        is_sure: options.IsSure = False,
-        reason: options.Reason = "",
-        by: options.By = None,
-        is_waiting: options.IsWaiting = True,
-        timeout_s: options.Timeout = options.DECISION_S,
-    ) -> None:
-        from vigil.asking.approvals import Choice, decide_episode
+    from vigil.asking.approvals import Choice, decide_episode
 
-        choice = Choice(verdict, hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-        decide_episode(options.config(ctx), episode_id, choice)
-
-    return decide
+    wait_s = timeout_s if is_waiting else None
+    choice = Choice("approve", hash_, is_sure, by, reason, wait_s)
+    if changes is not None:
+        choice = replace(choice, changes=options.read_json(changes, what="--changes"))
+    decide_episode(options.config(ctx), episode_id, choice)
 
 
-app.command(
-    "approve",
-    help="Approve what an episode asks for. Shows the plan first, and asks for confirmation.",
-)(_decision("approve"))
-app.command(
-    "deny", help="Deny what an episode asks for. Shows the plan first, and asks for confirmation."
-)(_decision("deny"))
+@app.command()
+def deny(
+    ctx: typer.Context,
+    *,
+    episode_id: options.EpisodeId,
+    hash_: options.Hash = None,
+    is_sure: options.IsSure = False,
+    reason: options.Reason = "",
+    by: options.By = None,
+    is_waiting: options.IsWaiting = True,
+    timeout_s: options.Timeout = options.DECISION_S,
+) -> None:
+    """Deny what an episode asks for. Shows the plan first, and asks for confirmation."""
+    from vigil.asking.approvals import Choice, decide_episode
+
+    choice = Choice("deny", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
+    decide_episode(options.config(ctx), episode_id, choice)
 
 
 @app.command()
