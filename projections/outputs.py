@@ -156,6 +156,8 @@ class Progress(Row, kw_only=True):
     delivered_ref: str | None = None
     delivered_at: datetime | None = None
     canceled_at: datetime | None = None
+    edited: tuple[msgspec.Raw] | None = None
+    """What is delivered instead of what was proposed; None: nothing is."""
 
 
 class Proposed(Progress, kw_only=True):
@@ -271,6 +273,11 @@ def _decide(row: Progress, event: OutputApproved | OutputRejected, *, at: dateti
     row.decided_reason = event.reason or None
     row.decision_id = event.decision_id or None
     row.decided_at = at
+    if isinstance(event, OutputApproved) and event.edited_hash:
+        if isinstance(row, Proposed):
+            row.payload = event.edited_payload
+        else:
+            row.edited = (event.edited_payload,)
 
 
 def _fail(row: Progress, event: OutputPostponed | OutputFailed, *, at: datetime) -> None:

@@ -7429,4 +7429,32 @@ TABLE: Final[Sequence[Mutant]] = (
         "editable=editable,",
         "tests/engine/waits/test_edited_plans.py",
     ),
+    Mutant(
+        "edited outputs: what was approved is delivered",
+        "engine/outputs/output.py",
+        "    if proposed is None or not approved.edited_hash:",
+        "    if True:",
+        "tests/engine/outputs/test_outputs.py",
+    ),
+    Mutant(
+        "edited outputs: the hash of what was approved is kept",
+        "engine/outputs/decide.py",
+        "            edited_hash=edited,\n",
+        "",
+        "tests/engine/outputs/test_outputs.py",
+    ),
+    Mutant(
+        "edited outputs: it could have been proposed",
+        "engine/waits/requests.py",
+        "    except Unencodable as error:\n        raise BadRequest(field=what",
+        "    except RecursionError as error:\n        raise BadRequest(field=what",
+        "tests/engine/outputs/test_outputs.py",
+    ),
+    Mutant(
+        "edited outputs: the row shows what is delivered",
+        "projections/sql/advance_outputs.sql",
+        "CASE WHEN advance.edited IS NULL THEN output.payload ELSE advance.edited -> 0 END",
+        "output.payload",
+        "tests/projections/test_output_rows.py",
+    ),
 )

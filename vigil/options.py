@@ -63,6 +63,13 @@ Hash: TypeAlias = Annotated[
     str | None,
     Option("--hash", help="The first 8 hex digits, or more, of the hash of what you saw."),
 ]
+Changes: TypeAlias = Annotated[
+    str | None,
+    Option(
+        help="What to change in it: JSON that is merged into it, null removes a key; @FILE, or -"
+        " for standard input."
+    ),
+]
 Verdict: TypeAlias = Literal["approve", "deny"]
 """What is decided on a request for approval."""
 

@@ -171,10 +171,19 @@ def answered(
         why = f" ({output.failed.error_class})" if output.failed else ""
         raise Refused(f"it does not wait for approval: it is {output.status}{why}")
     approval, plan_hash, by = output.pending.terms, command.plan_hash, command.by
-    if problem := problem_of_decision(approval, plan_hash=plan_hash, by=by, at=at):
+    edited = command.edited_hash
+    if problem := problem_of_decision(
+        approval, plan_hash=plan_hash, by=by, at=at, is_edited=bool(edited)
+    ):
         raise Refused(problem)
     if command.verdict is Verdict.APPROVE:
-        return OutputApproved(by=command.by, reason=command.reason, decision_id=command.id)
+        return OutputApproved(
+            by=command.by,
+            reason=command.reason,
+            decision_id=command.id,
+            edited_hash=edited,
+            edited_payload=command.edited_plan,
+        )
     return OutputRejected(by=command.by, reason=command.reason, decision_id=command.id)
 
 

@@ -150,7 +150,12 @@ def evolve(output: Output, event: OutputEvent, *, at: datetime) -> Output:
             return _proposed(output, event, at=at)
         case OutputApproved():
             return replace(
-                output, status=OutputStatus.PROPOSED, decided=event, decided_at=at, retry_at=None
+                output,
+                status=OutputStatus.PROPOSED,
+                proposed=_edited(output.proposed, event),
+                decided=event,
+                decided_at=at,
+                retry_at=None,
             )
         case OutputRejected():
             return replace(output, status=OutputStatus.REJECTED, decided=event, decided_at=at)
@@ -198,6 +203,13 @@ def _retried(output: Output, event: OutputRetried, *, at: datetime) -> Output:
         return again
     proposed = replace(output.proposed, approval=event.approval)
     return replace(again, status=OutputStatus.AWAITING_APPROVAL, proposed=proposed, asked_at=at)
+
+
+def _edited(proposed: OutputProposed | None, approved: OutputApproved) -> OutputProposed | None:
+    """Return the proposal with what is delivered, if who approved it has changed that."""
+    if proposed is None or not approved.edited_hash:
+        return proposed
+    return replace(proposed, payload=approved.edited_payload)
 
 
 def _proposed(before: Output, event: OutputProposed, *, at: datetime) -> Output:

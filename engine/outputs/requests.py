@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Final
 from uuid import uuid4
 
+from msgspec import UNSET
+
 from engine.errors import Refused
 from engine.outputs.decide import answered, called_off, check_is_carried, tried_again
 from engine.outputs.output import Output, fold
 from engine.validation import check_cause, check_hash
-from engine.waits.requests import send_decision
+from engine.waits.requests import edit_of, send_decision
 from streams.clock import Clock, SystemClock
 from streams.model.commands import CancelOutput, Decide, RetryOutput, Verdict
 from streams.model.events import OutputProposed
@@ -30,15 +32,19 @@ async def approve_output(
     payload_hash: str,
     by: str,
     reason: str = "",
+    payload: object = UNSET,
     clock: Clock = _CLOCK,
 ) -> str:
     """Ask that a waiting output be delivered, and return the decision's id.
 
     It is delivered as soon as a node of its actor has room. Otherwise as `approve`, of episodes;
     `payload_hash` is that of the payload, and `BadName` says that no output can have such a key.
+    `payload` is what is delivered instead, any JSON value of up to 256 KiB.
     """
     verdict = Verdict.APPROVE
-    return await _decide(ports, key, verdict, payload_hash, by=by, reason=reason, clock=clock)
+    return await _decide(
+        ports, key, verdict, payload_hash, by=by, reason=reason, payload=payload, clock=clock
+    )
 
 
 async def reject_output(
@@ -115,8 +121,10 @@ async def _decide(
     by: str,
     reason: str,
     clock: Clock,
+    payload: object = UNSET,
 ) -> str:
     check_hash("payload_hash", payload_hash)
+    edited_hash, edited_payload = edit_of(payload, what="payload")
     output, proposed = await _look(ports, key, by=by, reason=reason)
     command = Decide(
         actor_id=proposed.actor_id,
@@ -128,6 +136,8 @@ async def _decide(
         reason=reason,
         output_key=key,
         round_no=output.round_no,
+        edited_hash=edited_hash,
+        edited_plan=edited_payload,
     )
     answered(output, command, at=clock.now())
     return await send_decision(ports, command)

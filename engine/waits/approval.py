@@ -63,7 +63,8 @@ def approval_for(
         expires_at=expiry_of(asking.expires_s, at=at),
         on_expiry=asking.on_expiry,
         remind_every_s=asking.remind_every_s,
-        editable=isinstance(asking, RequestApproval) and asking.editable is True,
+        # Nothing but its delivery looks at what an output is.
+        editable=isinstance(asking, OutputIntent) or asking.editable is True,
     )
 
 

@@ -132,7 +132,7 @@ async def _decide(
     check_id("episode_id", episode_id)
     check_hash("plan_hash", plan_hash)
     check_cause(by, reason)
-    edited = None if plan is UNSET else _encoded(plan)
+    edited_hash, edited_plan = edit_of(plan, what="plan")
     records = await _journal(ports, episode_id)
     asked = [each for each in answers.waits_of(records) if each.blocked.event.approval]
     opened = fold(records).opened
@@ -147,18 +147,25 @@ async def _decide(
         by=by,
         reason=reason,
         step_no=asked[-1].blocked.step_no,
-        edited_hash=hash_of(edited) if edited is not None else "",
-        edited_plan=edited if edited is not None else NOTHING,
+        edited_hash=edited_hash,
+        edited_plan=edited_plan,
     )
     answers.answer(records, command, at=clock.now())
     return await send_decision(ports, command)
 
 
-def _encoded(plan: object) -> msgspec.Raw:
+def edit_of(plan: object, *, what: str) -> tuple[str, msgspec.Raw]:
+    """Return hash and JSON of what is approved instead, empty if `plan` is unset.
+
+    Raises `BadRequest` about the field `what` if it could not have been asked about.
+    """
+    if plan is UNSET:
+        return "", NOTHING
     try:
-        return validation.encode(plan, what="plan")
+        edited = validation.encode(plan, what=what)
     except Unencodable as error:
-        raise BadRequest(field="plan", problem=str(error)) from error
+        raise BadRequest(field=what, problem=str(error)) from error
+    return hash_of(edited), edited
 
 
 async def send_decision(ports: Ports, command: Decide | DecideStep) -> str:

@@ -6,6 +6,7 @@ UPDATE outputs AS output SET
     journal_seq = advance.journal_seq,
     updated_at = advance.updated_at,
     status = advance.status,
+    payload = CASE WHEN advance.edited IS NULL THEN output.payload ELSE advance.edited -> 0 END,
     next_attempt_at = advance.next_attempt_at,
     error_class = advance.error_class,
     error_detail = advance.error_detail,
@@ -31,7 +32,7 @@ FROM (
         next_attempt_at timestamptz, error_class text, error_detail text, attempts bigint,
         asked_at timestamptz, resolution text, decided_by text, decided_reason text,
         decision_id text, decided_at timestamptz, expires_at timestamptz, delivered_ref text,
-        delivered_at timestamptz, canceled_at timestamptz
+        delivered_at timestamptz, canceled_at timestamptz, edited jsonb
     )
 ) AS advance
 WHERE output.stack = $1 AND output.output_key = advance.output_key

@@ -6,6 +6,7 @@ import json
 from datetime import timedelta
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from engine.app.workflow import APPROVAL_EXPIRED
@@ -116,6 +117,16 @@ async def test_a_decision_shows_who_decided_what(pool, stack, decision, status, 
     assert (row["status"], row["resolution"], row["decided_at"]) == (status, resolution, AT)
     said = ("ann", "go ahead", "d1") if decision.by else (None, None, None)
     assert (row["decided_by"], row["decided_reason"], row["decision_id"]) == said
+
+
+@pytest.mark.parametrize("is_apart", [True, False])
+@pytest.mark.parametrize("payload", [{"text": "calm down"}, None])
+async def test_the_row_has_what_is_delivered_instead(pool, stack, is_apart, payload):
+    edited = msgspec.structs.replace(APPROVED, edited_hash="h", edited_payload=raw(payload))
+    for events in ([ASKED], [edited]) if is_apart else ([ASKED, edited],):
+        await live(pool, stack, *events)
+    row = await only_row(pool, "outputs", stack=stack)
+    assert json.loads(row["payload"] or "null") == payload
 
 
 async def test_a_request_that_nobody_answered_in_time_has_expired_though_that_is_a_failure(

@@ -252,6 +252,17 @@ def test_an_output_is_delivered_once_it_is_approved(connected):
     assert (ann.stdout, ann.stderr) == ("disk 1: approved by ann\n", "")
 
 
+def test_what_is_delivered_may_be_changed_by_who_approves_it(connected):
+    with serving(connected):
+        paged(connected, "disk 1", ask=True)
+        before = wait_status(connected, "disk 1", "awaiting_approval")["payload"]
+        words = ("--yes", "--by", "ann", "--changes", '{"note": "calm down"}')
+        done = connected.run("outputs", "approve", "disk 1", *words)
+        after = wait_status(connected, "disk 1", "delivered")["payload"]
+
+    assert (done.returncode, after) == (0, {**before, "note": "calm down"}), done.stderr
+
+
 def test_an_output_that_is_rejected_is_not_delivered(connected):
     with serving(connected):
         paged(connected, "disk 1", ask=True)

@@ -200,6 +200,12 @@ class Choice:
     changes: object = UNSET
     """A JSON merge patch (RFC 7396) for the plan; unset: it is approved as it is."""
 
+    def with_changes(self, text: str | None) -> Choice:
+        """Return the choice with the changes in `text`, read as `options.read_json` does."""
+        if text is None:
+            return self
+        return replace(self, changes=options.read_json(text, what="--changes"))
+
     def check_hash(self) -> None:
         """Raise `Mistake` if `hash` cannot be the beginning of a plan's hash."""
         digits = self.hash
@@ -336,9 +342,12 @@ async def _send(
             return await approve(ports, name, plan_hash=hash_, by=by, reason=reason, plan=plan)
         case "episode":
             return await deny(ports, name, plan_hash=hash_, by=by, reason=reason)
+        case "output" if approves:
+            return await approve_output(
+                ports, name, payload_hash=hash_, by=by, reason=reason, payload=plan
+            )
         case "output":
-            send_output = approve_output if approves else reject_output
-            return await send_output(ports, name, payload_hash=hash_, by=by, reason=reason)
+            return await reject_output(ports, name, payload_hash=hash_, by=by, reason=reason)
         case "workflow":
             return await send_step(
                 ports, name, target.step, choice.verdict, plan_hash=hash_, by=by, reason=reason

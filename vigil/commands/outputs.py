@@ -83,36 +83,44 @@ def show(ctx: typer.Context, *, key: Key, is_json: options.IsJson = False) -> No
     show_rows(history, HISTORY_COLUMNS, is_json=False)
 
 
-def _decision(verdict: options.Verdict) -> Callable[..., None]:
-    """Return the command that decides so on whether an output is delivered."""
+@app.command()
+def approve(
+    ctx: typer.Context,
+    *,
+    key: Key,
+    changes: options.Changes = None,
+    hash_: options.Hash = None,
+    is_sure: options.IsSure = False,
+    reason: options.Reason = "",
+    by: options.By = None,
+    is_waiting: options.IsWaiting = True,
+    timeout_s: options.Timeout = options.DECISION_S,
+) -> None:
+    """Approve an output, so that it is delivered. Shows it first, and asks for confirmation."""
+    from vigil.asking.approvals import Choice, decide_output
 
-    def decide(
-        ctx: typer.Context,
-        *,
-        key: Key,
-        hash_: options.Hash = None,
-        is_sure: options.IsSure = False,
-        reason: options.Reason = "",
-        by: options.By = None,
-        is_waiting: options.IsWaiting = True,
-        timeout_s: options.Timeout = options.DECISION_S,
-    ) -> None:
-        from vigil.asking.approvals import Choice, decide_output
-
-        choice = Choice(verdict, hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-        decide_output(options.config(ctx), key, choice)
-
-    return decide
+    wait_s = timeout_s if is_waiting else None
+    choice = Choice("approve", hash_, is_sure, by, reason, wait_s)
+    decide_output(options.config(ctx), key, choice.with_changes(changes))
 
 
-app.command(
-    "approve",
-    help="Approve an output, so that it is delivered. Shows it first, and asks for confirmation.",
-)(_decision("approve"))
-app.command(
-    "reject",
-    help="Reject an output: it is not delivered. Shows it first, and asks for confirmation.",
-)(_decision("deny"))
+@app.command()
+def reject(
+    ctx: typer.Context,
+    *,
+    key: Key,
+    hash_: options.Hash = None,
+    is_sure: options.IsSure = False,
+    reason: options.Reason = "",
+    by: options.By = None,
+    is_waiting: options.IsWaiting = True,
+    timeout_s: options.Timeout = options.DECISION_S,
+) -> None:
+    """Reject an output: it is not delivered. Shows it first, and asks for confirmation."""
+    from vigil.asking.approvals import Choice, decide_output
+
+    choice = Choice("deny", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
+    decide_output(options.config(ctx), key, choice)
 
 
 @app.command()

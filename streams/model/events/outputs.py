@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from streams.json import NOTHING
 from streams.model.struct import Event
 from streams.model.waits import Approval
 
@@ -36,6 +37,10 @@ class OutputApproved(Event, frozen=True, kw_only=True, tag="output.approved@1"):
     """Who decided; empty: nobody in time, which means approval by the request's own terms."""
     reason: str = ""
     decision_id: str = ""
+    edited_hash: str = ""
+    """SHA-256 of `edited_payload`; empty: the payload is delivered as it was proposed."""
+    edited_payload: msgspec.Raw = NOTHING
+    """What is delivered in its place."""
 
 
 class OutputRejected(Event, frozen=True, kw_only=True, tag="output.rejected@1"):

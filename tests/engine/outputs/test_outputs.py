@@ -9,16 +9,17 @@ import pytest
 from structlog.testing import capture_logs
 
 from engine.app.actions import Done, observe
-from engine.app.outputs import DeliveryFailed, Retries, Route, output, propose_output
+from engine.app.outputs import DeliveryFailed, Retries, Route, output, plan_hash, propose_output
 from engine.episodes.cancel import cancel
 from engine.episodes.episode import Status
 from engine.episodes.fire import fire
-from engine.errors import Refused
+from engine.errors import BadRequest, Refused
 from engine.operations.dead_letters import DeadLetterRequests
 from engine.outputs.deliver import OutputDelivery
 from engine.outputs.output import fold
 from engine.outputs.requests import approve_output, reject_output, retry_output
 from streams.errors import LeaseLost
+from streams.json import raw, unraw
 from streams.layout import Stream
 from streams.model.events import (
     DeadLettered,
@@ -427,6 +428,44 @@ def test_what_is_approved_is_delivered():
     ]  # fmt: skip
     assert scene.told[1][1]["by"] == "ann"
     assert scene.told[0][1]["summary"] == "page them?"
+
+
+def test_who_approves_an_output_may_change_what_is_delivered():
+    pager = Pager(busy())
+    app = paging(outputs=[page(dedupe_key="disk", **ASKING)], pager=pager)
+    life, _ = play(gate(approve_output, payload={"text": "calm down"}), app)
+
+    assert outcomes(life) == ["delivered"]
+    assert [view.payload for view in pager.views] == [{"text": "calm down"}] * 2
+
+
+def test_the_log_has_what_was_proposed_and_what_was_approved_with_their_hashes():
+    edited = {"text": "calm down"}
+
+    async def story(scene: Scene):
+        await gate(approve_output, payload=edited)(scene)
+        return [
+            event
+            for record in await scene.ports.log.read(scene.ports.stack.output("disk"))
+            for event in record.commit.events
+        ]
+
+    events, _ = play(story, paging(outputs=[page(dedupe_key="disk", **ASKING)]))
+    proposed, approved = events[:2]
+    assert proposed.approval.plan_hash == plan_hash(proposed.payload)
+    assert unraw(approved.edited_payload) == edited != unraw(proposed.payload)
+    assert approved.edited_hash == plan_hash(raw(edited)) != proposed.approval.plan_hash
+
+
+@pytest.mark.parametrize("payload", [object(), "x" * 300 * 1024])
+def test_what_could_not_have_been_proposed_cannot_be_approved_instead(payload):
+    async def story(scene: Scene):
+        with pytest.raises(BadRequest, match=r"^payload: "):
+            await gate(approve_output, payload=payload)(scene)
+        return (await scene.output("disk")).status
+
+    status, _ = play(story, paging(outputs=[page(dedupe_key="disk", **ASKING)]))
+    assert status is OutputStatus.AWAITING_APPROVAL
 
 
 def test_what_is_rejected_is_not_delivered_and_counts_neither_way():

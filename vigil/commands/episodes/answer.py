@@ -31,13 +31,7 @@ def approve(
     ctx: typer.Context,
     *,
     episode_id: options.EpisodeId,
-    changes: Annotated[
-        str | None,
-        Option(
-            help="What to change in the plan, where the request allows that: JSON that is merged"
-            " into it, null removes a key; @FILE, or - for standard input."
-        ),
-    ] = None,
+    changes: options.Changes = None,
     hash_: options.Hash = None,
     is_sure: options.IsSure = False,
     reason: options.Reason = "",
@@ -46,15 +40,11 @@ def approve(
     timeout_s: options.Timeout = options.DECISION_S,
 ) -> None:
     """Approve what an episode asks for. Shows the plan first, and asks for confirmation."""
-    from dataclasses import replace
-
     from vigil.asking.approvals import Choice, decide_episode
 
     wait_s = timeout_s if is_waiting else None
     choice = Choice("approve", hash_, is_sure, by, reason, wait_s)
-    if changes is not None:
-        choice = replace(choice, changes=options.read_json(changes, what="--changes"))
-    decide_episode(options.config(ctx), episode_id, choice)
+    decide_episode(options.config(ctx), episode_id, choice.with_changes(changes))
 
 
 @app.command()
