@@ -6,7 +6,7 @@ import pytest
 
 from tests.engine.stage import HAPPENED, Scripted
 from tests.testing.apps import ASKS, WAITS, app_with
-from vigil import ConvergeResult, Refused, propose_output
+from vigil import ConvergeResult, Refused, approval, propose_output
 from vigil.testing import run
 
 
@@ -20,6 +20,16 @@ async def test_who_may_approves():
         await vigil.approve()
         await vigil.run_until_idle()
         assert vigil.episode().classification["seen"][0]["by"] == "ann"
+
+
+async def test_who_approves_may_change_the_plan():
+    asks = approval({"delete": "/var/log"}, editable=True)
+    async with run(app_with(Scripted(asks))) as vigil:
+        await vigil.publish(HAPPENED)
+        await vigil.run_until_idle()
+        await vigil.approve(plan={"delete": "/tmp"})
+        await vigil.run_until_idle()
+        assert vigil.episode().classification["seen"][0]["plan"] == {"delete": "/tmp"}
 
 
 async def test_who_may_not_is_refused():

@@ -175,7 +175,7 @@ def test_debug_shows_the_traceback(vigil):
 
 
 def test_an_episode_id_must_be_one(vigil):
-    assert "no episode id" in one_line(vigil.run("episodes", "show", "7"), code=2)
+    assert "no episode id" in one_line(vigil.run("episodes", "show", "x7"), code=2)
 
 
 def test_an_exporter_that_is_not_installed_is_named_with_its_remedy(vigil):

@@ -22,6 +22,8 @@ from functools import partial
 from itertools import count
 from typing import Final
 
+from msgspec import UNSET
+
 from engine.app.app import App
 from engine.app.outputs import OutputAdapter, OutputView
 from engine.episodes.cancel import cancel
@@ -155,13 +157,16 @@ class RunningApp:
         """Send the signal `ref` to all that wait for it, now or within an hour."""
         await self.publish(RESOLVED, {"ref": ref, "result": result, "by": by})
 
-    async def approve(self, id: str | None = None, *, by: str = "", reason: str = "") -> None:
+    async def approve(
+        self, id: str | None = None, *, by: str = "", reason: str = "", plan: object = UNSET
+    ) -> None:
         """Approve what waits: the only approval, or that of an episode, output or instance `id`.
 
         `by`: one of the approvers; by default the first of them. Raises `Refused` if that one may
         not, and an `AssertionError` that shows what waits if it is not one.
+        `plan`: what is approved instead, if the request is editable, or an output's.
         """
-        await self._decide(id, by=by, reason=reason, is_approved=True)
+        await self._decide(id, by=by, reason=reason, is_approved=True, plan=plan)
 
     async def deny(self, id: str | None = None, *, by: str = "", reason: str = "") -> None:
         """Deny what waits; as `approve`."""
@@ -440,18 +445,20 @@ class RunningApp:
     def _is_laned(self) -> bool:
         return any(each.is_laned for each in self._app.actors.values())
 
-    async def _decide(self, id: str | None, *, by: str, reason: str, is_approved: bool) -> None:
+    async def _decide(
+        self, id: str | None, *, by: str, reason: str, is_approved: bool, plan: object = UNSET
+    ) -> None:
         known = [each for each in self.waits() if each.plan_hash]
         found = only(fitting(known, id=id), _described("approval that waits", {"id": id}), known)
         by = by or next(iter(found.approvers), BY)
         ports, clock = self.ports, self._clock
         if found.what == "episode":
-            answer = approve if is_approved else deny
+            answer = partial(approve, plan=plan) if is_approved else deny
             await answer(
                 ports, found.id, plan_hash=found.plan_hash, by=by, reason=reason, clock=clock
             )
         elif found.what == "output":
-            decide = approve_output if is_approved else reject_output
+            decide = partial(approve_output, payload=plan) if is_approved else reject_output
             await decide(
                 ports, found.id, payload_hash=found.plan_hash, by=by, reason=reason, clock=clock
             )
