@@ -7457,4 +7457,11 @@ TABLE: Final[Sequence[Mutant]] = (
         "output.payload",
         "tests/projections/test_output_rows.py",
     ),
+    Mutant(
+        "on_exhausted: large results are told whole",
+        "engine/execution/exhausted.py",
+        "step.result if stored is None else await fetch(self.ports.objects, stored)",
+        "step.result",
+        EXHAUSTED,
+    ),
 )

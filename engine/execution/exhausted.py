@@ -19,6 +19,7 @@ from engine.app.strategy import Function
 from engine.app.tools import ToolFailed
 from engine.episodes import dry_run
 from engine.episodes.episode import Episode
+from engine.episodes.results import fetch
 from engine.errors import BudgetExceeded, EpisodeFailed
 from engine.functions.history import CHANGED, history_of
 from engine.functions.result import conclusion
@@ -46,7 +47,7 @@ def has_cut_off(episode: Episode) -> bool:
     return any(each.until is None and not each.output_key for each in episode.announced)
 
 
-def gathered(records: Sequence[Recorded]) -> Sequence[GatheredStep]:
+def gathered(records: Sequence[Recorded]) -> Sequence[StepRecorded]:
     """Return what was done in `records`, oldest first, since the strategy last restarted."""
     steps: list[StepRecorded] = []
     for event in (event for record in records for event in record.commit.events):
@@ -54,18 +55,7 @@ def gathered(records: Sequence[Recorded]) -> Sequence[GatheredStep]:
             steps = []
         elif isinstance(event, StepRecorded) and event.kind is not StepKind.CHECKPOINT:
             steps.append(event)
-    return tuple(_as_gathered(each) for each in steps if not each.path.startswith(CHANGED))
-
-
-def _as_gathered(step: StepRecorded) -> GatheredStep:
-    return GatheredStep(
-        kind=step.kind,
-        tool=step.tool_name,
-        args=unraw(step.args),
-        result=unraw(step.result),
-        error_class=step.error_class,
-        error_detail=step.error_detail,
-    )
+    return [each for each in steps if not each.path.startswith(CHANGED)]
 
 
 @dataclass(frozen=True)
@@ -93,7 +83,7 @@ class ExhaustedEpisode:
                 detail=failed.detail,
                 episode=view_of(self.opened, self.ports.stack.name, self.findings),
                 trigger=self.opened.trigger,
-                steps=gathered(records),
+                steps=[await self._as_gathered(each) for each in gathered(records)],
                 state=state,
             )
             async with self.clock.timeout(EXHAUSTED_S_MAX):
@@ -110,6 +100,18 @@ class ExhaustedEpisode:
         except (ToolFailed, EpisodeFailed) as error:
             raise _after_all(failed, f"{error.error_class}: {error.detail}") from error
         return replace(apart, exhausted=failed.detail)
+
+    async def _as_gathered(self, step: StepRecorded) -> GatheredStep:
+        stored = step.stored
+        result = step.result if stored is None else await fetch(self.ports.objects, stored)
+        return GatheredStep(
+            kind=step.kind,
+            tool=step.tool_name,
+            args=unraw(step.args),
+            result=unraw(result),
+            error_class=step.error_class,
+            error_detail=step.error_detail,
+        )
 
     async def _records(self) -> Sequence[Recorded]:
         subject = self.ports.stack.episode(self.opened.episode_id)

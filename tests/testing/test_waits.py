@@ -27,9 +27,9 @@ async def test_who_approves_may_change_the_plan():
     async with run(app_with(Scripted(asks))) as vigil:
         await vigil.publish(HAPPENED)
         await vigil.run_until_idle()
-        await vigil.approve(plan={"delete": "/tmp"})
+        await vigil.approve(plan={"delete": "/srv/old"})
         await vigil.run_until_idle()
-        assert vigil.episode().classification["seen"][0]["plan"] == {"delete": "/tmp"}
+        assert vigil.episode().classification["seen"][0]["plan"] == {"delete": "/srv/old"}
 
 
 async def test_who_may_not_is_refused():

@@ -122,6 +122,25 @@ async def test_a_function_is_told_what_its_newest_checkpoint_was_given():
     assert unraw(life_.episode.converged.classification) == {"state": {"counted": 1}, "steps": 3}
 
 
+async def test_large_results_are_told_whole():
+    async def read(args, ctx):
+        return "x" * 2 * 1024 * 1024
+
+    async def check(ctx, trigger):
+        for _ in range(5):
+            await ctx.call("disk.read")
+
+    life_ = await functions.play(
+        check,
+        tools={"disk": read},
+        budget=TURNS,
+        on_exhausted=lambda exhausted: ConvergeResult(
+            classification={"sizes": [len(each.result) for each in exhausted.steps]}
+        ),
+    )
+    assert unraw(life_.episode.converged.classification) == {"sizes": [2 * 1024 * 1024] * 2}
+
+
 async def test_used_up_tokens_count_too():
     async def think(prompt, transient, ctx):
         return Synthesis(content=prompt, output_tokens=60)

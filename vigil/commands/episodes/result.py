@@ -13,7 +13,7 @@ from projections.episodes import is_whole, shown_result
 from streams.model.events import StepRecorded
 from vigil import options
 from vigil.asking.connect import with_ports
-from vigil.asking.rows import parse_id
+from vigil.asking.episode_ids import find_episode
 from vigil.errors import Trouble
 from vigil.printing import tables
 
@@ -33,7 +33,8 @@ def result(
     ],
 ) -> None:
     """Print the result of a step as JSON, however large, as far as people may see it."""
-    config, wanted = options.config(ctx), parse_id(episode_id)
+    config = options.config(ctx)
+    wanted = find_episode(config, episode_id)
 
     async def read(ports: Ports) -> msgspec.Raw:
         return await _shown(ports, wanted, step_no)
