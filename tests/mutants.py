@@ -7243,8 +7243,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "on_exhausted: answers about changes are no steps",
         "engine/execution/exhausted.py",
-        " if not each.path.startswith(CHANGED))",
-        ")",
+        " if not each.path.startswith(CHANGED)]",
+        "]",
         EXHAUSTED,
     ),
     Mutant(
