@@ -15,7 +15,7 @@ from engine.errors import Refused
 from engine.outputs.decide import answered, called_off, check_is_carried, tried_again
 from engine.outputs.output import Output, fold
 from engine.validation import check_cause, check_hash
-from engine.waits.requests import edit_of, send_decision
+from engine.waits.requests import AS_IT_IS, edit_of, send_decision
 from streams.clock import Clock, SystemClock
 from streams.model.commands import CancelOutput, Decide, RetryOutput, Verdict
 from streams.model.events import OutputProposed
@@ -124,7 +124,7 @@ async def _decide(
     payload: object = UNSET,
 ) -> str:
     check_hash("payload_hash", payload_hash)
-    edited_hash, edited_payload = edit_of(payload, what="payload")
+    edited_hash, edited_payload = AS_IT_IS if payload is UNSET else edit_of(payload, what="payload")
     output, proposed = await _look(ports, key, by=by, reason=reason)
     command = Decide(
         actor_id=proposed.actor_id,

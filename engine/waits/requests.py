@@ -29,6 +29,9 @@ from streams.tracing import traceparent
 
 _CLOCK: Final = SystemClock()
 
+AS_IT_IS: Final = ("", NOTHING)
+"""In the place of `edit_of`: what is asked about is approved unchanged."""
+
 
 async def approve(
     ports: Ports,
@@ -132,7 +135,7 @@ async def _decide(
     check_id("episode_id", episode_id)
     check_hash("plan_hash", plan_hash)
     check_cause(by, reason)
-    edited_hash, edited_plan = edit_of(plan, what="plan")
+    edited_hash, edited_plan = AS_IT_IS if plan is UNSET else edit_of(plan, what="plan")
     records = await _journal(ports, episode_id)
     asked = [each for each in answers.waits_of(records) if each.blocked.event.approval]
     opened = fold(records).opened
@@ -155,12 +158,10 @@ async def _decide(
 
 
 def edit_of(plan: object, *, what: str) -> tuple[str, msgspec.Raw]:
-    """Return hash and JSON of what is approved instead, empty if `plan` is unset.
+    """Return hash and JSON of what is approved instead.
 
     Raises `BadRequest` about the field `what` if it could not have been asked about.
     """
-    if plan is UNSET:
-        return "", NOTHING
     try:
         edited = validation.encode(plan, what=what)
     except Unencodable as error:
