@@ -1053,6 +1053,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/episodes/test_recovery.py",
     ),
     Mutant(
+        "what is replaced in an app must be there",
+        "engine/app/app.py",
+        "if id_ not in actors or name not in actors[id_].expectations:",
+        "if False:",
+        "tests/engine/app/test_app.py",
+    ),
+    Mutant(
+        "what replaces a strategy goes into a copy",
+        "engine/app/actor.py",
+        "        made = copy(self)\n",
+        "        made = self\n",
+        "tests/engine/app/test_app.py",
+    ),
+    Mutant(
         "attempts run out",
         "engine/episodes/recovery.py",
         "if crashes >= attempts_max:",

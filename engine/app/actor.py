@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
 from functools import partial, wraps
 from inspect import Signature, isfunction, signature
 from typing import (
@@ -439,6 +440,23 @@ class Actor:
             return self._declare(name, check.strategy_function(strategy), dict, options)
         instance = check.strategy(strategy)
         return self._declare(name, instance, check.state_type(instance), options)
+
+    def replaced(
+        self, name: str, *, strategy: StrategyLike | None, synthesizer: Synthesizer | None
+    ) -> Actor:
+        """Return this actor with an expectation that has another strategy or synthesizer."""
+        declared, check = self.expectations[name], Check(self.id, name)
+        chosen, state_type = declared.strategy, declared.state_type
+        if isfunction(strategy):
+            chosen, state_type = check.strategy_function(strategy), dict
+        elif strategy is not None:
+            chosen = check.strategy(strategy)
+            state_type = check.state_type(chosen)
+        asked = check.callback("synthesizer", synthesizer) or declared.synthesizer
+        expectation = replace(declared, strategy=chosen, state_type=state_type, synthesizer=asked)
+        made = copy(self)
+        object.__setattr__(made, "expectations", {**self.expectations, name: expectation})
+        return made
 
     def _declare(
         self,

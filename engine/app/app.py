@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from engine.app.actor import QUEUE_MAX, Actor, Expectation, Policy
+from engine.app.actor import QUEUE_MAX, Actor, Expectation, Policy, StrategyLike
 from engine.app.checks import Check, checked_callback
 from engine.app.function_tool import ToolGroup, Tools, checked_tools
 from engine.app.outputs import Outputs, Route, checked_routes
@@ -152,6 +152,37 @@ class App:
             if needs.synthesizer and self.synthesizer_of(actor, expectation) is None:
                 raise check.refuse("strategy", "there is no synthesizer to ask; App(synthesizer=…)")
 
+    def replaced(
+        self,
+        *,
+        strategies: Mapping[str, StrategyLike] | None = None,
+        synthesizers: Mapping[str, Synthesizer] | None = None,
+    ) -> App:
+        """Return this app with other strategies or synthesizers, for staging or an experiment.
+
+            staging = app.replaced(strategies={"monitor.disk_has_room": cautious})
+
+        Args:
+            strategies: `"actor.expectation"` → what `actor.expect` takes. Open episodes of that
+                expectation are replayed with it.
+            synthesizers: `"actor.expectation"` → what it asks, before the actor's and the app's.
+
+        Raises `DeclarationError` if there is no such expectation, or a value cannot work.
+        """
+        actors = dict(self.actors)
+        chosen, asked = strategies or {}, synthesizers or {}
+        for place in sorted({*chosen, *asked}):
+            id_, _, name = place.rpartition(".")
+            if id_ not in actors or name not in actors[id_].expectations:
+                raise Check(ALL).refuse("replaced", _no_such_expectation(place, actors))
+            strategy, synthesizer = chosen.get(place), asked.get(place)
+            actors[id_] = actors[id_].replaced(name, strategy=strategy, synthesizer=synthesizer)
+        made = copy(self)
+        object.__setattr__(made, "actors", actors)
+        for actor in actors.values():
+            made.check(actor)
+        return made
+
     def supplied(self, tools: Mapping[str, Tool]) -> App:
         """Return this app with tools that the engine supplies, beside its own."""
         made = copy(self)
@@ -183,6 +214,13 @@ class App:
                 known = ", ".join(sorted(self.outputs)) or "nothing"
                 problem = f"no output is called {adapter!r}; App(outputs=…) has {known}"
                 raise check.refuse(f"strategy.config.outputs.{index}.adapter", problem)
+
+
+def _no_such_expectation(place: str, actors: Mapping[str, Actor]) -> str:
+    known = ", ".join(
+        f"{id_}.{name}" for id_ in sorted(actors) for name in actors[id_].expectations
+    )
+    return f"there is no expectation {place!r}; there are: {known or 'none'}"
 
 
 def _routes(outputs: Outputs | None) -> Mapping[str, Route]:

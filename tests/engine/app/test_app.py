@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
@@ -10,7 +11,7 @@ from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.checks import Breaker
 from engine.app.outputs import OutputAdapter, OutputView, Retries, Route
-from engine.app.strategy import ConvergeResult, Strategy
+from engine.app.strategy import ConvergeResult, Function, Strategy
 from engine.app.triggers import event
 from engine.errors import DeclarationError
 
@@ -213,3 +214,36 @@ def test_an_output_that_cannot_work_is_refused_when_the_app_is_declared(outputs,
 def test_an_app_without_actors_has_what_definitions_name():
     app = App(strategies={"checks:CheckDisk": Watch})
     assert (dict(app.actors), list(app.strategies)) == ({}, ["checks:CheckDisk"])
+
+
+async def only_look(_ctx, _trigger):
+    return None
+
+
+def test_an_app_may_have_other_strategies_and_stays_as_it_was():
+    app = App(actors=[actor()])
+    staging = app.replaced(strategies={"monitor.x0": only_look})
+    declared, replaced = (each.actors["monitor"].expectations["x0"] for each in (app, staging))
+    assert isinstance(replaced.strategy, Function)
+    assert isinstance(declared.strategy, Watch)
+    same = {"strategy": declared.strategy, "state_type": declared.state_type}
+    assert dataclasses.replace(replaced, **same) == declared
+
+
+def test_an_app_may_ask_another_synthesizer():
+    app = App(actors=[actor()], synthesizer=think)
+    staging = app.replaced(synthesizers={"monitor.x0": think_again})
+    for each, asked in ((app, think), (staging, think_again)):
+        monitor = each.actors["monitor"]
+        assert each.synthesizer_of(monitor, monitor.expectations["x0"]) is asked
+
+
+@pytest.mark.parametrize("place", ["monitor.other", "nobody.x0", "x0", ""])
+def test_what_is_replaced_must_be_there(place):
+    with pytest.raises(DeclarationError, match=r"no expectation .*; there are: monitor\.x0"):
+        App(actors=[actor()]).replaced(strategies={place: only_look})
+
+
+def test_what_replaces_a_strategy_must_be_one():
+    with pytest.raises(DeclarationError, match="is not a Strategy"):
+        App(actors=[actor()]).replaced(strategies={"monitor.x0": "cautious"})
