@@ -135,7 +135,7 @@ GUIDES = [
     Guide("outputs", "orders", orders),
     Guide("findings", "disks", disks),
     Guide("limits", "checkout", checkout),
-    Guide("workflows", "clients", clients),
+    Guide("workflows", "clients", clients, {"tools": {"look_up.call": {"client": "acme"}}}),
     Guide("by-hand", "invoices", invoices, {"tools": {"mail.send": {"id": "m-1"}}}),
     Guide("triggers", "shop", shop),
     Guide("demo", "watching", watching, ADVICE),
