@@ -5236,6 +5236,13 @@ TABLE: Final[Sequence[Mutant]] = (
         PROPOSING,
     ),
     Mutant(
+        "a function that definitions name can be one of an expectation",
+        "engine/app/app.py",
+        "check.strategy_function(given).run if",
+        "given if",
+        "tests/engine/app/test_gathering.py",
+    ),
+    Mutant(
         "a payload stands for a bounded number of others",
         "engine/templates/wording.py",
         "if count > PLACEHOLDERS_MAX:",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from inspect import isfunction
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -18,7 +19,7 @@ from engine.app.actor import QUEUE_MAX, Actor, Expectation, Policy, StrategyLike
 from engine.app.checks import Check, checked_callback
 from engine.app.function_tool import ToolGroup, Tools, checked_tools
 from engine.app.outputs import Outputs, Route, checked_routes
-from engine.app.strategy import Needs, Strategy, Template, checked_templates
+from engine.app.strategy import Needs, Strategy, StrategyFunction, Template, checked_templates
 from engine.app.tools import (
     GATHER,
     Gatherer,
@@ -70,7 +71,7 @@ class App:
     node_name: NodeName | None = field(default=None)
     gatherers: Mapping[str, Gatherer] = field(default_factory=dict)
     templates: Mapping[str, Template] = field(default_factory=dict)
-    strategies: Mapping[str, Strategy[Any]] = field(default_factory=dict)
+    strategies: Mapping[str, Strategy[Any] | StrategyFunction] = field(default_factory=dict)
     workflows: Mapping[str, Workflow] = field(default_factory=dict)
 
     def __init__(
@@ -84,7 +85,7 @@ class App:
         node_name: NodeName | None = None,
         gatherers: Mapping[str, Gatherer] | None = None,
         templates: Mapping[str, Template] | None = None,
-        strategies: Mapping[str, type[Strategy[Any]] | Strategy[Any]] | None = None,
+        strategies: Mapping[str, StrategyLike] | None = None,
         workflows: Sequence[Workflow] = (),
     ) -> None:
         """Declare an app.
@@ -103,7 +104,8 @@ class App:
             gatherers: name → function that templates ask for facts; see `engine.app.tools`.
             templates: name → function that makes a strategy from a configuration, in addition to
                 the built-in ones; see `engine.templates`.
-            strategies: name → strategy that definitions may name, such as `"checks:CheckDisk"`.
+            strategies: name → function or strategy that definitions may name, such as
+                `"checks:check_disk"`.
             workflows: each gets an actor of its own, `workflow-<name>`, that starts its instances.
                 `actors` must include every actor that a step names, also if other nodes run it.
 
@@ -253,10 +255,15 @@ def _registered(
         raise DeclarationError(actor=ALL, field=field_, problem=str(error)) from error
 
 
-def _strategies(given: object) -> Mapping[str, Strategy[Any]]:
+def _strategies(given: object) -> Mapping[str, Strategy[Any] | StrategyFunction]:
     if not isinstance(given, Mapping):
         raise Check(ALL).refuse("strategies", f"{given!r} is not a dict of name to strategy")
-    return {str(name): Check(ALL).strategy(strategy) for name, strategy in given.items()}
+    return {str(name): _strategy(each) for name, each in given.items()}
+
+
+def _strategy(given: object) -> Strategy[Any] | StrategyFunction:
+    check = Check(ALL)
+    return check.strategy_function(given).run if isfunction(given) else check.strategy(given)
 
 
 def _problem_of_queue(actor: Actor) -> str | None:

@@ -280,7 +280,7 @@ def missing(strategy: Strategy[Any]) -> list[str]:
     ]
 
 
-Template: TypeAlias = Callable[[JsonObject], Strategy[Any]]
+Template: TypeAlias = Callable[[JsonObject], Strategy[Any] | StrategyFunction]
 """Makes a strategy from a configuration; raises a `ValueError` if that cannot work."""
 
 

@@ -24,12 +24,18 @@ import msgspec
 from msgspec import structs
 from pydantic import Field, create_model, field_validator, model_validator
 
-from engine.app.actor import QUEUE_MAX, STACKS_MAX, Actor, ExpectationOptions, Overflow
+from engine.app.actor import (
+    QUEUE_MAX,
+    STACKS_MAX,
+    Actor,
+    ExpectationOptions,
+    Overflow,
+    StrategyLike,
+)
 from engine.app.app import App
 from engine.app.conditions import Condition, conditions_of, operators_of
 from engine.app.dedupe import Dedupe, Window, by_event, by_payload, by_value
 from engine.app.findings import Escalation, escalate
-from engine.app.strategy import Strategy
 from engine.app.tools import check_name, overrides
 from engine.app.triggers import SOURCES_MAX, CatchUp, Source, cron, event, every, manual, workflow
 from engine.errors import BadDefinition, DeclarationError
@@ -419,7 +425,7 @@ def _in_code(value: object) -> Any:  # noqa: ANN401 - each option has a type of 
             return value
 
 
-def _strategy(definition: StrategyDefinition, app: App, *, at: str) -> Strategy[Any]:
+def _strategy(definition: StrategyDefinition, app: App, *, at: str) -> StrategyLike:
     if definition.ref:
         found = app.strategies.get(definition.ref)
         if found is None:

@@ -51,6 +51,13 @@ def test_what_an_app_registers_is_found_by_name():
     assert isinstance(made.strategies["checks:Watch"], Watch)
 
 
+def test_a_function_is_registered_as_it_is():
+    async def watched(ctx, trigger):
+        return None
+
+    assert app(strategies={"checks:watched": watched}).strategies == {"checks:watched": watched}
+
+
 def test_no_template_of_an_app_can_have_the_name_of_a_built_in_one():
     assert BUILT_IN.keys() == BUILT_IN_TEMPLATES
 
@@ -77,6 +84,7 @@ async def test_a_gatherer_is_called_by_its_name():
         ({"templates": {"watch": 5}}, "templates", "is no function of a configuration"),
         ({"strategies": [Watch]}, "strategies", "is not a dict"),
         ({"strategies": {"x": 5}}, "strategy", "is not a Strategy"),
+        ({"strategies": {"x": plain}}, "strategy", "is not `async def name"),
         ({"tools": {"vigil": metrics}}, "tools", "the engine has that name"),
         ({"tools": {"gather": metrics}}, "tools", "the engine has that name"),
     ],

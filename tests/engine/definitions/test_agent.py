@@ -14,7 +14,7 @@ from engine.app.checks import Breaker
 from engine.app.conditions import all_of, between, exists, ge, gt, in_, le, lt, missing, ne
 from engine.app.dedupe import by_event, by_payload, by_value
 from engine.app.findings import escalate
-from engine.app.strategy import ConvergeResult, Strategy
+from engine.app.strategy import ConvergeResult, Function, Strategy
 from engine.app.tools import overrides
 from engine.app.triggers import cron, event, every, manual, workflow
 from engine.definitions import agent_of, canonical, to_actor
@@ -53,6 +53,10 @@ async def page(output):
     return None
 
 
+async def check_metrics(ctx, trigger):
+    return None
+
+
 def raises_key_error(config):
     return config["missing"]
 
@@ -64,8 +68,13 @@ def app():
         actors=[actor],
         gatherers={"metrics": metrics},
         outputs={"pager": page},
-        templates={"watch": lambda config: WATCH, "broken": raises_key_error, "none": dict},
-        strategies={"checks:Watch": WATCH},
+        templates={
+            "watch": lambda config: WATCH,
+            "broken": raises_key_error,
+            "none": dict,
+            "watched": lambda config: check_metrics,
+        },
+        strategies={"checks:Watch": WATCH, "checks:check_metrics": check_metrics},
     )
 
 
@@ -272,6 +281,13 @@ def test_equal_definitions_have_one_canonical_form():
         "id": "monitor",
         "expectations": {"x": {"on": [{"event": ["a.b"]}], "strategy": REF}},
     }
+
+
+@pytest.mark.parametrize("strategy", [{"ref": "checks:check_metrics"}, {"template": "watched"}])
+def test_a_function_is_what_an_expectation_runs(strategy):
+    made = to_actor(defined(strategy=strategy), app())
+
+    assert made.expectations["x"].strategy == Function(check_metrics)
 
 
 WRONG = [  # path, what is said
