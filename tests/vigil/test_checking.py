@@ -54,6 +54,25 @@ def test_an_app_that_is_not_there_is_named(vigil):
     assert "--app" not in done.stderr
 
 
+NAMED = """
+import time
+from vigil import App
+
+
+async def time_goes_on(ctx, trigger):
+    await ctx.observe(time.time())
+
+
+app = App(strategies={"clocks:time_goes_on": time_goes_on})
+"""
+
+
+def test_functions_that_definitions_may_name_are_looked_at_too(vigil, tmp_path):
+    (tmp_path / "clocks.py").write_text(NAMED)
+    (row,) = json.loads(vigil.run("check", "clocks:app", "--json").stdout)
+    assert (row["expectation"], row["place"]) == ("clocks:time_goes_on", "clocks.py:7")
+
+
 TWICE = """
 import time
 from vigil import Actor, App, every

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import isfunction
 from typing import Annotated, Final
 
 import msgspec
@@ -24,8 +25,9 @@ def check(
 ) -> None:
     """Import an app, and list what in its functions cannot be replayed.
 
-    It looks for clocks, chance, sleeps, tasks, threads and I/O, in functions of expectations and in
-    those of the same module that they call. It needs no servers.
+    It looks for clocks, chance, sleeps, tasks, threads and I/O, in functions of expectations, in
+    those that definitions may name, and in those of the same module that they call. It needs no
+    servers.
     """
     from engine.app.strategy import Function
     from engine.functions.source import unreplayable_in
@@ -33,12 +35,19 @@ def check(
 
     app = load(name, option="")
     # What is found more than once is listed for the first expectation: the last one to be put in.
+    functions = [
+        *(("", name, Function(each)) for name, each in app.strategies.items() if isfunction(each)),
+        *(
+            (actor.id, expectation.name, expectation.strategy)
+            for actor in reversed(list(app.actors.values()))
+            for expectation in reversed(list(actor.expectations.values()))
+            if isinstance(expectation.strategy, Function)
+        ),
+    ]
     found = {
-        each: {"actor": actor.id, "expectation": expectation.name, **msgspec.structs.asdict(each)}
-        for actor in reversed(list(app.actors.values()))
-        for expectation in reversed(list(actor.expectations.values()))
-        if isinstance(expectation.strategy, Function)
-        for each in unreplayable_in(expectation.strategy)
+        each: {"actor": actor_id, "expectation": name, **msgspec.structs.asdict(each)}
+        for actor_id, name, function in functions
+        for each in unreplayable_in(function)
     }
     rows = [found[each] for each in sorted(found, key=lambda each: _by_line(each.place))]
     if rows or is_json:
