@@ -112,6 +112,21 @@ async def shop(vigil):
     assert vigil.episode().summary == "looked at o-17"
 
 
+async def rollouts(vigil):
+    for version, former in [("2.7", "2.6"), ("2.8", "2.7")]:
+        given = {"version": version, "former": former}
+        await vigil.fire("rollouts", "versions_are_everywhere", given)
+        await vigil.run_until_idle()
+    said = {each.summary for each in vigil.episodes(status="done")}
+    assert said == {"2.7: done at 100%", "2.8: rolled_back at 1%"}
+
+
+async def services(vigil):
+    await vigil.publish("service.checked", {"service": "web"})
+    await vigil.run_until_idle()
+    assert vigil.episode().summary.startswith("web restarted, by ")
+
+
 async def watching(vigil):
     measured = {"host": "web-1", "mount": "/", "used_fraction": 0.97}
     await vigil.publish("host.disk.measured", measured)
@@ -138,6 +153,8 @@ GUIDES = [
     Guide("workflows", "clients", clients, {"tools": {"look_up.call": {"client": "acme"}}}),
     Guide("by-hand", "invoices", invoices, {"tools": {"mail.send": {"id": "m-1"}}}),
     Guide("triggers", "shop", shop),
+    Guide("strategies", "rollouts", rollouts, {"allow": ["deploy.call", "error_rate.call"]}),
+    Guide("tools", "services", services, {"allow": ["measure.call", "restart.call"]}),
     Guide("demo", "watching", watching, ADVICE),
 ]
 
