@@ -33,5 +33,6 @@ async def test_servers_that_restart_in_the_middle_lose_and_repeat_nothing(cluste
     for node in nodes:
         logged = node.logged()
         assert "Traceback" not in logged
-        assert len(logged.splitlines()) < LOG_LINES_MAX
+        others = [line for line in logged.splitlines() if "finding raised" not in line]
+        assert len(others) < LOG_LINES_MAX
         assert node.stop() == 0

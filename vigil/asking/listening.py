@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from streams.errors import Incompatible, Unavailable
 from streams.json import UNDECODABLE
 from streams.keys import NODES
 from streams.ports.all import Ports
@@ -34,8 +35,11 @@ class _Node(msgspec.Struct, frozen=True):
 
 
 async def why_unheard(ports: Ports, name: str) -> str:
-    """Return that no live node listens to the event `name`; empty: one does, or none is up."""
-    entries = await ports.gates.entries(under=NODES)
+    """Return that no live node listens to the event `name`; empty: one does, or nobody knows."""
+    try:
+        entries = await ports.gates.entries(under=NODES)
+    except (Unavailable, Incompatible):  # Who may publish need not be allowed to look.
+        return ""
     reports = [entry.value for entry in entries.values() if entry.value is not None]
     heard = {event for report in reports for event in _events(report)}
     if not heard or name in heard or name == SIGNAL:

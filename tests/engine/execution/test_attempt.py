@@ -67,9 +67,10 @@ async def test_the_node_that_wrote_a_failure_logs_one_warning(ports):
             await all_answered(ports.commands)
 
     (said,) = [line for line in lines if line["event"] == "episode failed"]
+    assert said["at"].startswith("test_attempt.py:")
     assert said == {
         "event": "episode failed", "log_level": "warning", "actor": "worker", "episode_id": id_,
-        "error_class": "crash", "detail": "ZeroDivisionError: division by zero",
+        "error_class": "crash", "detail": "ZeroDivisionError: division by zero", "at": said["at"],
     }  # fmt: skip
 
 

@@ -113,7 +113,8 @@ async def test_an_action_that_no_function_does_is_a_failed_step():
 
     (step,) = life.of(StepRecorded)
     assert step.error_class == "no_tool_for_capability"
-    assert step.error_detail == "no tool is registered as 'measure' for 'weigh'"
+    problem = "no tool is registered as 'measure' for 'weigh'"
+    assert step.error_detail == f"{problem}; known: measure"
 
 
 @pytest.mark.parametrize("is_async", [True, False])
