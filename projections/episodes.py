@@ -295,6 +295,7 @@ class EpisodeProgress(Row, kw_only=True):
     error_detail: str | None = None
     outputs: tuple[OutputOutcome, ...] = ()
     """The settled ones."""
+    level_outcome: str | None = None
 
 
 class Opened(EpisodeProgress, kw_only=True):
@@ -321,6 +322,8 @@ class Opened(EpisodeProgress, kw_only=True):
     definition_revision: int | None = None
     """None: its actor is declared in code."""
     log_strategy: str | None = None
+    service_level: JsonObject | None = None
+    """With its defaults."""
     forked_from: str | None = None
     forked_at_step: int | None = None
     forked_by: str | None = None
@@ -491,6 +494,8 @@ def _opened(event: EpisodeOpened, *, episode_id: str, seq: int, at: datetime) ->
         metadata=event.metadata or None,
         log_strategy=event.log_strategy.value,
     )
+    if event.service_level is not None:
+        row.service_level = msgspec.structs.asdict(event.service_level)
     if event.fork is not None:
         row.forked_from = uuid_or_none(event.fork.episode_id)
         row.forked_at_step, row.forked_by = event.fork.step_no, event.fork.by
@@ -548,3 +553,5 @@ def _finish(advance: EpisodeProgress, event: EpisodeFinished, *, at: datetime) -
     advance.error_class = event.error_class or advance.error_class
     advance.error_detail = event.error_detail or advance.error_detail
     advance.outputs = event.outputs or advance.outputs
+    if event.service_level is not None:
+        advance.level_outcome = event.service_level.value

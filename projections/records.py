@@ -71,6 +71,8 @@ class EpisodeRecord(EpisodeSummary, frozen=True, kw_only=True):
     dedupe_key: str
     budget: JsonObject
     log_strategy: str
+    service_level: JsonObject | None
+    level_outcome: str | None
     priority: int
     opened_by: str | None
     is_request: bool
@@ -331,6 +333,30 @@ class InboxItem(RowRecord, frozen=True, kw_only=True):
     expires_at: datetime | None
     what_to_do: str
     approvers: list[str] | None
+
+
+class ServiceLevelRecord(RowRecord, frozen=True, kw_only=True):
+    """What an expectation promises, and how many of its latest episodes have kept it."""
+
+    actor_id: str
+    expectation_id: str
+    start_s: float
+    end_s: float
+    success: float
+    episodes_max: int
+    episodes: int
+    met: int
+    late_start: int
+    failed: int
+    late_end: int
+    ratio: float
+    is_kept: bool
+    start_p50_s: float | None
+    start_p95_s: float | None
+    end_p50_s: float
+    end_p95_s: float
+    since: datetime
+    until: datetime
 
 
 class DeadLetterSummary(RowRecord, frozen=True, kw_only=True):

@@ -124,6 +124,7 @@ if TYPE_CHECKING:
     from streams.model.events import StepKind
     from streams.model.findings import Finding, FindingIntent
     from streams.model.outputs import OutputIntent
+    from streams.model.service_levels import ServiceLevel
     from streams.model.triggers import (
         Budget,
         CloudEvent,
@@ -147,18 +148,18 @@ __all__ = [
     "Expectation", "Failure", "Finding", "FindingIntent", "Findings", "FunctionContext",
     "FunctionTool", "InvalidAction", "InvalidFinding", "InvalidOutput", "JsonObject", "Kind",
     "ManualTrigger", "Mode", "Node", "Orphan", "OutputAdapter", "OutputIntent", "OutputView",
-    "Outputs", "Overrides", "Ports", "Refused", "Retries", "Route", "ScheduleTrigger", "Stack",
-    "StateSchema", "Step", "StepKind", "StepTaken", "Strategy", "StrategyError", "Synthesis",
-    "Synthesizer", "Tool", "ToolBreaker", "ToolFailed", "Trigger", "Unavailable", "Unheard",
-    "UnknownOutcome", "Window", "Workflow", "WorkflowTrigger", "abort", "all_of", "approval",
-    "approve", "approve_output", "between", "by_event", "by_payload", "by_value", "cancel",
-    "cancel_output", "cancel_related", "cancel_workflow", "checkpoint", "clear_finding", "connect",
-    "converge", "cron", "decide_step", "deny", "done", "enriched", "escalate", "event", "every",
-    "exists", "findings_of", "fire", "fork", "ge", "gt", "in_", "le", "lt", "manual", "missing",
-    "ne", "observe", "output", "overrides", "propose_output", "raise_finding", "read_beginning",
-    "reconcile", "reject_output", "resolve", "resume_workflow", "retry", "retry_output", "retrying",
-    "start_workflow", "synthesize", "tool", "tool_call", "update_finding", "wait",
-    "why_output_unheard", "why_unheard", "workflow",
+    "Outputs", "Overrides", "Ports", "Refused", "Retries", "Route", "ScheduleTrigger",
+    "ServiceLevel", "Stack", "StateSchema", "Step", "StepKind", "StepTaken", "Strategy",
+    "StrategyError", "Synthesis", "Synthesizer", "Tool", "ToolBreaker", "ToolFailed", "Trigger",
+    "Unavailable", "Unheard", "UnknownOutcome", "Window", "Workflow", "WorkflowTrigger", "abort",
+    "all_of", "approval", "approve", "approve_output", "between", "by_event", "by_payload",
+    "by_value", "cancel", "cancel_output", "cancel_related", "cancel_workflow", "checkpoint",
+    "clear_finding", "connect", "converge", "cron", "decide_step", "deny", "done", "enriched",
+    "escalate", "event", "every", "exists", "findings_of", "fire", "fork", "ge", "gt", "in_", "le",
+    "lt", "manual", "missing", "ne", "observe", "output", "overrides", "propose_output",
+    "raise_finding", "read_beginning", "reconcile", "reject_output", "resolve", "resume_workflow",
+    "retry", "retry_output", "retrying", "start_workflow", "synthesize", "tool", "tool_call",
+    "update_finding", "wait", "why_output_unheard", "why_unheard", "workflow",
 ]  # fmt: skip
 
 _HOMES: Final = {
@@ -211,6 +212,7 @@ _HOMES: Final = {
     "streams.model.events": "StepKind",
     "streams.model.findings": "Finding FindingIntent",
     "streams.model.outputs": "OutputIntent",
+    "streams.model.service_levels": "ServiceLevel",
     "streams.model.triggers": (
         "Budget CloudEvent EventTrigger ManualTrigger Mode Overrides ScheduleTrigger Trigger "
         "WorkflowTrigger"

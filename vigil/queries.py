@@ -15,6 +15,7 @@
 | runs of workflows | `workflows` | `workflow` |
 | what waits for people | `inbox` | |
 | dead letters | `dead_letters` | `dead_letter` |
+| service levels | `service_levels` | |
 
 Lists return `…Summary`, and questions for one a `…Record`, or None if there is none.
 """
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         log,
         output,
         outputs,
+        service_levels,
         steps,
         timeline,
         workflow,
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
         OutputEventRow,
         OutputRecord,
         OutputSummary,
+        ServiceLevelRecord,
         StepRow,
         TimelineEntry,
         WorkflowItem,
@@ -70,11 +73,11 @@ if TYPE_CHECKING:
 __all__ = [
     "DeadLetterRecord", "DeadLetterSummary", "EpisodeRecord", "EpisodeSummary", "FindingEventRow",
     "FindingRecord", "FindingSummary", "InboxItem", "OutputEventRow", "OutputRecord",
-    "OutputSummary", "Pool", "PostgresUnavailable", "QueryRefused", "Row", "StepRow",
-    "TimelineEntry", "WorkflowItem", "WorkflowRecord", "WorkflowSummary", "active_for", "caught_up",
-    "connect", "count_episodes", "dead_letter", "dead_letters", "episode", "episodes", "finding",
-    "findings", "heads", "inbox", "log", "output", "outputs", "steps", "timeline", "workflow",
-    "workflows",
+    "OutputSummary", "Pool", "PostgresUnavailable", "QueryRefused", "Row", "ServiceLevelRecord",
+    "StepRow", "TimelineEntry", "WorkflowItem", "WorkflowRecord", "WorkflowSummary", "active_for",
+    "caught_up", "connect", "count_episodes", "dead_letter", "dead_letters", "episode", "episodes",
+    "finding", "findings", "heads", "inbox", "log", "output", "outputs", "service_levels", "steps",
+    "timeline", "workflow", "workflows",
 ]  # fmt: skip
 
 _HOMES: Final = {
@@ -85,12 +88,12 @@ _HOMES: Final = {
     "projections.postgres.reader": "active_for",
     "projections.postgres.records": (
         "count_episodes dead_letter dead_letters episode episodes finding findings inbox log "
-        "output outputs steps timeline workflow workflows"
+        "output outputs service_levels steps timeline workflow workflows"
     ),
     "projections.records": (
         "DeadLetterRecord DeadLetterSummary EpisodeRecord EpisodeSummary FindingEventRow "
-        "FindingRecord FindingSummary InboxItem OutputEventRow OutputRecord OutputSummary StepRow "
-        "TimelineEntry WorkflowItem WorkflowRecord WorkflowSummary"
+        "FindingRecord FindingSummary InboxItem OutputEventRow OutputRecord OutputSummary "
+        "ServiceLevelRecord StepRow TimelineEntry WorkflowItem WorkflowRecord WorkflowSummary"
     ),
 }
 

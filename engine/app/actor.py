@@ -27,6 +27,7 @@ from engine.app.checks import (
     problem_of_breaker,
     problem_of_budget,
     problem_of_schema,
+    problem_of_service_level,
 )
 from engine.app.context import OnExhausted, StateSchema
 from engine.app.dedupe import ByEvent, Dedupe, problem_of_dedupe
@@ -38,6 +39,7 @@ from engine.app.triggers import EventSource, On, Schedule, Sources, schedules_of
 from engine.errors import DeclarationError
 from streams.errors import BadName
 from streams.model.foreign_streams import ForeignStream
+from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import Budget, Overrides
 from streams.tokens import name as checked_name
 
@@ -157,6 +159,11 @@ class ExpectationOptions:
     """Called with an `Exhausted` when the budget of an episode is used up, within 10 s; the episode
     converges with the findings and outputs, or the `ConvergeResult`, that it returns. By default
     the episode fails as `budget_exceeded`."""
+    service_level: Annotated[
+        ServiceLevel | None, partial(Check.sound, problem_of=problem_of_service_level)
+    ] = None
+    """How soon its episodes are to start and end, and how many of them; each end tells whether that
+    was kept. By default nothing is promised."""
     durability: Annotated[Durability, partial(Check.choice, known=get_args(Durability))] = (
         "pipelined"
     )

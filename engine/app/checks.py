@@ -23,6 +23,7 @@ from engine.app.triggers import On, Sources, sources_of
 from engine.errors import DeclarationError
 from engine.validation import is_whole, problem_of_path
 from streams.errors import BadName
+from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import Budget
 from streams.subjects import Stack
 from streams.tokens import name as checked_name
@@ -35,6 +36,12 @@ THRESHOLD_MAX: Final = 100
 
 HALF_OPEN_AFTER_S_MAX: Final = 7 * 86_400.0
 """Longest time that a breaker may stay open, in seconds: a week."""
+
+LEVEL_S_MAX: Final = 31 * 86_400.0
+"""Longest time that a service level may allow, in seconds: 31 days."""
+
+LEVEL_WINDOW_MAX: Final = 10_000
+"""Most episodes that a service level may be measured over."""
 
 
 COUNT_MAX: Final = 2**31 - 1
@@ -72,7 +79,7 @@ def problem_of_breaker(breaker: object) -> str | None:
         return f"{breaker!r} is not a Breaker(threshold=…, half_open_after_s=…)"
     if not is_whole(breaker.threshold) or not 1 <= breaker.threshold <= THRESHOLD_MAX:
         return f"threshold={breaker.threshold!r} is not a whole number from 1 to {THRESHOLD_MAX}"
-    if not _is_wait(breaker.half_open_after_s):
+    if not _is_over_0(breaker.half_open_after_s, most=HALF_OPEN_AFTER_S_MAX):
         return (
             f"half_open_after_s={breaker.half_open_after_s!r} is not a number of seconds over 0"
             f" and up to {HALF_OPEN_AFTER_S_MAX:,.0f}"
@@ -85,10 +92,10 @@ def problem_of_breaker(breaker: object) -> str | None:
     return None
 
 
-def _is_wait(seconds: object) -> bool:
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+def _is_over_0(number: object, *, most: float) -> bool:
+    if isinstance(number, bool) or not isinstance(number, int | float):
         return False
-    return 0 < seconds <= HALF_OPEN_AFTER_S_MAX
+    return 0 < number <= most
 
 
 def problem_of_budget(budget: object) -> str | None:
@@ -105,6 +112,24 @@ def problem_of_budget(budget: object) -> str | None:
         if abs(getattr(budget, limit)) > COUNT_MAX:
             value = getattr(budget, limit)
             return f"{limit}={value!r} is over {COUNT_MAX:,}; use 0 for no limit"
+    return None
+
+
+def problem_of_service_level(level: object) -> str | None:
+    """Return why `level` cannot be kept or measured, or None."""
+    if not isinstance(level, ServiceLevel):
+        return f"{level!r} is not a ServiceLevel(start_s=…, end_s=…)"
+    for limit in ("start_s", "end_s"):
+        given = getattr(level, limit)
+        if given != 0 and not _is_over_0(given, most=LEVEL_S_MAX):
+            return f"{limit}={given!r} is not a number of seconds up to {LEVEL_S_MAX:,.0f}"
+    if 0 < level.end_s < level.start_s:
+        return f"start_s={level.start_s:g} is over end_s={level.end_s:g}: it ends after it starts"
+    success: object = level.success
+    if not _is_over_0(success, most=1.0):
+        return f"success={success!r} is not a share: a number over 0 and up to 1"
+    if not is_whole(level.window) or not 1 <= level.window <= LEVEL_WINDOW_MAX:
+        return f"window={level.window!r} is not a whole number from 1 to {LEVEL_WINDOW_MAX:,}"
     return None
 
 

@@ -184,6 +184,7 @@ def _task(actor: str, expectation: str, actors: Mapping[str, Actor]) -> Task:
         priority=declared.priority,
         overrides=declared.dry_run,
         log_strategy=LogStrategy(declared.log_strategy),
+        service_level=declared.service_level,
     )
 
 

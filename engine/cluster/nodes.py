@@ -25,6 +25,7 @@ from engine.app.triggers import (
 )
 from engine.cluster.modes import NodeMode, Switch
 from streams.model.foreign_streams import ForeignStream
+from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import Budget
 
 INFO_BYTES_MAX: Final = 256 * 1024
@@ -225,5 +226,5 @@ def _options(expectation: Expectation) -> Iterable[tuple[str, Any]]:
             continue
         if isinstance(value, str | int | float):
             yield name, value
-        elif isinstance(value, Breaker | Budget):
+        elif isinstance(value, Breaker | Budget | ServiceLevel):
             yield name, msgspec.to_builtins(value)

@@ -15,6 +15,7 @@ from typing import Final, Literal
 from engine.runtime.publish import PublicEvent
 from streams.json import JsonObject, unraw
 from streams.model.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeOpened
+from streams.model.service_levels import LevelOutcome
 from streams.model.triggers import Mode, WorkflowTrigger
 
 _ENDS: Final[Mapping[EndStatus, str]] = {
@@ -114,6 +115,22 @@ def breaker_canceled(opened: EpisodeOpened, *, detail: str, seq: int) -> PublicE
     """Return `circuit_breaker.canceled_episode`: an open breaker ended it."""
     payload = {**context_of(opened), "detail": detail, "journal_seq": seq}
     return episode_event(opened, "circuit_breaker.canceled_episode", "breaker.canceled", payload)
+
+
+def level_missed(opened: EpisodeOpened, end: EpisodeFinished, *, seq: int) -> PublicEvent | None:
+    """Return `service_level.missed`: an episode broke what was promised; None: it did not."""
+    level, outcome = opened.service_level, end.service_level
+    if level is None or outcome is None or outcome is LevelOutcome.MET:
+        return None
+    payload = {
+        **context_of(opened),
+        "outcome": outcome.value,
+        "start_s": level.start_s,
+        "end_s": level.end_s,
+        "status": end.status.value,
+        "journal_seq": seq,
+    }
+    return episode_event(opened, "service_level.missed", "service_level", payload)
 
 
 def triggered(opened: EpisodeOpened, *, seq: int) -> PublicEvent:

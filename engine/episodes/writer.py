@@ -15,9 +15,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from engine.episodes.episode import Command, Episode, decide, evolve
+from engine.episodes.service_level import EpisodeTimes, judge
 from streams.clock import Clock
 from streams.errors import StreamError, TooLarge
-from streams.model.events import EpisodeEvent, EpisodeStarted
+from streams.model.events import EpisodeEvent, EpisodeFinished, EpisodeStarted
 from streams.ports.log import Commit, EventLog
 from streams.tracing import traceparent
 
@@ -39,6 +40,7 @@ class JournalWriter:
         writer_id: str,
         before_fence: Callable[[Sequence[EpisodeEvent]], Awaitable[int]],
         after_fence: Callable[[], Awaitable[None]],
+        times: EpisodeTimes | None = None,
     ) -> None:
         """Continue from `episode` at `version`.
 
@@ -47,6 +49,7 @@ class JournalWriter:
             before_fence: called with the first commit before it is written, for the revision of
                 the claim; what it raises, `barrier` raises, and nothing is written.
             after_fence: called as soon as the first commit is durable.
+            times: of an episode with a service level, so far: its end tells whether it was met.
         """
         self.episode = episode
         self.version = version
@@ -54,6 +57,7 @@ class JournalWriter:
         """Whether the first commit is durable, so that no other node can append."""
         self._before_fence, self._after_fence = before_fence, after_fence
         self._log, self._clock, self._subject, self._writer_id = log, clock, subject, writer_id
+        self._times = times
         self._commits = 0
         self._pending: list[EpisodeEvent] = []
         self._soon: asyncio.Handle | None = None
@@ -150,10 +154,13 @@ class JournalWriter:
 
     async def _append(self, events: tuple[EpisodeEvent, ...]) -> int:
         self._commits += 1
+        at = self._clock.now()
+        if self._times is not None:
+            self._times, events = judge(self._times, events, at=at)
         commit = Commit(
-            id=f"{self._writer_id}-{self._commits}",
-            at=self._clock.now(),
-            events=events,
-            trace=traceparent(),
+            id=f"{self._writer_id}-{self._commits}", at=at, events=events, trace=traceparent()
         )
-        return await self._log.append(self._subject, commit, after=self.version)
+        version = await self._log.append(self._subject, commit, after=self.version)
+        if self._times is not None and isinstance(events[-1], EpisodeFinished):
+            self.episode = replace(self.episode, finished=events[-1])
+        return version

@@ -36,6 +36,7 @@ from engine.episodes.episode import (
 )
 from engine.episodes.open import left
 from engine.episodes.recovery import Takeover
+from engine.episodes.service_level import labels_of, times_of
 from engine.episodes.writer import JournalWriter
 from engine.execution.conclude import Conclusion
 from engine.execution.driver import Driver, Leaving, admitting
@@ -114,6 +115,7 @@ class Attempt:
             writer_id=next(context.writer_ids),
             before_fence=self._secure,
             after_fence=self._note_fenced,
+            times=times_of(records) if opened.service_level is not None else None,
         )
         applier = FindingApplier(
             context.ports,
@@ -234,6 +236,8 @@ class Attempt:
                 )
         labels = {"actor": self.opened.actor_id, "mode": self.opened.mode.value}
         telemetry.episodes_ended.add(1, {**labels, "status": self.episode.status.value})
+        if finished is not None and finished.service_level is not None:
+            telemetry.service_levels.add(1, labels_of(self.opened, finished.service_level))
         if self._context.starts_workflow is not None:
             count_skipped(self.opened, self.episode.converged)
 

@@ -20,6 +20,7 @@ from engine.episodes import events as episode_events
 from engine.episodes import open as opening
 from engine.episodes.breaker_store import EpisodeContext
 from engine.episodes.episode import CancelEpisode, Status, decide, expiry, fold
+from engine.episodes.service_level import labels_of, outcome_of, times_of
 from engine.lanes import lane as lane_rules
 from engine.lanes.lane import Lane
 from engine.runtime.publish import EventPublisher, PublicEvent
@@ -114,12 +115,13 @@ class LaneEffects:
     async def cancel(self, episode_id: str, cancel: CancelEpisode) -> None:
         """Cancel an episode that has no place, unless it has begun or was never opened."""
 
-        def rule(newest: Recorded | None, _: datetime) -> Sequence[EpisodeFinished]:
+        def rule(newest: Recorded | None, at: datetime) -> Sequence[EpisodeFinished]:
             if newest is None or opening.untouched(newest) is None:
                 return ()
             event = decide(fold((newest,)), cancel)
             assert isinstance(event, EpisodeFinished), "a cancel of what nobody began is its end"
-            return (event,)
+            outcome = outcome_of(times_of((newest,)), event.status, at=at)
+            return (replace(event, service_level=outcome),)
 
         ports = self.context.ports
         store = Store[Recorded | None, EpisodeFinished](
@@ -135,9 +137,10 @@ class LaneEffects:
             return await self._inform_again(changed.after.state, cancel)
         labels = {"actor": self.context.actor.id, "mode": opened.mode.value}
         telemetry.episodes_ended.add(1, {**labels, "status": Status.CANCELED.value})
-        return await self.context.breakers.record_end(
-            opened, changed.events[0], seq=changed.after.version
-        )
+        (finished,) = changed.events
+        if finished.service_level is not None:
+            telemetry.service_levels.add(1, labels_of(opened, finished.service_level))
+        return await self.context.breakers.record_end(opened, finished, seq=changed.after.version)
 
     async def newest(self, episode_id: str) -> Recorded | None:
         """Return an episode's newest commit; None if there is none that this version can read."""

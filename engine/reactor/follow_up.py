@@ -272,15 +272,23 @@ def _public_events(state: EpisodeState, event: object, record: Recorded) -> Iter
             yield waits.blocked(opened, block, seq=seq)
         case EpisodeResolved():
             yield waits.resumed(opened, event, seq=seq)
-        case EpisodeFinished(error_class=error_class, error_detail=detail):
-            yield episode_events.ended(opened, state.converged, event, seq=seq)
-            if error_class == TRIPPED:
-                yield episode_events.breaker_canceled(opened, detail=detail, seq=seq)
-            skipped = starter.skipped(opened, state.converged, seq=seq)
-            if skipped is not None:
-                yield skipped
+        case EpisodeFinished():
+            yield from _at_the_end(state, event, seq=seq)
         case _:
             pass
+
+
+def _at_the_end(state: EpisodeState, end: EpisodeFinished, *, seq: int) -> Iterator[PublicEvent]:
+    opened = state.opened
+    yield episode_events.ended(opened, state.converged, end, seq=seq)
+    if end.error_class == TRIPPED:
+        yield episode_events.breaker_canceled(opened, detail=end.error_detail, seq=seq)
+    for found in (
+        episode_events.level_missed(opened, end, seq=seq),
+        starter.skipped(opened, state.converged, seq=seq),
+    ):
+        if found is not None:
+            yield found
 
 
 def _after(state: EpisodeState, event: object) -> EpisodeState:

@@ -203,6 +203,7 @@ class OpeningBuilder:
             priority=expectation.priority,
             opened_by=context.node,
             log_strategy=LogStrategy(expectation.log_strategy),
+            service_level=expectation.service_level,
             is_request=context.permits.wakes.is_given and not context.permits.runs.is_given,
             start_by=context.clock.now() + timedelta(seconds=within_s) if within_s else None,
         )

@@ -272,6 +272,7 @@ def _episode(
         overrides=instance.overrides(event.step, task.overrides),
         priority=task.priority,
         log_strategy=task.log_strategy,
+        service_level=task.service_level,
     )
 
 

@@ -123,6 +123,13 @@ async def show_block(pool: Pool, stack: Stack, episode_id: UUID) -> Row | None:
     return _only(await _rows(pool, "show_block", stack.name, episode_id))
 
 
+async def list_service_levels(
+    pool: Pool, stack: Stack, *, actor: str | None = None, limit: int = 50
+) -> list[Row]:
+    """Return what expectations promise, and keep: those below their objective first."""
+    return await _rows(pool, "list_service_levels", stack.name, actor, limit)
+
+
 async def list_findings(
     pool: Pool,
     stack: Stack,

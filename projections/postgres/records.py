@@ -26,6 +26,7 @@ from projections.records import (
     OutputRecord,
     OutputSummary,
     RowRecord,
+    ServiceLevelRecord,
     StepRow,
     TimelineEntry,
     WorkflowRecord,
@@ -213,6 +214,14 @@ async def inbox(
     """Return what waits for a person, the oldest first."""
     rows = await reader.list_inbox(pool, stack, actor=actor, limit=min(limit, ROWS_MAX))
     return [record_of(row, InboxItem) for row in rows]
+
+
+async def service_levels(
+    pool: Pool, stack: Stack, *, actor: str | None = None, limit: int = 50
+) -> list[ServiceLevelRecord]:
+    """Return what expectations promise, and keep: those below their objective first."""
+    rows = await reader.list_service_levels(pool, stack, actor=actor, limit=min(limit, ROWS_MAX))
+    return [record_of(row, ServiceLevelRecord) for row in rows]
 
 
 async def dead_letters(

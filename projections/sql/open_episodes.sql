@@ -8,6 +8,7 @@ INSERT INTO episodes (
     classification, confidence, summary, error_class, error_detail,
     mode, priority, opened_by, is_request, start_by, blocked_by, outputs, definition_revision,
     metadata, model, wall_used_ms, first_node, log_strategy,
+    service_level, level_outcome,
     forked_from, forked_at_step, forked_by, forked_reason,
     workflow_id, workflow_instance_id, workflow_step_id, workflow_step_no, workflow_item
 )
@@ -20,7 +21,8 @@ SELECT
     coalesce(mode, 'live'), coalesce(priority, 0), opened_by, coalesce(is_request, false), start_by,
     blocked_by, outputs, definition_revision,
     metadata, model, coalesce(wall_used_ms, 0) + coalesce(wall_added_ms, 0), first_node,
-    log_strategy, forked_from, forked_at_step, forked_by, forked_reason,
+    log_strategy, service_level, level_outcome,
+    forked_from, forked_at_step, forked_by, forked_reason,
     workflow_id, workflow_instance_id, workflow_step_id, workflow_step_no, workflow_item
 FROM json_to_recordset($2::json) AS opened (
     episode_id uuid, journal_seq bigint, actor_id text, expectation_id text, spec_rev text,
@@ -32,6 +34,7 @@ FROM json_to_recordset($2::json) AS opened (
     error_detail text, mode text, priority bigint, opened_by text, is_request boolean,
     start_by timestamptz, blocked_by text, outputs jsonb, definition_revision bigint,
     metadata jsonb, model text, wall_used_ms bigint, wall_added_ms bigint, first_node text, log_strategy text,
+    service_level jsonb, level_outcome text,
     forked_from uuid, forked_at_step bigint, forked_by text, forked_reason text,
     workflow_id text, workflow_instance_id uuid, workflow_step_id text, workflow_step_no bigint,
     workflow_item bigint
@@ -74,6 +77,8 @@ ON CONFLICT (stack, episode_id) DO UPDATE SET
     wall_used_ms = excluded.wall_used_ms,
     first_node = excluded.first_node,
     log_strategy = excluded.log_strategy,
+    service_level = excluded.service_level,
+    level_outcome = excluded.level_outcome,
     forked_from = excluded.forked_from,
     forked_at_step = excluded.forked_at_step,
     forked_by = excluded.forked_by,

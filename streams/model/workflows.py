@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from streams.model.service_levels import ServiceLevel
 from streams.model.struct import Struct
 from streams.model.triggers import Budget, LogStrategy, Overrides
 
@@ -51,6 +52,8 @@ class Task(Struct, frozen=True, kw_only=True):
     overrides: Overrides | None = None
     """What the expectation puts in the place of the outside in dry runs."""
     log_strategy: LogStrategy = LogStrategy.FULL_DEBUG
+    service_level: ServiceLevel | None = None
+    """What the expectation promises."""
 
 
 class StepSpec(Struct, frozen=True, kw_only=True):

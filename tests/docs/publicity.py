@@ -42,6 +42,7 @@ from streams.model.events import (
     WorkflowStarted,
 )
 from streams.model.findings import Severity
+from streams.model.service_levels import LevelOutcome, ServiceLevel
 from streams.model.workflows import StepOutcome, StepStatus, WorkflowStatus
 from streams.ports.log import Commit, Recorded
 from tests.streams.samples import ACTIVE, AT, CAUSE, CLEARED, EVENTS, LIMITED, TIMED
@@ -81,6 +82,11 @@ def _of_episodes(opened: EpisodeOpened) -> Iterator[PublicEvent]:
     for status in EndStatus:
         yield episode_events.ended(opened, converged, EpisodeFinished(status=status), seq=1)
     yield episode_events.claim_lost(opened, attempt=1, node="n", seq=1)
+    promised = replace(opened, service_level=ServiceLevel())
+    broken = EpisodeFinished(status=EndStatus.FAILED, service_level=LevelOutcome.FAILED)
+    missed = episode_events.level_missed(promised, broken, seq=1)
+    assert missed is not None
+    yield missed
 
 
 def _of_findings(opened: EpisodeOpened) -> Iterator[PublicEvent]:

@@ -22,6 +22,7 @@ from streams.clock import SystemClock
 from streams.errors import RevisionConflict, UnreadableEvent
 from streams.keys import COOLDOWNS, breaker_key, pause_key
 from streams.model.events.definitions import DefinitionKind
+from streams.model.service_levels import ServiceLevel
 from streams.ports.all import Ports
 from streams.ports.bucket import Bucket, BucketEntry
 from streams.subjects import Stack
@@ -191,7 +192,10 @@ def _in_words(row: Row) -> Row:
     """Return a row of `show` as people read it: nothing that is as by default."""
     usual: Mapping[str, Row] = {
         "limits": vars(Actor("any")),
-        "options": {"breaker": msgspec.to_builtins(Breaker())},
+        "options": {
+            "breaker": msgspec.to_builtins(Breaker()),
+            "service_level": msgspec.to_builtins(ServiceLevel()),
+        },
     }
     said = {
         column: as_words(value, usual=usual.get(column)) or None

@@ -11,6 +11,7 @@ import msgspec
 from streams.json import NOTHING, JsonObject
 from streams.model.findings import FindingIntent, FindingOutcome
 from streams.model.outputs import OutputIntent, OutputOutcome
+from streams.model.service_levels import LevelOutcome, ServiceLevel
 from streams.model.struct import Event, Struct
 from streams.model.triggers import Budget, LogStrategy, Mode, Overrides, Trigger
 from streams.model.waits import Approval, Wait
@@ -65,6 +66,8 @@ class EpisodeOpened(Event, frozen=True, kw_only=True, tag="episode.opened@1"):
     log_strategy: LogStrategy = LogStrategy.FULL_DEBUG
     fork: Fork | None = None
     """Of an episode that began with the past of another one: its steps follow in this commit."""
+    service_level: ServiceLevel | None = None
+    """What its expectation promised when it was opened; None: nothing."""
 
 
 class EpisodeStarted(Event, frozen=True, kw_only=True, tag="episode.started@1"):
@@ -262,6 +265,8 @@ class EpisodeFinished(Event, frozen=True, kw_only=True, tag="episode.finished@1"
     outputs: tuple[OutputOutcome, ...] = ()
     wall_used_ms: int = 0
     """How long its steps took, over all attempts."""
+    service_level: LevelOutcome | None = None
+    """Whether what was promised was kept; None: nothing was, or the episode does not count."""
 
 
 EpisodeEvent: TypeAlias = (

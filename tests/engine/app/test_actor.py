@@ -18,6 +18,7 @@ from engine.app.strategy import ConvergeResult, Strategy
 from engine.app.triggers import Cron, EventSource, Every, event, every, manual, workflow
 from engine.errors import DeclarationError
 from streams.model.foreign_streams import ForeignStream
+from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import Budget
 
 
@@ -277,6 +278,25 @@ def test_an_impossible_actor_is_refused_by_field(values, field, problem):
         ({"breaker": Breaker(threshold=0)}, "breaker", "threshold=0 is not a whole number from 1"),
         ({"breaker": Breaker(half_open_after_s=0)}, "breaker", "half_open_after_s=0 is not a"),
         ({"breaker": Breaker(scope="actor")}, "breaker", "'actor' is not one of cluster, node"),
+        ({"service_level": 5}, "service_level", "5 is not a ServiceLevel(start_s=…, end_s=…)"),
+        (
+            {"service_level": ServiceLevel(start_s=-1)},
+            "service_level",
+            "start_s=-1 is not a number",
+        ),
+        (
+            {"service_level": ServiceLevel(end_s="1m")},
+            "service_level",
+            "end_s='1m' is not a number",
+        ),
+        (
+            {"service_level": ServiceLevel(start_s=9, end_s=3)},
+            "service_level",
+            "start_s=9 is over end_s=3: it ends after it starts",
+        ),
+        ({"service_level": ServiceLevel(success=0)}, "service_level", "success=0 is not a share"),
+        ({"service_level": ServiceLevel(success=99)}, "service_level", "success=99 is not a share"),
+        ({"service_level": ServiceLevel(window=0)}, "service_level", "window=0 is not a whole"),
         (
             {"on": manual(), "cooldown_s": 5},
             "cooldown_s",

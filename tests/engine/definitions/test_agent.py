@@ -26,6 +26,7 @@ from engine.definitions.agent import (
 )
 from engine.errors import BadDefinition
 from engine.templates.classify import observe_classify_converge
+from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import Budget, Overrides
 
 
@@ -114,6 +115,11 @@ OF_EXPECTATIONS = {  # option: (as data, as code, what must be said besides)
     "budget": (
         {"turns": 3, "tokens": 0, "wall_s": 5},
         Budget(turns=3, tokens=0, wall_s=5.0),
+        {},
+    ),
+    "service_level": (
+        {"start_s": 5, "end_s": 60, "success": 0.9, "window": 20},
+        ServiceLevel(start_s=5, end_s=60, success=0.9, window=20),
         {},
     ),
     "durability": ("strict", "strict", {}),

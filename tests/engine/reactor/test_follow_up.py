@@ -15,6 +15,7 @@ from engine.reactor.follow_up import Effect, SendCommand
 from engine.runtime.publish import PublicEvent
 from streams.model.commands import Start, StepDone
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
+from streams.model.service_levels import LevelOutcome, ServiceLevel
 from streams.ports.log import Recorded
 from tests.engine.reactor import journals as given
 
@@ -119,6 +120,20 @@ def test_an_episode_that_a_breaker_canceled_is_told_as_that_too():
     ended, by_breaker = of_episode((given.OPENED, given.STARTED), canceled, told=1)
     assert (ended.name, by_breaker.name) == ("episode.canceled", "circuit_breaker.canceled_episode")
     assert by_breaker.payload["detail"] == "the breaker is open"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "events"),
+    [
+        (LevelOutcome.LATE_END, ["episode.completed", "service_level.missed"]),
+        (LevelOutcome.MET, ["episode.completed"]),
+        (None, ["episode.completed"]),
+    ],
+)
+def test_an_episode_that_broke_what_was_promised_is_told_as_that_too(outcome, events):
+    opened = replace(given.OPENED, service_level=ServiceLevel(end_s=3))
+    end = replace(given.FINISHED, service_level=outcome)
+    assert names(of_episode((opened, given.STARTED), end, told=1)) == events
 
 
 def test_a_wait_and_its_answer_are_told_and_the_answer_calls_a_node():
