@@ -39,6 +39,8 @@ SHARED_QUEUE: Final = "tests/streams/jetstream/test_shared_queue.py"
 LATE_STARTS: Final = "tests/engine/triggers/test_late_starts.py"
 CRASHES_OF_GATES: Final = "tests/gates/test_crashes.py"
 
+LEVELS: Final = "tests/engine/episodes/test_service_level.py"
+
 LARGE: Final = "tests/engine/execution/test_large_results.py"
 OBJECTS: Final = "tests/streams/jetstream/test_objects.py"
 
@@ -2250,6 +2252,62 @@ TABLE: Final[Sequence[Mutant]] = (
         "            if not is_new:\n",
         "            if False:\n",
         "tests/gates/test_crashes.py",
+    ),
+    Mutant(
+        "service levels: the first start counts, not a takeover's",
+        "engine/episodes/service_level.py",
+        "case EpisodeStarted() if times.started_at is None:",
+        "case EpisodeStarted():",
+        LEVELS,
+    ),
+    Mutant(
+        "service levels: dry runs and forks do not count",
+        "engine/episodes/service_level.py",
+        "if opened.mode is Mode.DRY_RUN or opened.fork is not None:",
+        "if False:",
+        LEVELS,
+    ),
+    Mutant(
+        "service levels: one that never started has started too late",
+        "engine/episodes/service_level.py",
+        "(times.started_at or at) - since",
+        "(times.started_at or since) - since",
+        LEVELS,
+    ),
+    Mutant(
+        "service levels: one that was canceled in time does not count",
+        "engine/episodes/service_level.py",
+        "return None if status is EndStatus.CANCELED else LevelOutcome.MET",
+        "return LevelOutcome.MET",
+        LEVELS,
+    ),
+    Mutant(
+        "service levels: a takeover knows when the episode was opened",
+        "engine/execution/run.py",
+        "times=times_of(records) if opened.service_level is not None else None,",
+        "times=times_of(()) if opened.service_level is not None else None,",
+        LEVELS,
+    ),
+    Mutant(
+        "service levels: an episode that its lane cancels has an outcome",
+        "engine/lanes/effects.py",
+        "return (replace(event, service_level=outcome),)",
+        "return (event,)",
+        LEVELS,
+    ),
+    Mutant(
+        "service levels: nobody is told of one that was kept",
+        "engine/episodes/events.py",
+        "if level is None or outcome is None or outcome is LevelOutcome.MET:",
+        "if level is None or outcome is None:",
+        LEVELS,
+    ),
+    Mutant(
+        "service levels: only as many of the latest episodes count as the window has",
+        "projections/sql/migrations/0017_service_levels.sql",
+        "        LIMIT (newest.service_level ->> 'window')::bigint\n",
+        "",
+        "tests/projections/test_level_rows.py",
     ),
     Mutant(
         "breakers: the world is told which commit ended the episode",
