@@ -359,6 +359,28 @@ class ServiceLevelRecord(RowRecord, frozen=True, kw_only=True):
     until: datetime
 
 
+class BudgetRecommendation(RowRecord, frozen=True, kw_only=True):
+    """What the latest episodes of an expectation used, and what budget would suit them."""
+
+    actor_id: str
+    expectation_id: str
+    budget: JsonObject
+    episodes: int
+    exhausted: int
+    turns_p50: float
+    turns_p95: float
+    turns_max: int
+    tokens_p50: float
+    tokens_p95: float
+    tokens_max: int
+    wall_p50_s: float
+    wall_p95_s: float
+    wall_max_s: float
+    turns: int | None
+    tokens: int | None
+    wall_s: float | None
+
+
 class DeadLetterSummary(RowRecord, frozen=True, kw_only=True):
     """A dead letter, in a list."""
 

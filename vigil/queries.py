@@ -16,6 +16,7 @@
 | what waits for people | `inbox` | |
 | dead letters | `dead_letters` | `dead_letter` |
 | service levels | `service_levels` | |
+| what budgets would suit | `budget_recommendations` | |
 
 Lists return `…Summary`, and questions for one a `…Record`, or None if there is none.
 """
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from projections.postgres.query_result import Row
     from projections.postgres.reader import active_for
     from projections.postgres.records import (
+        budget_recommendations,
         count_episodes,
         dead_letter,
         dead_letters,
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
         workflows,
     )
     from projections.records import (
+        BudgetRecommendation,
         DeadLetterRecord,
         DeadLetterSummary,
         EpisodeRecord,
@@ -71,13 +74,14 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "DeadLetterRecord", "DeadLetterSummary", "EpisodeRecord", "EpisodeSummary", "FindingEventRow",
-    "FindingRecord", "FindingSummary", "InboxItem", "OutputEventRow", "OutputRecord",
-    "OutputSummary", "Pool", "PostgresUnavailable", "QueryRefused", "Row", "ServiceLevelRecord",
-    "StepRow", "TimelineEntry", "WorkflowItem", "WorkflowRecord", "WorkflowSummary", "active_for",
-    "caught_up", "connect", "count_episodes", "dead_letter", "dead_letters", "episode", "episodes",
-    "finding", "findings", "heads", "inbox", "log", "output", "outputs", "service_levels", "steps",
-    "timeline", "workflow", "workflows",
+    "BudgetRecommendation", "DeadLetterRecord", "DeadLetterSummary", "EpisodeRecord",
+    "EpisodeSummary", "FindingEventRow", "FindingRecord", "FindingSummary", "InboxItem",
+    "OutputEventRow", "OutputRecord", "OutputSummary", "Pool", "PostgresUnavailable",
+    "QueryRefused", "Row", "ServiceLevelRecord", "StepRow", "TimelineEntry", "WorkflowItem",
+    "WorkflowRecord", "WorkflowSummary", "active_for", "budget_recommendations", "caught_up",
+    "connect", "count_episodes", "dead_letter", "dead_letters", "episode", "episodes", "finding",
+    "findings", "heads", "inbox", "log", "output", "outputs", "service_levels", "steps", "timeline",
+    "workflow", "workflows",
 ]  # fmt: skip
 
 _HOMES: Final = {
@@ -87,13 +91,14 @@ _HOMES: Final = {
     "projections.postgres.query_result": "Row",
     "projections.postgres.reader": "active_for",
     "projections.postgres.records": (
-        "count_episodes dead_letter dead_letters episode episodes finding findings inbox log "
-        "output outputs service_levels steps timeline workflow workflows"
+        "budget_recommendations count_episodes dead_letter dead_letters episode episodes finding "
+        "findings inbox log output outputs service_levels steps timeline workflow workflows"
     ),
     "projections.records": (
-        "DeadLetterRecord DeadLetterSummary EpisodeRecord EpisodeSummary FindingEventRow "
-        "FindingRecord FindingSummary InboxItem OutputEventRow OutputRecord OutputSummary "
-        "ServiceLevelRecord StepRow TimelineEntry WorkflowItem WorkflowRecord WorkflowSummary"
+        "BudgetRecommendation DeadLetterRecord DeadLetterSummary EpisodeRecord EpisodeSummary "
+        "FindingEventRow FindingRecord FindingSummary InboxItem OutputEventRow OutputRecord "
+        "OutputSummary ServiceLevelRecord StepRow TimelineEntry WorkflowItem WorkflowRecord "
+        "WorkflowSummary"
     ),
 }
 

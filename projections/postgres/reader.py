@@ -130,6 +130,13 @@ async def list_service_levels(
     return await _rows(pool, "list_service_levels", stack.name, actor, limit)
 
 
+async def list_budget_recommendations(
+    pool: Pool, stack: Stack, *, actor: str | None = None, limit: int = 50
+) -> list[Row]:
+    """Return what the latest episodes of expectations used, and what budgets would suit them."""
+    return await _rows(pool, "list_budget_recommendations", stack.name, actor, limit)
+
+
 async def list_findings(
     pool: Pool,
     stack: Stack,

@@ -16,6 +16,7 @@ from projections.postgres import reader
 from projections.postgres.pool import Pool
 from projections.postgres.query_result import ROWS_MAX, Row
 from projections.records import (
+    BudgetRecommendation,
     DeadLetterRecord,
     DeadLetterSummary,
     EpisodeRecord,
@@ -222,6 +223,15 @@ async def service_levels(
     """Return what expectations promise, and keep: those below their objective first."""
     rows = await reader.list_service_levels(pool, stack, actor=actor, limit=min(limit, ROWS_MAX))
     return [record_of(row, ServiceLevelRecord) for row in rows]
+
+
+async def budget_recommendations(
+    pool: Pool, stack: Stack, *, actor: str | None = None, limit: int = 50
+) -> list[BudgetRecommendation]:
+    """Return what the latest episodes of expectations used, and what budgets would suit them."""
+    most = min(limit, ROWS_MAX)
+    rows = await reader.list_budget_recommendations(pool, stack, actor=actor, limit=most)
+    return [record_of(row, BudgetRecommendation) for row in rows]
 
 
 async def dead_letters(

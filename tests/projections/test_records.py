@@ -34,6 +34,7 @@ ASKED = {
     "show_workflow": (records.WorkflowRecord, 2),
     "list_workflow_steps": (records.WorkflowItem, 3),
     "list_service_levels": (records.ServiceLevelRecord, 3),
+    "list_budget_recommendations": (records.BudgetRecommendation, 3),
     "list_inbox": (records.InboxItem, 3),
     "list_dead_letters": (records.DeadLetterSummary, 3),
     "show_dead_letter": (records.DeadLetterRecord, 2),
