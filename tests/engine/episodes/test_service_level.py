@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
@@ -195,3 +198,40 @@ async def test_nobody_is_told_of_one_that_kept_it(ports):
     tool = Counter()
     await fired(ports, Scripted(tool_call("tool", "a")), tools={"tool": tool}, service_level=LEVEL)
     assert "service_level.missed" not in dict(told(ports))
+
+
+PROGRAM = """
+import asyncio, json
+
+from opentelemetry import metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+reader = InMemoryMetricReader()
+metrics.set_meter_provider(MeterProvider([reader]))
+
+from tests.engine.episodes.test_service_level import LEVEL, Hopeless, Scripted, fired
+from tests.engine.stage import ports_in_memory
+
+for strategy in (Scripted(), Hopeless()):
+    asyncio.run(fired(ports_in_memory(), strategy, service_level=LEVEL))
+(resource,) = reader.get_metrics_data().resource_metrics
+for scope in resource.scope_metrics:
+    for metric in scope.metrics:
+        if metric.name == "vigil.service_levels":
+            for point in metric.data.data_points:
+                print(json.dumps([point.value, dict(point.attributes)]))
+"""
+"""In a process of its own: a provider of metrics stays for good."""
+
+
+def test_a_metric_counts_what_came_of_it():
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60
+    )
+    counted = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[1, ")]
+    of = {"actor": "worker", "expectation": "thing"}
+    assert sorted(counted, key=str) == [
+        [1, {**of, "outcome": "failed"}],
+        [1, {**of, "outcome": "met"}],
+    ]

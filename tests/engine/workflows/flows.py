@@ -46,6 +46,7 @@ from streams.model.events import (
     WorkflowResumed,
     WorkflowStarted,
 )
+from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import Budget, ManualTrigger
 from streams.model.workflows import ResumeHow, StepOutcome, StepSpec, Task, WorkflowSpec
 from streams.ports.log import Commit, Recorded
@@ -56,7 +57,8 @@ STACK = "s"
 
 
 def task(actor: str, expectation: str) -> Task:
-    return Task(actor_id=actor, expectation_id=expectation, budget=Budget())
+    level = ServiceLevel(end_s=9)
+    return Task(actor_id=actor, expectation_id=expectation, budget=Budget(), service_level=level)
 
 
 def spec_of(workflow: Workflow) -> WorkflowSpec:

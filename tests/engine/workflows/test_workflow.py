@@ -29,6 +29,7 @@ from engine.errors import BadRequest, BadWorkflow, DeclarationError
 from engine.workflows.instance import attempt_id, attempt_key, instance_id, reuse_key
 from engine.workflows.start import started
 from streams.json import raw
+from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import Budget, ManualTrigger, Mode
 from streams.model.workflows import OnFailure, Remedy, Task
 from tests.spec import EPOCH
@@ -56,6 +57,7 @@ def actor(id_="risk", *expectations):
             priority=3,
             budget=Budget(turns=2),
             dry_run=overrides(synthesis="ok"),
+            service_level=ServiceLevel(end_s=9),
         )
     return made
 
@@ -297,6 +299,7 @@ def test_an_instance_is_told_what_its_actors_say():
         subject_key="client.id",
         priority=3,
         overrides=overrides(synthesis="ok"),
+        service_level=ServiceLevel(end_s=9),
     )
     assert rate.compensation.expectation_id == "undo"
     assert rate.functions == ("when",)
