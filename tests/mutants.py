@@ -1069,6 +1069,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/app/test_app.py",
     ),
     Mutant(
+        "a signal wakes the thread of the loop, and not the one that watches it",
+        "vigil/serving/loop_watch.py",
+        "        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\n",
+        "",
+        "tests/vigil/test_node.py",
+    ),
+    Mutant(
         "attempts run out",
         "engine/episodes/recovery.py",
         "if crashes >= attempts_max:",

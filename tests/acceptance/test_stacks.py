@@ -93,6 +93,8 @@ async def test_a_node_that_is_killed_is_missed_in_its_own_stack_alone(
     for stack in STACKS:
         await publish(cluster, stack, first=0, until=gates[stack])
         await cluster.wait_rows(RUNNING.format(stack=stack), EVENTS, most_s=MOST_S)
+    claimed = "select 1 from work_claims where stack = 'billing' and work_type = 'episode'"
+    await cluster.wait_rows(f"{claimed} and state = 'claimed'", EVENTS, most_s=MOST_S)
     held = await cluster.query(HELD, "billing")
     unhurt = group.pid_of("n-billing")
     assert len(held) == EVENTS

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+import signal
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -67,6 +68,8 @@ class _Watch:
 
     def look(self) -> None:
         """Look until the end; in a thread of its own."""
+        # Whoever gets a signal wakes up, and it is the loop's thread that must.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         told_of = 0.0
         while not self.ended.wait(self._every_s):
             ran_s = self._ran_s
