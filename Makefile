@@ -85,7 +85,7 @@ contracts: $(READY) ## Hold every port to its contract in every combination of w
 crashes: $(READY) ## Have a node die at every moment of a story; make test does so at every fifth
 	VIGIL_TEST_MOMENTS=all $(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(CRASHES)
 
-simulation: $(READY) ## Simulate worlds in which everything goes wrong, SEEDS=1000 of them; make test does 150
+simulation: $(READY) ## Simulate worlds in which everything goes wrong, SEEDS=1000 of them; make test does 125
 	SIM_SEEDS=$(or $(SEEDS),1000) $(BIN)/python -m pytest --numprocesses 2 --dist worksteal tests/simulation/test_survival.py
 
 mutants: $(READY) ## Switch off each guard and see that a test notices; NEW=1 leaves out what was killed as it is

@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.conftest import FIRST
 from tests.simulation.invariants import breaches
 
-SEEDS: Final = int(os.environ.get("SIM_SEEDS", "150"))
+SEEDS: Final = int(os.environ.get("SIM_SEEDS", "125"))
 SEEDS_PER_TEST: Final = 25
 
 ALL: Final = (
