@@ -1073,7 +1073,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "vigil/serving/loop_watch.py",
         "        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\n",
         "",
-        "tests/vigil/test_node.py",
+        "tests/vigil/test_loop_watch.py",
     ),
     Mutant(
         "attempts run out",

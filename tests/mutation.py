@@ -115,8 +115,9 @@ class Trial:
 
     @property
     def failed(self) -> bool:
-        """Whether a test failed, or could not be imported."""
-        return self.code in {pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED}
+        """Whether a test failed, could not be imported, or ended the process."""
+        codes = pytest.ExitCode
+        return self.code not in {None, codes.OK, codes.USAGE_ERROR, codes.NO_TESTS_COLLECTED}
 
 
 class Tree:

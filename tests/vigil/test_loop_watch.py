@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import threading
+from pathlib import Path
 
 from structlog.testing import capture_logs
 
@@ -61,3 +63,19 @@ async def test_a_loop_that_runs_is_not_reported():
             for _ in range(100):
                 await asyncio.sleep(0)
     assert reported(lines) == []
+
+
+async def test_signals_wake_the_thread_of_the_loop_and_not_the_one_that_watches_it():
+    async with watched_loop():
+        (watching,) = [each for each in threading.enumerate() if each.name == "loop watch"]
+        async with asyncio.timeout(10):
+            while signal.SIGTERM not in blocked_by(watching):  # noqa: ASYNC110 - of another thread
+                await asyncio.sleep(0.01)
+        assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def blocked_by(thread):
+    """Return the signals that a thread leaves to others, as the kernel says."""
+    status = Path(f"/proc/self/task/{thread.native_id}/status").read_text()
+    (mask,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigBlk:"))
+    return {number for number in signal.valid_signals() if int(mask, 16) >> (number - 1) & 1}
