@@ -19,13 +19,20 @@ from engine.triggers import admit, debounce, schedule, timers
 from engine.triggers.debounce import PendingDebounce
 from streams.keys import breaker_key, calmed_key, cooldown_key
 from streams.layout import Stream
-from streams.model.events import DeadLettered, EpisodeFinished, EpisodeOpened, EpisodeStarted
+from streams.model.events import (
+    DeadLettered,
+    EndStatus,
+    EpisodeFinished,
+    EpisodeOpened,
+    EpisodeStarted,
+)
 from streams.model.triggers import Budget, LogStrategy, Mode
 from streams.ports.domain_events import DomainEvent
 from streams.ports.timers import Timer
 from tests.engine.stage import (
     CLOCK,
     HAPPENED,
+    STARTED,
     Scripted,
     all_answered,
     app_of,
@@ -243,6 +250,30 @@ async def test_what_was_opened_and_not_answered_for_is_completed_though_a_gate_h
         life_ = await lived(ports, begun.episode_id)
         await all_answered(ports.domain_events)
     assert [len(life_.of(each)) for each in (EpisodeOpened, EpisodeStarted)] == [1, 1]
+
+
+async def test_what_was_ended_and_not_answered_for_counts_at_its_breaker_though_a_gate_has_shut(
+    ports,
+):
+    """Its node died before it informed the breaker; by then another event had fired, and rests."""
+    app = app_of(Scripted(), breaker=Breaker(threshold=1), cooldown_s=60)
+    actor, begun = app.actors["worker"], opening(app)
+    source = await ports.domain_events.open(actor.id, actor.event_names())
+    await ports.domain_events.publish(HAPPENED, {}, id="x1")
+    (delivery,) = await source.receive(room=1, wait_s=1)
+    failed = EpisodeFinished(status=EndStatus.FAILED, error_class="crash")
+    await write(ports, begun.episode_id, begun, STARTED, failed)
+    other = opening(app, id_="x0")
+    await write(ports, other.episode_id, other)
+    await ports.gates.put(cooldown_key("worker", "thing", ""), other.episode_id.encode(), ttl_s=60)
+    await delivery.nak()
+    await source.close()
+    async with running(app, ports):
+        await all_answered(ports.domain_events)
+        await all_answered(ports.commands)
+    entry = await ports.gates.get(breaker_key("worker", "thing"))
+    assert entry is not None
+    assert msgspec.json.decode(entry.value, type=BreakerState).failures == (begun.episode_id,)
 
 
 async def test_a_cooldown_that_a_crash_left_without_an_episode_lets_its_cause_pass(ports):
