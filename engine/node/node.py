@@ -80,7 +80,7 @@ class Node:
             grace_s: how long a stopping node waits for its episodes to reach a barrier.
             mode: whether it wakes actors and runs episodes, unless the registry says otherwise.
             never_wakes: whether it only runs what other nodes have opened.
-            reacts: whether it takes turns in publishing public events.
+            reacts: whether it may lead in publishing public events.
             version: of what runs here, for people.
         """
         self.name = checked_name(name, of="node")
@@ -168,7 +168,7 @@ class Node:
         await watch_nodes(self._ports.gates, self._nodes_gone)
 
     async def _react(self, reactor: Reactor, is_listed: asyncio.Event) -> None:
-        """Have a reactor take turns, once others can see that this node lives."""
+        """Have a reactor lead or stand by, once others can see that this node lives."""
         await wait_first(is_listed.wait(), self._stopping.wait())
         if self._stopping.is_set():
             await reactor.follow()  # Once, for what this node has committed until now.
@@ -176,7 +176,7 @@ class Node:
             await self._keep_going(reactor.follow)
 
     async def _end_reactors(self, reacting: Sequence[asyncio.Task[None]]) -> None:
-        """Have published what was committed until now, and let other nodes have the turn."""
+        """Have published what was committed until now, and let other nodes lead."""
         for each in self._reactors:
             each.end()
         if reacting:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from engine.reactor.turn import holder_of, is_alive
+from engine.reactor.leader import is_alive, leader_of
 from streams.errors import RevisionConflict
 from streams.keys import published_key
 from streams.ports.all import Ports
@@ -63,12 +63,12 @@ class ReactorProgress(NamedTuple):
 
     seq: int
     node: str
-    """Which live node has the turn; empty: none."""
+    """Which live node leads; empty: none."""
 
 
 async def published(ports: Ports, part: str) -> ReactorProgress:
     """Return how far the reactor of the stream `part` is, by what it has written."""
     position = await Position.read(ports, part)
-    holder, _ = await holder_of(ports.gates, part)
-    lives = holder is not None and await is_alive(ports.gates, holder)
-    return ReactorProgress(position.seq, holder.node if holder is not None and lives else "")
+    leader, _ = await leader_of(ports.gates, part)
+    lives = leader is not None and await is_alive(ports.gates, leader)
+    return ReactorProgress(position.seq, leader.node if leader is not None and lives else "")

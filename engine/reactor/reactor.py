@@ -1,14 +1,14 @@
 """Carries out what follows from the commits of a stack: follow, derive, publish and send, note.
 
-stand by ──turn──▶ follow ──overtaken──▶ stand by
+stand by ──lead──▶ follow ──overtaken──▶ stand by
                     │  ▲
        no server    ▼  │  tried again, ever more slowly
                    wait
 
-One node at a time does it for each stream of the journal. A key in the gates says who; once the
-entry of that node has lapsed, another one takes its turn. The fence in the stream of events makes
-sure that no former one publishes. What was published before the position was noted is published
-again by the next one, under the same ids, which the stream drops.
+One node at a time, the leader, does it for each stream of the journal. A key in the gates names
+it; once the entry of that node has lapsed, another one leads. The fence in the stream of events
+makes sure that no former one publishes. What was published before the position was noted is
+published again by the next one, under the same ids, which the stream drops.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ import structlog
 
 from engine import telemetry
 from engine.reactor.follow_up import Effect, SendCommand, SendTimer
+from engine.reactor.leader import Leader, Leadership, is_alive, leader_of
 from engine.reactor.position import NOTE_S, Position
 from engine.reactor.states import AggregateStates
-from engine.reactor.turn import Holder, ReactorTurn, holder_of, is_alive
 from engine.runtime.leases import LeaseEvents
 from engine.runtime.publish import PublicEvent
 from engine.runtime.tasks import wait_first, wait_set
@@ -52,13 +52,13 @@ from streams.subjects import Stack
 from streams.wire.messages import event_body
 
 GIVE_UP_S: Final = 1.0
-"""Longest that giving the turn up may take; else others see that its node is gone, or look."""
+"""Longest that letting others lead may take; else they see that its node is gone, or look."""
 
 COMMITS_MAX: Final = 256
 """Commits that are followed up together."""
 
 STANDBY_S: Final = 15.0
-"""Longest wait before a standby looks again: the turn is given up by who cannot go on, too."""
+"""Longest wait before a standby looks again: a leader that cannot go on gives up, too."""
 
 SILENT_S: Final = 5.0
 """Longest silent wait for commits; only how often an idle reactor wakes."""
@@ -93,7 +93,7 @@ async def watch_nodes(gates: Bucket, gone: LeaseEvents) -> None:
 
 @dataclass
 class Reactor:
-    """Publishes what follows from one stream of the journal, taking turns with other nodes."""
+    """Publishes what follows from one stream of the journal while its node is the leader."""
 
     ports: Ports
     clock: Clock
@@ -108,16 +108,16 @@ class Reactor:
     _failures: int = 0
 
     def end(self) -> None:
-        """Publish what there is by now, give the turn to others, and let `follow` return."""
+        """Publish what there is by now, let others lead, and let `follow` return."""
         self._ending.set()
 
     async def follow(self) -> None:
-        """Take turns until `end`, at least one."""
+        """Lead or stand by until `end`, at least once."""
         is_first = True
         while is_first or not self._ending.is_set():
             is_first = False
             try:
-                await self._take_turn()
+                await self._lead()
             except UnreadableEvent as error:
                 log.warning("cannot go on", stream=self._part, error=str(error))
                 await self._pause(STUCK_S)
@@ -132,17 +132,17 @@ class Reactor:
     def _part(self) -> str:
         return self.ports.stack.part(self.stream, self.partition)
 
-    async def _take_turn(self) -> None:
-        """Have the turn if nobody has it who lives; else wait until it may be free."""
+    async def _lead(self) -> None:
+        """Lead if no other leader lives; else wait until that may have changed."""
         gates = self.ports.gates
-        holder, revision = await holder_of(gates, self._part)
-        if holder is not None and holder != self._holder:
-            went = self.gone.of(node_key(holder.node))
-            if await is_alive(gates, holder):
+        leader, revision = await leader_of(gates, self._part)
+        if leader is not None and leader != self._myself:
+            went = self.gone.of(node_key(leader.node))
+            if await is_alive(gates, leader):
                 wait = wait_set(went, within_s=STANDBY_S, clock=self.clock)
                 return await wait_first(wait, self._ending.wait())
-        turn = ReactorTurn(gates, self._part, self._holder)
-        if not await turn.take(after=revision):
+        leadership = Leadership(gates, self._part, self._myself)
+        if not await leadership.take(after=revision):
             return None
         try:
             await self._publish_all()
@@ -151,11 +151,11 @@ class Reactor:
         finally:
             with suppress(Unavailable, RevisionConflict, TimeoutError):
                 async with self.clock.timeout(GIVE_UP_S):
-                    await turn.give_up()
+                    await leadership.give_up()
 
     @property
-    def _holder(self) -> Holder:
-        return Holder(self.node, self.since)
+    def _myself(self) -> Leader:
+        return Leader(self.node, self.since)
 
     async def _publish_all(self) -> None:
         """Publish what follows from each commit, until `end` and nothing is left."""
@@ -256,7 +256,7 @@ class LazyWriter:
                 {"node": self.node, "stream": self.part},
                 id=f"reactor.{self.part}.{self.node}.{at_us:x}",
             )
-            # Since the position was read, another one may have had the turn.
+            # Since the position was read, another one may have led.
             await self.position.check()
         await self._writer.publish(events)
 

@@ -8,7 +8,7 @@ import pytest
 
 from engine.cluster.modes import NodeMode
 from engine.cluster.nodes import NodeInfo, encoded
-from engine.reactor.turn import Holder, ReactorTurn
+from engine.reactor.leader import Leader, Leadership
 from streams.keys import node_key, published_key
 from streams.layout import Stream
 from streams.memory import memory_ports
@@ -34,7 +34,7 @@ async def looked(*, commits: int, position: int, node: str = ""):
         )
     await ports.gates.put(published_key("journal"), str(position).encode())
     if node:
-        assert await ReactorTurn(ports.gates, "journal", Holder(node, SINCE)).take(after=0)
+        assert await Leadership(ports.gates, "journal", Leader(node, SINCE)).take(after=0)
         await ports.gates.put(node_key(node), entry(node))
     return await look_at_reactor(ports, Stream.JOURNAL, 0)
 

@@ -14,9 +14,9 @@ from structlog.testing import capture_logs
 from engine.cluster.modes import NodeMode
 from engine.cluster.nodes import NodeInfo, encoded
 from engine.reactor import reactor as reactors
+from engine.reactor.leader import Leader, Leadership, leader_of
 from engine.reactor.position import NOTE_S
 from engine.reactor.reactor import STUCK_S, Reactor, encode, watch_nodes
-from engine.reactor.turn import Holder, ReactorTurn, holder_of
 from engine.runtime.publish import PublicEvent
 from streams.errors import Unavailable
 from streams.keys import node_key, published_key
@@ -96,12 +96,12 @@ class Scene:
         return [each for each in ids if not each.startswith(others) and not each.endswith(others)]
 
     async def hold(self, node: str) -> None:
-        """Have a reactor die while it has the turn."""
-        assert await ReactorTurn(self.ports.gates, PART, Holder(node, SINCE)).take(after=0)
+        """Have a reactor die while it leads."""
+        assert await Leadership(self.ports.gates, PART, Leader(node, SINCE)).take(after=0)
 
-    async def holder(self) -> Holder | None:
-        holder, _ = await holder_of(self.ports.gates, PART)
-        return holder
+    async def leader(self) -> Leader | None:
+        leader, _ = await leader_of(self.ports.gates, PART)
+        return leader
 
     async def position(self) -> int:
         entry = await self.ports.gates.get(published_key(PART))
@@ -165,7 +165,7 @@ def test_whoever_stops_has_told_all_and_hands_over_at_once():
             await task
             assert scene.told == ["e1.started.1", "e1.ended"]
             assert await scene.position() == 1
-            assert await scene.holder() is None
+            assert await scene.leader() is None
             await scene.ports.gates.delete(node_key("n1"))
             await scene.live(2)
             await scene.quiet(0.1)
@@ -252,22 +252,22 @@ def test_two_never_tell_at_a_time():
             await scene.list_node(node)
         async with scene.at_work(scene.reactor("n1")), scene.at_work(scene.reactor("n2")):
             await scene.quiet()
-            assert await scene.holder() == Holder("n1", SINCE)
+            assert await scene.leader() == Leader("n1", SINCE)
             for number in range(20):
                 await scene.live(number)
             await scene.quiet(LEASE_S / 2)
-            assert await scene.holder() == Holder("n1", SINCE)
+            assert await scene.leader() == Leader("n1", SINCE)
             assert len(scene.told) == len(set(scene.told)) == 40
 
     play(story)
 
 
-def test_of_those_who_find_the_turn_free_one_takes_it():
+def test_of_those_who_find_no_leader_one_leads():
     async def story(scene):
-        first, second = (ReactorTurn(scene.ports.gates, PART, Holder(node, SINCE)) for node in "ab")
+        first, second = (Leadership(scene.ports.gates, PART, Leader(node, SINCE)) for node in "ab")
         assert await first.take(after=0)
         assert not await second.take(after=0)
-        assert await scene.holder() == Holder("a", SINCE)
+        assert await scene.leader() == Leader("a", SINCE)
 
     play(story)
 
@@ -277,7 +277,7 @@ def test_whoever_was_overtaken_tells_nothing_more():
         async with scene.at_work(scene.reactor("n1")):
             await scene.live(0)
             await scene.quiet()
-            # Another one believes that it is its turn: the fence is its own from now on.
+            # Another one believes that it leads: the fence is its own from now on.
             await scene.ports.domain_events.fence(f"reactor.started.{PART}", {}, id="reactor.x")
             with capture_logs() as logs:
                 await scene.live(1)
@@ -418,7 +418,7 @@ def test_before_what_it_cannot_read_it_stands_still_and_says_so():
         with capture_logs() as logs:
             async with scene.at_work(scene.reactor()):
                 await scene.quiet(STUCK_S - 1)
-                assert await scene.holder() is None, "another may try"
+                assert await scene.leader() is None, "another may try"
         assert scene.told == ["e1.started.1", "e1.ended"]
         assert [each["event"] for each in logs].count("cannot go on") == 1
 
@@ -453,7 +453,7 @@ def test_what_refers_to_an_episode_that_is_gone_is_left_out():
     play(story)
 
 
-def test_whoever_slept_while_another_had_the_turn_tells_nothing():
+def test_whoever_slept_while_another_led_tells_nothing():
     async def story(scene):
         async with scene.at_work(scene.reactor("n1")):
             await scene.quiet()
@@ -528,7 +528,7 @@ def test_events_go_many_at_a_time(monkeypatch):
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["alone", "beside another"])
-def test_whoever_ends_before_its_first_turn_returns(is_first):
+def test_whoever_ends_before_it_led_returns(is_first):
     async def story(scene):
         if not is_first:
             await scene.list_node("n0")

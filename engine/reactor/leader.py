@@ -1,6 +1,6 @@
-"""Which process is the reactor of a stream: a key in the gates names it, for as long as it lives.
+"""Which node publishes what follows from a stream: a key in the gates names this leader.
 
-The key itself does not lapse, so nobody renews it: whether its process lives is what the entry of
+The key itself does not lapse, so nobody renews it: whether the leader lives is what the entry of
 its node says, which is renewed anyway, and lapses when the claims of its episodes do.
 """
 
@@ -17,43 +17,43 @@ from streams.keys import node_key, reactor_key
 from streams.ports.bucket import Bucket
 
 
-class Holder(msgspec.Struct, frozen=True):
-    """A process that is a node."""
+class Leader(msgspec.Struct, frozen=True):
+    """A process of a node."""
 
     node: str
     since: datetime
     """When it was started: nodes that are started again have the same name."""
 
 
-async def holder_of(gates: Bucket, part: str) -> tuple[Holder | None, int]:
-    """Return who has the turn at the stream `part`, dead or alive, and the key's revision."""
+async def leader_of(gates: Bucket, part: str) -> tuple[Leader | None, int]:
+    """Return the leader of the stream `part`, dead or alive, and the key's revision."""
     stands = await gates.get(reactor_key(part))
     if stands is None or stands.value is None:
         return None, 0
-    return msgspec.json.decode(stands.value, type=Holder), stands.revision
+    return msgspec.json.decode(stands.value, type=Leader), stands.revision
 
 
-async def is_alive(gates: Bucket, holder: Holder) -> bool:
+async def is_alive(gates: Bucket, leader: Leader) -> bool:
     """Return whether the entry of a node is that of this process; also if it cannot be read."""
-    stands = await gates.get(node_key(holder.node))
+    stands = await gates.get(node_key(leader.node))
     if stands is None or stands.value is None:
         return False
     info = decoded(stands.value)
-    return info is None or info.since == holder.since
+    return info is None or info.since == leader.since
 
 
 @dataclass
-class ReactorTurn:
-    """The turn at one stream, as one process has it."""
+class Leadership:
+    """Being the leader of one stream, as one process knows it."""
 
     gates: Bucket
     part: str
-    holder: Holder
+    leader: Leader
     _revision: int = 0
 
     async def take(self, *, after: int) -> bool:
-        """Take the turn from whoever had it at revision `after`; return whether it was free."""
-        data, key = msgspec.json.encode(self.holder), reactor_key(self.part)
+        """Follow the leader of revision `after`; return whether nobody else did so first."""
+        data, key = msgspec.json.encode(self.leader), reactor_key(self.part)
         try:
             self._revision = await self.gates.put(key, data, after=after)
         except RevisionConflict:
@@ -61,5 +61,5 @@ class ReactorTurn:
         return True
 
     async def give_up(self) -> None:
-        """Leave the turn to others; raises `RevisionConflict` if another one has it already."""
+        """Let another node lead; raises `RevisionConflict` if one does already."""
         await self.gates.delete(reactor_key(self.part), after=self._revision)
