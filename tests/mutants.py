@@ -6648,7 +6648,7 @@ TABLE: Final[Sequence[Mutant]] = (
         REACTING,
     ),
     Mutant(
-        "whoever is dead leads nothing",
+        "a dead leader leads nothing",
         "engine/reactor/reactor.py",
         "            if await is_alive(gates, leader):",
         "            if True:",
@@ -6676,7 +6676,7 @@ TABLE: Final[Sequence[Mutant]] = (
         REACTING,
     ),
     Mutant(
-        "whoever cannot go on lets others lead",
+        "a leader that cannot go on lets others lead",
         "engine/reactor/reactor.py",
         "await leadership.give_up()",
         "pass",
