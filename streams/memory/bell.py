@@ -22,31 +22,39 @@ def never() -> bool:
     return False
 
 
+def any_subject(_subject: str) -> bool:
+    """Return True."""
+    return True
+
+
 class Bell:
     """Wakes everyone who waits, in the order in which they came."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: dict[asyncio.Future[None], None] = {}
+        self._waiting: dict[asyncio.Future[None], Callable[[str], bool]] = {}
 
-    def ring(self) -> None:
-        """Wake everyone who waits now."""
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_result(None)
-        self._waiting.clear()
+    def ring(self, subject: str | None = None) -> None:
+        """Wake everyone who waits now; with `subject`, those who wait for messages on it."""
+        for rung, matches in list(self._waiting.items()):
+            if subject is None or matches(subject):
+                del self._waiting[rung]
+                if not rung.done():
+                    rung.set_result(None)
 
     async def wait_some(
         self,
         take: Callable[[], Sequence[T]],
         *,
         wait_s: float,
+        matches: Callable[[str], bool] = any_subject,
         next_due_s: Callable[[], float] = never_s,
         is_over: Callable[[], bool] = never,
     ) -> Sequence[T]:
         """Return what `take` finds, or nothing once `wait_s` has passed or it `is_over`.
 
-        It is asked at once, after every ring, and at the monotonic time `next_due_s()`.
+        It is asked at once, after every ring for a subject that `matches`, and at the monotonic
+        time `next_due_s()`.
         """
         end_s = self._clock.monotonic_s() + wait_s
         while True:
@@ -54,11 +62,12 @@ class Bell:
             now_s = self._clock.monotonic_s()
             if found or now_s >= end_s or is_over():
                 return found
-            await self._wait_ring(most_s=max(0.0, min(end_s, next_due_s()) - now_s))
+            most_s = max(0.0, min(end_s, next_due_s()) - now_s)
+            await self._wait_ring(matches, most_s=most_s)
 
-    async def _wait_ring(self, *, most_s: float) -> None:
+    async def _wait_ring(self, matches: Callable[[str], bool], *, most_s: float) -> None:
         rung = asyncio.get_running_loop().create_future()
-        self._waiting[rung] = None
+        self._waiting[rung] = matches
         try:
             async with self._clock.timeout(most_s):
                 await rung

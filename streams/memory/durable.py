@@ -161,6 +161,7 @@ class MemorySource(Generic[T]):
         return await self._durables[0].stream.bell.wait_some(
             lambda: self._take(room),
             wait_s=wait_s,
+            matches=self._matches,
             next_due_s=self._next_due_s,
             is_over=lambda: self._is_closed,
         )
@@ -179,6 +180,9 @@ class MemorySource(Generic[T]):
         """See `Source.close`."""
         self._is_closed = True
         self._durables[0].stream.bell.ring()
+
+    def _matches(self, subject: str) -> bool:
+        return any(durable.matches(subject) for durable in self._durables)
 
     def _next_due_s(self) -> float:
         return min(durable.next_due_s() for durable in self._durables)

@@ -105,7 +105,7 @@ class MemoryStream:
         )
         self._messages.append(message)
         self._of[subject].append(message)
-        self.bell.ring()
+        self.bell.ring(subject)
         return message.seq
 
     def _forget_old_ids(self) -> None:

@@ -154,7 +154,7 @@ class MemoryTimers:
     def _put(self, subject: str, armed: _Armed) -> None:
         self._armed[subject] = armed
         heapq.heappush(self._order, (armed.fires_at, armed.revision, subject))
-        self._first.bell.ring()  # Whoever waits may have to look sooner.
+        self._first.bell.ring(armed.target)  # Its queue may have to be looked into sooner.
 
     def _next(self) -> str | None:
         """Return the subject of the timer that fires next, forgetting those that never will."""
