@@ -147,7 +147,7 @@ class Heartbeat:
         return True
 
     def _is_others(self, stands: BucketEntry) -> bool:
-        return _process_in(stands) != _process(self.info())
+        return _process_in(stands) != _process(platform.node(), os.getpid(), self.since)
 
     def _warn_of(self, rival: str) -> None:
         if rival == self._rival:
@@ -239,11 +239,11 @@ def _is_no_starter(actor_id: str) -> bool:
 
 def _process_in(stands: BucketEntry) -> str:
     said = nodes.decoded(stands.value or b"")
-    return "a process of another version" if said is None else _process(said)
+    return "a process of another version" if said is None else _process(said.host, said.pid, said.since)
 
 
-def _process(said: NodeInfo) -> str:
-    return f"process {said.pid} on {said.host}, since {said.since.isoformat()}"
+def _process(host: str, pid: int, since: datetime) -> str:
+    return f"process {pid} on {host}, since {since.isoformat()}"
 
 
 def _said(entries: Iterable[BucketEntry]) -> dict[str, NodeInfo | None]:
