@@ -127,7 +127,7 @@ async def test_an_inbox_prefix_is_where_answers_go(stack, tmp_path):
 async def test_being_thrown_out_is_not_the_end(stack, tmp_path):
     """A changed password ends the client for good; the link opens another, and again."""
     users = 'authorization {{ users: [{{user: "node", password: "{}"}}] }}'
-    settings = LinkSettings(user="node", password="old", request_timeout_s=0.2)
+    settings = LinkSettings(user="node", password="old", request_timeout_s=1.0)
     with EmbeddedNats(tmp_path, extra_config=users.format("old")) as server:
         async with connect(server.url, stack=stack, settings=settings) as ports:
             config = tmp_path / "nats.conf"
