@@ -41,8 +41,8 @@ demo: $(DEMO_READY) ## Watch this very machine with actors; SECONDS=20 ends it b
 	$(DEMO_VENV)/bin/vigil demo $(if $(SECONDS),--seconds $(SECONDS))
 
 test: $(READY) ## Run every test, on real servers that it starts and stops
-	$(PYTEST) 4 $(TIMED:%=--ignore=%)
-	$(PYTEST) 3 $(TIMED)
+	$(PYTEST) 5 $(TIMED:%=--ignore=%)
+	$(PYTEST) 6 $(TIMED)
 
 check: $(READY) ## Hold the style: format, lint, types, import directions, tidiness
 	$(BIN)/ruff format --check .
