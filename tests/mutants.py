@@ -1636,6 +1636,31 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/streams/repartition/test_repartition.py",
     ),
     Mutant(
+        "partitions: a stack whose reactors are behind is not moved",
+        "streams/repartition/positions.py",
+        "    if left:\n",
+        "    if False:\n",
+        "tests/streams/repartition/test_repartition.py",
+    ),
+    Mutant(
+        "partitions: reactors are looked at once nobody can append",
+        "streams/repartition/repartition.py",
+        "    await _retire(link, old)\n"
+        "    if layout.has_state:  # Earlier versions had no reactors.\n"
+        "        await _require_followed(move, layout)\n",
+        "    if layout.has_state:\n"
+        "        await _require_followed(move, layout)\n"
+        "    await _retire(link, old)\n",
+        "tests/streams/repartition/test_repartition.py",
+    ),
+    Mutant(
+        "partitions: positions of what stays are kept",
+        "streams/repartition/repartition.py",
+        "AGGREGATE_STREAMS if layout.has_state else FOLLOWED",
+        "FOLLOWED",
+        "tests/streams/repartition/test_repartition.py",
+    ),
+    Mutant(
         "partitions: what was copied is not copied again",
         "streams/repartition/copy_commits.py",
         "        if mark <= self.mark:",

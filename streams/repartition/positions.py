@@ -1,33 +1,49 @@
-"""Up to where reactors have followed the streams of a stack, once those were moved.
+"""Up to where reactors have followed the streams of a stack, before and after those are moved.
 
-Without a position a reactor follows a stream from its beginning, and would publish again what was
-published before the move.
+Sequences change in a move, so what is left to be followed up in the old streams cannot be found
+again in the new ones. Without a position a reactor follows a stream from its beginning, and would
+publish again what was published before the move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 
-from streams.errors import RevisionConflict
+from streams.errors import Incompatible
 from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import stored
 from streams.keys import published_key
-from streams.layout import FOLLOWED
+from streams.layout import AGGREGATE_STREAMS, Stream
 from streams.ports.bucket import Bucket
 from streams.subjects import Stack
 
 
-async def move_positions(link: Link, gates: Bucket, stack: Stack, *, kept: Collection[str]) -> None:
-    """Write down that all of `stack` was followed.
+async def require_followed(link: Link, gates: Bucket, stack: Stack) -> None:
+    """Raise `Incompatible` if something follows from commits of `stack` that nobody carried out.
 
-    Streams called one of `kept` are not new: what they have for a position stays.
+    What it finds is final once nobody can append to the streams of `stack` any more.
     """
-    for stream in FOLLOWED:
+    left = 0
+    for stream in AGGREGATE_STREAMS:
         for partition in stack.partitions_of(stream):
-            name = stack.stream(stream, partition)
-            head = str(await stored.newest_seq(link, name)).encode()
-            key, after = published_key(stack.part(stream, partition)), 0 if name in kept else None
-            try:
-                await gates.put(key, head, after=after)
-            except RevisionConflict:
-                continue
+            entry = await gates.get(published_key(stack.part(stream, partition)))
+            position = int(entry.value) if entry is not None and entry.value else 0
+            head = await stored.newest_seq(link, stack.stream(stream, partition))
+            left += max(0, head - position)
+    if left:
+        raise Incompatible(
+            f"what follows from {left:,} commits of stack {stack.name} was not carried out",
+            remedy="Start a node without --no-react, wait until `vigil doctor` is content with its "
+            "reactors, and stop it.",
+        )
+
+
+async def write_positions(
+    link: Link, gates: Bucket, stack: Stack, streams: Iterable[Stream]
+) -> None:
+    """Write down that all commits of `streams` were followed."""
+    for stream in streams:
+        for partition in stack.partitions_of(stream):
+            head = await stored.newest_seq(link, stack.stream(stream, partition))
+            key = published_key(stack.part(stream, partition))
+            await gates.put(key, str(head).encode())

@@ -1,16 +1,18 @@
 """Moves a stack to another number of partitions, or its state out of its journal, while none runs.
 
-    mark ──▶ nobody runs? ──▶ retire old streams ──▶ make new ones ──▶ copy ──▶ verify
-                                                                                   │
-                                               switch ◀── verify ◀── carry timers ◀┘
+    mark ──▶ nobody runs? ──▶ retire old streams ──▶ all followed up? ──▶ make new ones ─┐
+                                                                                         │
+              switch ◀── verify ◀── carry timers ◀── verify ◀── copy ◀───────────────────┘
 
 The registry's metadata names the layout in use, and the one that is being made; meanwhile nobody
 can connect. Retired streams get other subjects, so a node that still runs cannot write to them;
 their subjects are of no other stream, except that a single journal takes everything that begins as
-its own do. The switch is one write of that metadata. A lease keeps two runs apart. Every stage may
-be interrupted and repeated: the same command continues, and one that asks for the old number goes
-back, unless the switch was made. Only the work starts again, since its timers fire while they are
-moved (`carry_timers.py`). Retired streams are kept until `drop_retired`.
+its own do. Only then, when no commit can be added any more, it is checked that the reactors have
+followed all of them; if not, the old streams are put to use again. The switch is one write of that
+metadata. A lease keeps two runs apart. Every stage may be interrupted and repeated: the same
+command continues, and one that asks for the old number goes back, unless the switch was made. Only
+the work starts again, since its timers fire while they are moved (`carry_timers.py`). Retired
+streams are kept until `drop_retired`.
 
 A stack that an earlier version made has its state in its journal (`earlier.py`). Moving it to
 another number gives the state streams of its own; moving it to its own number does only that:
@@ -46,13 +48,13 @@ from streams.jetstream.ports.leases import JetStreamLeases
 from streams.jetstream.setup import setup
 from streams.json import JsonObject
 from streams.keys import LAYOUT_CLAIM
-from streams.layout import AGGREGATE_STREAMS, Stream
+from streams.layout import AGGREGATE_STREAMS, FOLLOWED, Stream
 from streams.ports.bucket import Bucket
 from streams.ports.leases import Lease
 from streams.repartition.carry_timers import TimerCopy
 from streams.repartition.copy_commits import CommitCopy
 from streams.repartition.earlier import EarlierStack
-from streams.repartition.positions import move_positions
+from streams.repartition.positions import require_followed, write_positions
 from streams.repartition.users import require_unused
 from streams.subjects import Stack
 
@@ -82,8 +84,8 @@ async def repartition(
 
     Raises:
         BadName: `to` is not from 1 to `PARTITIONS_MAX`.
-        Incompatible: somebody uses the stack, it is on its way to another number, retired streams
-            are in the way, or a copy differs. The message says what to do.
+        Incompatible: somebody uses the stack, reactors are behind, it is on its way to another
+            number, retired streams are in the way, or a copy differs. The message says what to do.
         LeaseLost: the server was away for so long that another run may do the same by now.
     """
     new = Stack(stack.name, to)
@@ -144,12 +146,15 @@ async def _move(move: _Move, layout: StackLayout) -> None:
     if layout.moving_to is None:
         await _require_room(link, old)
     await _begin(move, layout)
-    await _replace_streams(link, old, new)
+    await _retire(link, old)
+    if layout.has_state:  # Earlier versions had no reactors.
+        await _require_followed(move, layout)
+    await _make_streams(link, old, new)
     for stream in (*AGGREGATE_STREAMS, Stream.WORK):
         await _copy(CommitCopy(link=link, stream=stream, old=old, new=new), move.tell)
     carrying = TimerCopy(link=link, old=old, new=new, check=move.held.check)
     await carrying.carry(lambda done: move.tell("carried, timers", done, done))
-    await _switch(move)
+    await _switch(move, layout)
 
 
 async def _split(move: _Move, layout: StackLayout) -> None:
@@ -166,7 +171,7 @@ async def _split(move: _Move, layout: StackLayout) -> None:
         await _copy(CommitCopy(link=link, stream=Stream.STATE, old=old, new=new), move.tell)
     except Incompatible as error:
         raise Incompatible(error.what, remedy=_ANEW) from error
-    await _switch(move)
+    await _switch(move, layout)
 
 
 async def _begin(move: _Move, layout: StackLayout) -> None:
@@ -179,10 +184,19 @@ async def _begin(move: _Move, layout: StackLayout) -> None:
         raise
 
 
-async def _switch(move: _Move) -> None:
-    before = {name for name, _ in _streams(move.link, move.old)}
-    kept = {*before, move.old.stream(Stream.DEAD)}
-    await move_positions(move.link, _gates(move), move.new, kept=kept)
+async def _require_followed(move: _Move, layout: StackLayout) -> None:
+    """Check that nothing is left to follow up in the retired streams; else go back."""
+    try:
+        await require_followed(move.link, _gates(move), move.old)
+    except Incompatible:
+        await _go_back(move, replace(layout, moving_to=move.new.partitions))
+        raise
+
+
+async def _switch(move: _Move, layout: StackLayout) -> None:
+    # Dead letters stay where they are, and with them their position, if there is one.
+    streams = AGGREGATE_STREAMS if layout.has_state else FOLLOWED
+    await write_positions(move.link, _gates(move), move.new, streams)
     await move.held.check()
     await _mark(move.link, move.new, StackLayout(move.new.partitions))
 
@@ -196,11 +210,14 @@ async def _kept(link: Link, old: Stack) -> JsonObject:
     return {field: before[field] for field in KEPT_FIELDS if field in before}
 
 
-async def _replace_streams(link: Link, old: Stack, new: Stack) -> None:
-    """Retire the streams of one layout, and make those of the other where they are missing."""
+async def _retire(link: Link, stack: Stack) -> None:
+    for name, _ in _streams(link, stack):
+        await _hold(link, name, [stack.retired(name)])
+
+
+async def _make_streams(link: Link, old: Stack, new: Stack) -> None:
+    """Make the streams of the other layout where they are missing."""
     kept = await _kept(link, old)
-    for name, _ in _streams(link, old):
-        await _hold(link, name, [old.retired(name)])
     await _drop(link, [new.stream(Stream.WORK, each) for each in new.partitions_of(Stream.WORK)])
     for _, ours in _streams(link, new):
         await setup.ensure(link, {**ours, **kept})

@@ -18,19 +18,15 @@ from engine.operations import reconcile as engine_reconciler
 from engine.operations.drift import REASON_MAX, Outcome, ReconcileStep
 from engine.operations.reconcile import Reconciled
 from engine.operations.sweep import Candidate, EpisodeSweeper, InstanceSweeper
-from engine.reactor.position import published
-from engine.reactor.reactor import followed
 from engine.validation import BY_CHARS_MAX, check_text
 from projections.postgres.pool import Pool
 from projections.postgres.query_result import Row
 from projections.postgres.reader import list_silent_episodes, list_silent_instances
 from streams.clock import SystemClock
-from streams.errors import Incompatible
-from streams.layout import Stream
 from streams.ports.all import Ports
 from streams.repartition import repartition as streams_repartition
 from vigil import options
-from vigil.asking.connect import connected, link_settings, run, with_ports
+from vigil.asking.connect import link_settings, run, with_ports
 from vigil.asking.instances import advice, by_workflow, unserved_instances
 from vigil.asking.requests import explained, request
 from vigil.asking.rows import ask
@@ -289,7 +285,6 @@ def repartition(
     config = options.config(ctx)
     url, link = config.settings.nats_url, link_settings(config)
     if to is not None:
-        run(require_followed(config))
         told = _Progress()
         stack = run(
             streams_repartition.repartition(
@@ -303,25 +298,6 @@ def repartition(
     if is_dropping:
         names = run(streams_repartition.drop_retired(url, stack=config.stack, settings=link))
         print("\n".join(f"deleted {name}" for name in names) or "nothing to delete")
-
-
-async def require_followed(config: Config) -> None:
-    """Refuse to move a stack from whose commits something follows that nobody has carried out."""
-    try:
-        async with connected(config, creates=False) as ports:
-            left = [await _left_in(ports, *place) for place in followed(ports.stack)]
-    except Incompatible:
-        return  # On its way already, or of an earlier version, whose nodes did that themselves.
-    if any(left):
-        raise Mistake(
-            f"what follows from {sum(left):,} commits was not carried out; start a node without "
-            "--no-react, wait until `vigil doctor` is content with its reactors, and stop it"
-        )
-
-
-async def _left_in(ports: Ports, stream: Stream, partition: int) -> int:
-    progress = await published(ports, ports.stack.part(stream, partition))
-    return max(0, await ports.log.head(stream, partition=partition) - progress.seq)
 
 
 class _Progress:

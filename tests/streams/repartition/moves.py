@@ -10,8 +10,8 @@ import nats as nats_py
 from streams.jetstream import LinkSettings
 from streams.jetstream.connection.headers import BATCH, BATCH_END, BATCH_PLACE, EXPECTED_SEQ
 from streams.jetstream.ports.configs import PARTITIONS, bucket_stream, key_subject
-from streams.keys import PUBLISHED
-from streams.layout import Stream
+from streams.keys import PUBLISHED, published_key
+from streams.layout import AGGREGATE_STREAMS, Stream
 from streams.repartition.earlier import EarlierStack
 
 
@@ -38,6 +38,15 @@ def cut_off_at(stage):
 
 def settings(partitions=None):
     return LinkSettings(partitions=partitions, lease_ttl_s=5.0, patience_s=1.0)
+
+
+async def note_followed(ports):
+    """Write down that the reactors have followed every commit, as they do before a node stops."""
+    for stream in AGGREGATE_STREAMS:
+        for partition in ports.stack.partitions_of(stream):
+            head = await ports.log.head(stream, partition=partition)
+            key = published_key(ports.stack.part(stream, partition))
+            await ports.gates.put(key, str(head).encode())
 
 
 class Operator:

@@ -10,14 +10,15 @@ import pytest
 from streams.errors import Incompatible, LeaseLost, Unavailable, VersionConflict
 from streams.jetstream import connect, inspect
 from streams.jetstream.connection.link import Link
-from streams.keys import LAYOUT_CLAIM
-from streams.layout import Stream
+from streams.keys import LAYOUT_CLAIM, published_key
+from streams.layout import AGGREGATE_STREAMS, Stream
 from streams.repartition import copy_commits
+from streams.repartition.positions import require_followed
 from streams.repartition.repartition import drop_retired, repartition
 from streams.subjects import Stack
 from tests.contracts.samples import WAIT_S, commit, deliveries_of, opened, start
 from tests.streams.jetstream.wire import eventually
-from tests.streams.repartition.moves import Cut, cut_off_at, settings, told
+from tests.streams.repartition.moves import Cut, cut_off_at, note_followed, settings, told
 
 EPISODES = [f"e{n}" for n in range(40)]
 KEYS = ["disk:web-1", "a.b", "日本"]
@@ -47,6 +48,7 @@ async def fill(url, stack, partitions):
         for episode_id in EPISODES:
             await ports.commands.send(start(episode_id), id=f"start.{episode_id}")
         await ports.log.append(ports.stack.dead("o", "c"), commit("dead"), after=0)
+        await note_followed(ports)
 
 
 async def assert_whole(url, stack, partitions):
@@ -165,6 +167,64 @@ async def test_who_stayed_connected_can_write_nowhere(nats, stack):
         with pytest.raises(Unavailable):
             await stray.log.append(stray.stack.episode("new"), commit("stray"), after=0)
     await assert_whole(nats.url, stack, 4)
+
+
+async def test_what_is_left_to_be_followed_up_is_found_however_late_it_was_appended(
+    nats, stack, monkeypatch
+):
+    await fill(nats.url, stack, 1)
+    async with connect(nats.url, stack=stack, settings=settings()) as late:
+
+        async def nobody_seems_to_run(link, stack):
+            await late.log.append(stack.episode("late"), commit("late"), after=0)
+
+        with monkeypatch.context() as patched:
+            patched.setattr("streams.repartition.repartition.require_unused", nobody_seems_to_run)
+            with pytest.raises(Incompatible, match="what follows from 1 commits"):
+                await repartition(nats.url, stack=stack, to=4, tell=told)
+        await note_followed(late)
+    await repartition(nats.url, stack=stack, to=4, tell=told)
+    async with connect(nats.url, stack=stack, settings=settings()) as ports:
+        assert len(await ports.log.read(ports.stack.episode("late"))) == 1
+
+
+async def test_nobody_can_append_any_more_once_that_was_looked_for(nats, stack, monkeypatch):
+    await fill(nats.url, stack, 1)
+    looked = []
+    async with connect(nats.url, stack=stack, settings=settings()) as late:
+
+        async def then_append(*asked):
+            await require_followed(*asked)
+            with pytest.raises(Unavailable):
+                await late.log.append(late.stack.episode("late"), commit("late"), after=0)
+            looked.append(True)
+
+        monkeypatch.setattr("streams.repartition.repartition.require_followed", then_append)
+        await repartition(nats.url, stack=stack, to=4, tell=told)
+    assert looked
+    await assert_whole(nats.url, stack, 4)
+
+
+async def test_a_stack_that_is_not_followed_up_is_as_it_was(nats, stack):
+    await fill(nats.url, stack, 1)
+    async with connect(nats.url, stack=stack, settings=settings()) as ports:
+        await ports.gates.delete(published_key("state"))
+    with pytest.raises(Incompatible, match="reactors, and stop it"):
+        await repartition(nats.url, stack=stack, to=4, tell=told)
+    await assert_whole(nats.url, stack, 1)
+    await assert_goes_on(nats.url, stack)
+
+
+async def test_a_position_in_what_is_not_moved_stays(nats, stack):
+    await fill(nats.url, stack, 1)
+    await repartition(nats.url, stack=stack, to=4, tell=told)
+    async with connect(nats.url, stack=stack, settings=settings()) as ports:
+        assert await ports.gates.get(published_key("dead")) is None
+        for stream in AGGREGATE_STREAMS:
+            for partition in range(4):
+                head = await ports.log.head(stream, partition=partition)
+                entry = await ports.gates.get(published_key(ports.stack.part(stream, partition)))
+                assert int(entry.value) == head
 
 
 @pytest.mark.parametrize("stray", [{}, {"Vigil-Copied-From": "0 999"}])
