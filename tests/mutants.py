@@ -7361,8 +7361,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "active findings: what a dry run has ended is ended for it",
         "engine/findings/index.py",
-        "for each in own.values() if each.status is FindingStatus.ACTIVE)",
-        "for each in own.values())",
+        "if each.status is FindingStatus.ACTIVE and wanted",
+        "if wanted",
         ACTIVE_FINDINGS,
     ),
     Mutant(
@@ -7384,6 +7384,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/findings/index.py",
         "                self._live.pop(kept.finding_key, None)",
         "                pass",
+        ACTIVE_FINDINGS,
+    ),
+    Mutant(
+        "active findings: other tasks run while many are looked at",
+        "engine/findings/index.py",
+        "            await asyncio.sleep(0)\n",
+        "",
+        ACTIVE_FINDINGS,
+    ),
+    Mutant(
+        "active findings: the worst of all are kept, not those of the last part",
+        "engine/findings/index.py",
+        "nsmallest(limit, chain(worst, others), key=worst_first)",
+        "nsmallest(limit, others, key=worst_first)",
         ACTIVE_FINDINGS,
     ),
     Mutant(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator
+from heapq import nsmallest
 from itertools import chain
 from typing import Final
 
@@ -34,6 +34,9 @@ ACTIVE_MAX: Final = 100
 PAIR: Final = ("host", "web-1")
 
 BATCH_MAX: Final = 1_000
+
+LOOKED_AT_ONCE: Final = 1_000
+"""Findings that are looked at before other tasks of the loop may run: about 1 ms."""
 
 WAIT_S: Final = 5.0
 """Longest wait for commits that a stream is known to have."""
@@ -92,17 +95,26 @@ class FindingIndex:
         self._read_to: defaultdict[int, int] = defaultdict(lambda: START)
         self._turns: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def active(self, wanted: FindingFilter, *, prefix: str) -> Iterator[Finding]:
-        """Return what is active now, without evidence and in no order.
+    async def active(self, wanted: FindingFilter, *, prefix: str, limit: int) -> list[Finding]:
+        """Return up to `limit` that are active now, without evidence, the worst first.
 
         Findings of dry runs with `prefix` replace the live ones of their keys; empty: none do.
         """
         partitions = self.stack.partitions_of(Stream.STATE)
         await asyncio.gather(*map(self._catch_up, partitions))
         own = dry_run.own_of(self._apart.values(), prefix)
-        live = (each for each in self._live.values() if each.finding_key not in own)
-        active = (each for each in own.values() if each.status is FindingStatus.ACTIVE)
-        return filter(wanted.covers, chain(live, active))
+        worst = [
+            each
+            for each in own.values()
+            if each.status is FindingStatus.ACTIVE and wanted.covers(each)
+        ]
+        live = [*self._live.values()]
+        for start in range(0, len(live), LOOKED_AT_ONCE):
+            some = filter(wanted.covers, live[start : start + LOOKED_AT_ONCE])
+            others = (each for each in some if each.finding_key not in own)
+            worst = nsmallest(limit, chain(worst, others), key=worst_first)
+            await asyncio.sleep(0)
+        return nsmallest(limit, worst, key=worst_first)
 
     async def _catch_up(self, partition: int) -> None:
         head = await self.log.head(Stream.STATE, partition=partition)

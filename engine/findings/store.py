@@ -15,7 +15,7 @@ from engine.app.findings import TTL_S_MAX
 from engine.episodes import dry_run
 from engine.findings import finding as finding_rules
 from engine.findings.finding import IntentEvent
-from engine.findings.index import FindingIndex, filter_of, worst_first
+from engine.findings.index import FindingIndex, filter_of
 from engine.runtime.store import Store, Turns, only_newest
 from engine.validation import Duration, seconds_of
 from streams.clock import Clock, SystemClock
@@ -114,8 +114,7 @@ class FindingReader:
     ) -> Sequence[Finding]:
         """Return findings that are active now. See `Findings.active`."""
         wanted = filter_of(subject=subject, actor=actor, class_=class_, limit=limit)
-        found = await self.index.active(wanted, prefix=self._prefix)
-        return sorted(found, key=worst_first)[:limit]
+        return await self.index.active(wanted, prefix=self._prefix, limit=limit)
 
     @property
     def _prefix(self) -> str:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from engine.app.findings import clear_finding, raise_finding
 from engine.app.strategy import ConvergeResult
+from engine.findings import index
 from engine.findings.apply import FindingApplier
 from engine.findings.index import FindingIndex
 from engine.findings.store import FindingReader
@@ -82,6 +83,25 @@ def test_the_most_severe_come_first_and_of_these_the_newest():
     assert first_two == found[:2]
 
 
+async def test_the_worst_of_many_are_found_while_other_tasks_run(ports, monkeypatch):
+    severities = ["low", "critical", "medium", "high", "low", "low", "low", "low"]
+    await carry_out(ports, *(disk_of(f"{n}", severity=s) for n, s in enumerate(severities)))
+    monkeypatch.setattr(index, "LOOKED_AT_ONCE", 2)
+    findings, turns = findings_of(ports), []
+    await findings.active()
+
+    async def other_work():
+        while True:
+            turns.append(len(turns))
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(other_work())
+    found = await findings.active(limit=3)
+    other.cancel()
+    assert [each.severity for each in found] == ["critical", "high", "medium"]
+    assert len(turns) >= len(severities) / 2
+
+
 async def test_they_come_without_evidence_and_with_a_short_summary(ports):
     await carry_out(ports, disk_of("web-1", summary="x" * 600, evidence={"used": 0.99}))
     [found] = await findings_of(ports).active()
@@ -120,8 +140,8 @@ async def test_an_impossible_question_is_refused(ports, wanted):
 async def test_a_dry_run_that_stores_findings_sees_its_own_instead_of_live_ones(ports):
     overrides = Overrides(persist_findings="try")
     dry = replace(opening(app_of(Scripted())), mode=Mode.DRY_RUN, overrides=overrides)
-    index = FindingIndex(ports.log, ports.stack)
-    live, tried = FindingReader(index, CLOCK), FindingReader(index, CLOCK, dry)
+    shared = FindingIndex(ports.log, ports.stack)
+    live, tried = FindingReader(shared, CLOCK), FindingReader(shared, CLOCK, dry)
     applier = FindingApplier(ports, app_of(Scripted()).actors, CLOCK, Turns())
     await carry_out(ports, disk_of("web-1"), disk_of("web-2"))
     apart = replace(disk_of("web-1", severity="low"), finding_key="try:disk:web-1")
