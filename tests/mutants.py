@@ -1622,6 +1622,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/streams/jetstream/test_partitions.py",
     ),
     Mutant(
+        "leases: a canceled acquire leaves no claim",
+        "streams/jetstream/ports/leases.py",
+        "            self._note_lost_answer(wanted)\n",
+        "",
+        "tests/contracts/test_leases.py",
+    ),
+    Mutant(
+        "leases: after a canceled renewal a lease can be given up",
+        "streams/jetstream/ports/leases.py",
+        "            except (UnknownOutcome, asyncio.CancelledError):",
+        "            except UnknownOutcome:",
+        "tests/contracts/test_leases.py",
+    ),
+    Mutant(
         "partitions: nobody uses a stack that is being moved",
         "streams/jetstream/setup/setup.py",
         "        return on_its_way(stack, layout)",

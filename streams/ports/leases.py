@@ -126,7 +126,8 @@ class Leases(Protocol):
     async def acquire(self, key: str, *, holder: str, attempt: int = 1) -> Lease | None:
         """Return a new lease, or None if someone (the same holder included) has the key.
 
-        `attempt` is stored with the claim, for the fencing token and for people.
+        `attempt` is stored with the claim, for the fencing token and for people. A call that is
+        canceled leaves no claim, unless there is no answer: then that lapses by itself.
 
         Raises:
             Unavailable: no answer. Should the claim have been stored, it lapses by itself.

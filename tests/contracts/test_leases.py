@@ -430,3 +430,29 @@ async def test_several_leases_lapse_each_with_its_own_change(leases):
         changes = await next_of(watch, 4)
     expired = [change.key for change in changes if change.state == "expired"]
     assert sorted(expired) == [KEY, OTHER_KEY]
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_key_is_free_once_its_acquire_was_cut_off(leases, turns):
+    lease = await cut_off(leases.acquire(KEY, holder="n1"), turns)
+    if lease is not None:
+        await leases.complete(lease)
+    assert (await acquired(leases, holder="n2")).stolen is False
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_key_can_be_given_up_after_its_renewal_was_cut_off(leases, turns):
+    lease = await acquired(leases)
+    renewed = await cut_off(leases.renew(lease), turns)
+    await leases.complete(renewed or lease)
+    assert (await acquired(leases, holder="n2")).stolen is False
+
+
+async def cut_off(work, turns) -> Lease | None:
+    """Cancel `work` after so many turns of the event loop; return its result if it was faster."""
+    working = asyncio.create_task(work)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    working.cancel()
+    await asyncio.wait({working})
+    return None if working.cancelled() else working.result()

@@ -6,18 +6,19 @@
     fail      the same, with the outcome and the error in its headers
     lapse     the server replaces the key by a marker when its time to live is over
 
-After a lost answer the key is read: the claim is ours if it names us and our moment of acquiring,
-which is unique in a process. For a renewal it must also be noted that the answer *was* lost:
-otherwise the old lease of a renewed one could be used again. nats-py's key-value client does not
-fit: its update drops the time to live, which makes a key immortal, and its create fails on a lapsed
-key until the marker is gone too.
+After a lost answer, and after a call that was canceled before its answer came, the key is read: the
+claim is ours if it names us and our moment of acquiring, which is unique in a process. For a
+renewal it must also be noted that the answer *was* lost: otherwise the old lease of a renewed one
+could be used again. nats-py's key-value client does not fit: its update drops the time to live,
+which makes a key immortal, and its create fails on a lapsed key until the marker is gone too.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -35,6 +36,9 @@ from streams.subjects import Stack
 
 ATTEMPTS_MAX: Final = 4
 """How often one call tries when the key changes under it, or an answer is lost."""
+
+GIVE_UP_S: Final = 1.0
+"""Longest that a canceled `acquire` may take to give up what the server may have stored."""
 
 TOMBSTONE: Final = {**PURGE, headers.TTL: "1s"}
 """The end of a claim, visible for the shortest time that the server allows; it leaves no marker."""
@@ -63,6 +67,17 @@ class JetStreamLeases:
     async def acquire(self, key: str, *, holder: str, attempt: int = 1) -> Lease | None:
         """See `Leases.acquire`."""
         wanted = self._new_lease(key, holder, attempt)
+        try:
+            return await self._acquire(wanted)
+        except asyncio.CancelledError:
+            self._note_lost_answer(wanted)
+            with suppress(Unavailable, TimeoutError):
+                async with self._link.clock.timeout(GIVE_UP_S):
+                    await self.complete(wanted)
+            raise
+
+    async def _acquire(self, wanted: Lease) -> Lease | None:
+        key = wanted.key
         found: KeyMessage | None = None
         lost_answer: UnknownOutcome | None = None
         for _ in range(ATTEMPTS_MAX):
@@ -89,7 +104,7 @@ class JetStreamLeases:
         for _ in range(ATTEMPTS_MAX):
             try:
                 renewed = await self._store(lease, expected=expected)
-            except UnknownOutcome:
+            except (UnknownOutcome, asyncio.CancelledError):
                 self._note_lost_answer(lease)
                 raise
             except WrongSequence as error:
