@@ -6892,8 +6892,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "functions: the last line of a crashed call says what was raised",
         "engine/functions/run.py",
-        "{failed.detail.rstrip()} (",
-        "{failed.detail} (",
+        "failed.detail.rstrip(), f",
+        "failed.detail, f",
         "tests/engine/functions/test_functions.py",
     ),
     Mutant(

@@ -337,7 +337,8 @@ class FunctionRun:
         except CallFailed as failed:
             place = place_of_error(failed)
             # A traceback ends its last line, which short views show.
-            detail = f"{failed.detail.rstrip()} ({place})" if place else failed.detail
+            ends = (failed.detail.rstrip(), f"({place})") if place else (failed.detail,)
+            detail = " ".join(filter(None, ends))
             raise EpisodeFailed(failed.error_class, detail) from failed
         finally:
             IN_FUNCTION.set(False)

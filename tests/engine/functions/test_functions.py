@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import msgspec
 import pytest
@@ -72,6 +73,14 @@ async def test_the_last_line_of_a_crashed_call_says_what_was_raised_and_where_it
     said = life.end.error_detail.splitlines()[-1]
     assert said.startswith("KeyError: 'n' (test_functions.py:")
     assert said.endswith(", in check)")
+
+
+async def test_a_failure_without_a_detail_says_where_it_was_raised():
+    async def check(ctx, trigger):
+        raise CallFailed("no_room")
+
+    life = await play(check)
+    assert re.fullmatch(r"\(test_functions\.py:\d+, in check\)", life.end.error_detail)
 
 
 async def test_a_tool_of_one_word_is_called_by_it():
