@@ -60,6 +60,9 @@ Accept: TypeAlias = Callable[[], Awaitable[None]]
 RAISED: Final = "raised"
 """Outcome of a finding that was not active before."""
 
+PLAN_BYTES_MAX: Final = 200
+"""How much of a plan without a summary a log line shows."""
+
 _FRAME: Final = re.compile(r'File "([^"\n]+)", line (\d+), in (\S+)')
 """A line of a traceback, as `usercode` writes it: without frames of ours."""
 
@@ -246,13 +249,15 @@ class Attempt:
         blocked = self.episode.blocked
         if blocked is None or (blocked.wait is not None and not blocked.wait.ref):
             return  # A sleep ends by itself.
-        said = blocked.approval.summary if blocked.approval else blocked.wait and blocked.wait.ref
+        what = blocked.wait.ref if blocked.wait is not None else ""
+        if (asked := blocked.approval) is not None:  # As `vigil inbox` shows it.
+            what = asked.summary or bytes(asked.plan)[:PLAN_BYTES_MAX].decode(errors="ignore")
         log.info(
             "episode waits",
             actor=self.opened.actor_id,
             episode_id=self.opened.episode_id,
             reason=blocked.reason.value,
-            what=said or "",
+            what=what,
         )
 
     async def _go_on(self, *, careful: bool) -> ConclusionState:

@@ -405,11 +405,12 @@ async def test_the_log_names_the_users_line_of_an_episode_that_fails():
     assert line["at"].endswith(", in next_step")
 
 
-async def test_the_log_tells_what_is_raised_and_what_people_are_asked(ports):
+@pytest.mark.parametrize(("summary", "what"), [("clean it?", "clean it?"), ("", '{"a":1}')])
+async def test_the_log_tells_what_is_raised_and_what_people_are_asked(ports, summary, what):
     found = [raise_finding("disk", class_="full", severity="high")]
     with capture_logs() as lines:
         await play(Scripted(findings=found))
-        app = app_of(Scripted(approval({"a": 1}, summary="clean it?")))
+        app = app_of(Scripted(approval({"a": 1}, summary=summary)))
         async with running(app, ports):
             id_ = await open_episode(ports, app)
             await lived(ports, id_, lambda life: life.of(EpisodeBlocked))
@@ -417,4 +418,4 @@ async def test_the_log_tells_what_is_raised_and_what_people_are_asked(ports):
     (raised,) = (line for line in lines if line["event"] == "finding raised")
     (waits,) = (line for line in lines if line["event"] == "episode waits")
     assert raised["finding_key"] == "disk"
-    assert (waits["reason"], waits["what"], waits["episode_id"]) == ("approval", "clean it?", id_)
+    assert (waits["reason"], waits["what"], waits["episode_id"]) == ("approval", what, id_)
