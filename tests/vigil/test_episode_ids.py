@@ -54,6 +54,12 @@ def test_a_beginning_of_none_says_where_to_look(known):
     assert "has an id that begins with '77'; `vigil episodes list` shows those" in said
 
 
+def test_the_result_of_a_step_is_of_a_beginning_or_the_latest_too(known):
+    for words in (("0a2",), ("--latest",)):
+        said = one_line(known.run("episodes", "result", *words, "--step", "7"), code=1)
+        assert f"no step 7 of an episode {IDS[2]}" in said
+
+
 def test_what_acts_takes_them_too(known):
     canceled = known.run("episodes", "cancel", "0a1b0000-0000-4000-8000-000000000001", "0a2")
     latest = known.run("episodes", "cancel", "--latest")

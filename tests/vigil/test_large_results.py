@@ -133,7 +133,7 @@ def test_a_large_result_is_kept_replayed_and_shown_by_its_size(
     assert "5,242,882 bytes" in connected.run("episodes", "steps", id_).stdout
 
     assert result_of(connected, id_, "1") == json.loads(TEXT)
-    hidden = one_line(connected.run("episodes", "result", id_, "2"), code=1)
+    hidden = one_line(connected.run("episodes", "result", id_, "--step", "2"), code=1)
     assert "nothing of the result of step 2 may be shown" in hidden
     assert result_of(connected, id_, "3") == "seen"
     for words in (("steps", id_, "--json"), ("log", id_), ("replay", id_, "--json")):
@@ -153,18 +153,18 @@ def test_an_episode_whose_result_was_removed_fails_and_says_why(
     assert ended["error_class"] == "result_lost"
     assert "VIGIL_RESULTS_DAYS" in ended["error_detail"]
     assert calls() == ["download", "secrets", "look"]
-    line = one_line(connected.run("episodes", "result", id_, "1"), code=1)
+    line = one_line(connected.run("episodes", "result", id_, "--step", "1"), code=1)
     assert f"a result of {len(TEXT):,} bytes ({DIGEST[:12]}…) is gone" in line
 
 
 def test_a_step_that_is_not_there_has_no_result(standing):
     unknown = "00000000-0000-0000-0000-000000000000"
-    done = standing.run("episodes", "result", unknown, "1")
+    done = standing.run("episodes", "result", unknown, "--step", "1")
     assert "no step 1 of an episode" in one_line(done, code=1)
 
 
 def result_of(vigil: Vigil, id_: str, step: str):
-    done = vigil.run("episodes", "result", id_, step)
+    done = vigil.run("episodes", "result", id_, "--step", step)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -1,4 +1,4 @@
-"""`vigil episodes result`: what a step brought, also where the object store has it."""
+"""`vigil episodes result`: the result of a step, also where the object store has it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 import typer
-from typer import Argument
+from typer import Option
 
 from projections.episodes import is_whole, shown_result
 from streams.model.events import StepRecorded
@@ -27,14 +27,15 @@ app = typer.Typer()
 def result(
     ctx: typer.Context,
     *,
-    episode_id: options.EpisodeId,
+    episode_id: options.EpisodeIdOrLatest = None,
+    is_latest: options.IsLatest = False,
     step_no: Annotated[
-        int, Argument(metavar="STEP", min=1, help="Its number, as `vigil episodes steps` shows it.")
+        int, Option("--step", min=1, help="Its number, as `vigil episodes steps` shows it.")
     ],
 ) -> None:
     """Print the result of a step as JSON, however large, as far as people may see it."""
     config = options.config(ctx)
-    wanted = find_episode(config, episode_id)
+    wanted = find_episode(config, episode_id, is_latest=is_latest)
 
     async def read(ports: Ports) -> msgspec.Raw:
         return await _shown(ports, wanted, step_no)
