@@ -824,13 +824,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/toolbox/test_sql.py",
     ),
     Mutant(
-        "tools of ours: a result that no step can keep",
-        "engine/toolbox/result.py",
-        "if size_bytes > RESULT_BYTES_MAX:",
-        "if False:",
-        "tests/engine/toolbox/test_sql.py",
-    ),
-    Mutant(
         "tool functions: no more threads than there may be",
         "engine/runtime/threads.py",
         "await self._free.acquire()",

@@ -17,12 +17,11 @@ import msgspec
 
 from engine.app.function_tool import FunctionTool, tool
 from engine.app.outputs import DeliveryFailed
-from engine.app.tools import CallContext, ToolFailed, class_of_status
+from engine.app.tools import TOO_LARGE, CallContext, ToolFailed, class_of_status
 from engine.errors import BadTool
 from engine.secrets import texts_in, without
 from engine.telemetry import keep_urls_out_of_logs
 from engine.toolbox.addresses import AllowedAddresses, Destination, NotAllowed, allowed_addresses
-from engine.toolbox.result import checked_result
 from engine.validation import is_whole
 from streams.json import UNDECODABLE
 
@@ -260,7 +259,7 @@ class HttpRequests:
         async for chunk in answer.aiter_raw():
             body += chunk
             if len(body) > self.bytes_max:
-                raise ToolFailed("result_too_large", f"an answer of over {self.bytes_max:,} bytes")
+                raise ToolFailed(TOO_LARGE, f"an answer of over {self.bytes_max:,} bytes")
         return bytes(body)
 
 
@@ -283,9 +282,7 @@ def _result(answer: httpx.Response, body: bytes, *, secrets: Collection[str]) ->
         said = without(" ".join(text.split()), secrets)[:DETAIL_CHARS_MAX]
         raise ToolFailed(class_of_status(status), f"{status}: {said}")
     headers = {name.lower(): value for name, value in answer.headers.items()}
-    return checked_result(
-        {"status": status, "headers": headers, "body": _decoded(answer, body, text)}
-    )
+    return {"status": status, "headers": headers, "body": _decoded(answer, body, text)}
 
 
 def _decoded(answer: httpx.Response, body: bytes, text: str) -> object:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from engine.app.function_tool import FunctionTool, tool
 from engine.app.outputs import DeliveryFailed
 from engine.app.tools import ToolFailed
 from engine.errors import BadTool
-from engine.toolbox.result import checked_result
 from engine.validation import is_whole
 
 ROWS_MAX: Final = 10_000
@@ -121,7 +122,8 @@ class Database:
         columns = [each.name for each in prepared.get_attributes()]
         shown = [list(row) for row in rows[: self.rows_max]]
         is_complete = len(rows) <= self.rows_max
-        return dict(checked_result({"columns": columns, "rows": shown, "is_complete": is_complete}))
+        plain: list[object] = msgspec.to_builtins(shown, enc_hook=str)
+        return {"columns": columns, "rows": plain, "is_complete": is_complete}
 
     def _address(self) -> str:
         try:

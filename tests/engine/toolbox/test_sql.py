@@ -93,12 +93,6 @@ async def test_a_connection_string_that_is_none_is_not_told(dsn):
     assert failure.value.__cause__ is None
 
 
-async def test_an_answer_that_no_step_can_keep_is_a_failure(postgres):
-    failure = await failed(postgres, "SELECT repeat('x', 17000000)")
-
-    assert failure.error_class == "result_too_large"
-
-
 async def test_a_database_that_is_away_is_unavailable():
     tool = sql_query("postgresql://127.0.0.1:1/none")
 
