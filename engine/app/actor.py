@@ -258,6 +258,14 @@ def checked_options(check: Check, options: ExpectationOptions) -> dict[str, Any]
     }
 
 
+def _chosen(check: Check, strategy: StrategyLike) -> tuple[Strategy[Any] | Function, type]:
+    """Return what an expectation runs, and the type of its state."""
+    if isfunction(strategy):
+        return check.strategy_function(strategy), dict
+    instance = check.strategy(strategy)
+    return instance, check.state_type(instance)
+
+
 def contradiction(expectation: Expectation) -> tuple[str, str] | None:
     """Return an option that cannot work together with the others, and why; or None."""
     wait_s, calm_s = expectation.max_wait_s, expectation.debounce_s
@@ -442,11 +450,7 @@ class Actor:
         Raises `DeclarationError` if a value cannot work, or can never take effect; the message
         names actor, expectation and field.
         """
-        check = Check(self.id, name)
-        if isfunction(strategy):
-            return self._declare(name, check.strategy_function(strategy), dict, options)
-        instance = check.strategy(strategy)
-        return self._declare(name, instance, check.state_type(instance), options)
+        return self._declare(name, *_chosen(Check(self.id, name), strategy), options)
 
     def replaced(
         self, name: str, *, strategy: StrategyLike | None, synthesizer: Synthesizer | None
@@ -454,11 +458,8 @@ class Actor:
         """Return this actor with an expectation that has another strategy or synthesizer."""
         declared, check = self.expectations[name], Check(self.id, name)
         chosen, state_type = declared.strategy, declared.state_type
-        if isfunction(strategy):
-            chosen, state_type = check.strategy_function(strategy), dict
-        elif strategy is not None:
-            chosen = check.strategy(strategy)
-            state_type = check.state_type(chosen)
+        if strategy is not None:
+            chosen, state_type = _chosen(check, strategy)
         asked = check.callback("synthesizer", synthesizer) or declared.synthesizer
         expectation = replace(declared, strategy=chosen, state_type=state_type, synthesizer=asked)
         made = copy(self)
