@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from engine.app.actions import Step, ToolCall, fingerprint
-from engine.episodes.episode import Performed
+from engine.episodes.episode import ARGS_CHARS_MAX, Performed
 from engine.episodes.recovery import kind_of
 from engine.functions.history import History
 from engine.functions.place import place_of_call
@@ -33,9 +33,6 @@ REMEDY: Final = (
 REMEDY_OF_FORK: Final = (
     "the function takes another way than the one recorded: fork earlier, or at 0"
 )
-
-ARGS_CHARS_MAX: Final = 120
-"""How much of a call's arguments an error shows."""
 
 
 class Interrupted(BaseException):
