@@ -8,10 +8,14 @@ the gap, and a repeated time counts the first time only. If one does, it fires w
 shows such a time; but where a clock is set back by half an hour (Lord Howe Island), the half hour
 after that is left out. `L`, `LW` and `#` work too. If neither the day of the month nor the day of
 the week begins with `*`, one of them must fit; else both must.
+
+The payload of a schedule is a part of what identifies it: equal ticks with different payloads are
+different causes.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -25,8 +29,9 @@ from cronsim import CronSim, CronSimError
 
 from engine.app.conditions import Filter, filter_of
 from engine.app.dedupe import FIRST_WINDOW, WINDOWS, Window
-from engine.validation import ABSENT, Duration, seconds_of, value_at
-from streams.json import JsonObject
+from engine.errors import Unencodable
+from engine.validation import ABSENT, Duration, encode, seconds_of, value_at
+from streams.json import JsonObject, raw, unraw
 from streams.model.foreign_streams import FeedStart, ForeignStream, problem_of_feed
 from streams.model.triggers import EventTrigger
 from streams.ports.domain_events import DomainEvent
@@ -91,6 +96,14 @@ EVERY_S_MAX: Final = 366 * 86_400.0
 TICK: Final = "tick"
 """Purpose of the timers of schedules."""
 
+TICK_PAYLOAD_BYTES_MAX: Final = 16 * 1024
+"""Largest payload of a schedule, as JSON: every episode of it has a copy."""
+
+_MARK: Final = " #"
+"""What stands before the digest of a payload in the text of a schedule."""
+
+_MARK_BYTES: Final = 8
+
 _MINUTE: Final = timedelta(minutes=1)
 
 
@@ -153,6 +166,8 @@ class Every(msgspec.Struct, frozen=True):
     interval_s: int
     catch_up: CatchUp = "one"
     window: Window | None = None
+    payload: JsonObject = {}
+    """Of the trigger of each tick."""
 
 
 class Cron(msgspec.Struct, frozen=True):
@@ -164,6 +179,7 @@ class Cron(msgspec.Struct, frozen=True):
     """A name of the IANA database."""
     catch_up: CatchUp = "one"
     window: Window | None = None
+    payload: JsonObject = {}
 
 
 Schedule: TypeAlias = Every | Cron
@@ -178,7 +194,13 @@ class Catch(msgspec.Struct, frozen=True):
     """The tick to arm next. It may be due already."""
 
 
-def every(interval: Duration, *, catch_up: CatchUp = "one", window: Window | None = None) -> Every:
+def every(
+    interval: Duration,
+    *,
+    catch_up: CatchUp = "one",
+    window: Window | None = None,
+    payload: Mapping[str, object] | None = None,
+) -> Every:
     """Return a trigger that fires again and again, at multiples of `interval`.
 
     `every("15m")` fires on the quarters of an hour, UTC. Days begin at midnight and weeks on
@@ -189,6 +211,9 @@ def every(interval: Duration, *, catch_up: CatchUp = "one", window: Window | Non
         catch_up: for ticks that came due while no node ran: "skip" them, fire for "one" (the
             newest), or for "all".
         window: ticks in the same window, such as "h1", open one episode.
+        payload: a JSON object, `trigger.payload` of its episodes, of up to 16 KiB, such as
+            `{"service": "shop"}`. Schedules with different payloads open episodes of their own,
+            also at the same time. None: an empty one.
 
     Raises `ValueError` if an argument cannot work; the message names it.
     """
@@ -200,11 +225,16 @@ def every(interval: Duration, *, catch_up: CatchUp = "one", window: Window | Non
         raise ValueError(f"every(): interval: {interval!r} is not whole seconds")
     if problem := _problem_of_options(catch_up, window):
         raise ValueError(f"every(): {problem}")
-    return Every(int(seconds), catch_up, window)
+    return Every(int(seconds), catch_up, window, _checked_payload(payload, of="every"))
 
 
 def cron(
-    expression: str, *, tz: str = "UTC", catch_up: CatchUp = "one", window: Window | None = None
+    expression: str,
+    *,
+    tz: str = "UTC",
+    catch_up: CatchUp = "one",
+    window: Window | None = None,
+    payload: Mapping[str, object] | None = None,
 ) -> Cron:
     """Return a trigger that fires when the clock in `tz` fits `expression`.
 
@@ -213,40 +243,49 @@ def cron(
             or one of `MACROS`, such as "@hourly". Days of the week are 0-7; 0 and 7 are Sunday.
         tz: a name of the IANA database, such as "Europe/Berlin".
 
-    `catch_up` and `window` are as for `every`. Raises `ValueError` if an argument cannot work, or
-    the expression fits no day of four years.
+    `catch_up`, `window` and `payload` are as for `every`. Raises `ValueError` if an argument cannot
+    work, or the expression fits no day of four years.
     """
     if not is_zone(tz):
         raise ValueError(f"cron(): tz: {tz!r} is not a time zone; write one such as Europe/Berlin")
     if problem := _problem_of_options(catch_up, window):
         raise ValueError(f"cron(): {problem}")
+    kept = _checked_payload(payload, of="cron")
     try:
-        return Cron(spelled_out(expression, tz=tz), tz, catch_up, window)
+        return Cron(spelled_out(expression, tz=tz), tz, catch_up, window, kept)
     except ValueError as error:
         raise ValueError(f"cron(): expression: {error}") from error
 
 
 def checked_schedule(schedule: Schedule) -> Schedule:
     """Return `schedule` as `every` or `cron` would have made it, or raise `ValueError`."""
-    catch_up, window = schedule.catch_up, schedule.window
+    catch_up, window, payload = schedule.catch_up, schedule.window, schedule.payload
     match schedule:
         case Every(interval_s=interval_s):
-            return every(interval_s, catch_up=catch_up, window=window)
+            return every(interval_s, catch_up=catch_up, window=window, payload=payload)
         case Cron(expression=expression, tz=tz):
-            return cron(expression, tz=tz, catch_up=catch_up, window=window)
+            return cron(expression, tz=tz, catch_up=catch_up, window=window, payload=payload)
         case _:
             assert_never(schedule)
 
 
 def spec_of(schedule: Schedule) -> str:
     """Return the text that identifies a schedule and its timer; the same for equal ticks."""
+    mark = mark_of(schedule.payload)
     match schedule:
         case Every(interval_s=interval_s):
-            return f"every {interval_s}s"
+            return f"every {interval_s}s{mark}"
         case Cron(expression=expression, tz=tz):
-            return f"cron {expression} {tz}"
+            return f"cron {expression} {tz}{mark}"
         case _:
             assert_never(schedule)
+
+
+def mark_of(payload: JsonObject) -> str:
+    """Return what tells a schedule with `payload` from others, ` #` and a digest; or nothing."""
+    if not payload:
+        return ""
+    return f"{_MARK}{hashlib.blake2b(raw(payload), digest_size=_MARK_BYTES).hexdigest()}"
 
 
 def tick_timer_key(expectation: str, spec: str) -> str:
@@ -255,14 +294,18 @@ def tick_timer_key(expectation: str, spec: str) -> str:
 
 
 def schedule_in(spec: str) -> Schedule | None:
-    """Return a schedule with the text `spec`; None if this version cannot read it."""
-    kind, _, said = spec.partition(" ")
+    """Return one that ticks as the schedule with the text `spec` does, without its payload.
+
+    None if this version cannot read it.
+    """
+    plain, _, _ = spec.partition(_MARK)
+    kind, _, said = plain.partition(" ")
     expression, _, tz = said.rpartition(" ")
     try:
         schedule = every(said) if kind == "every" else cron(expression, tz=tz)
     except ValueError:
         return None
-    return schedule if spec_of(schedule) == spec else None
+    return schedule if spec_of(schedule) == plain else None
 
 
 def next_tick(schedule: Schedule, after: datetime) -> datetime:
@@ -295,11 +338,11 @@ def due_ticks(schedule: Schedule, tick: datetime, now: datetime) -> Catch:
 
 def tick_key(schedule: Schedule, tick: datetime) -> str:
     """Return the dedupe key of the episode that `tick` opens."""
-    tick = tick.astimezone(UTC)
+    tick, mark = tick.astimezone(UTC), mark_of(schedule.payload)
     if schedule.window is None:
-        return f"schedule:{_iso(tick)}"
+        return f"schedule:{_iso(tick)}{mark}"
     start = tick - (tick - FIRST_WINDOW) % WINDOWS[schedule.window]
-    return f"schedule:{_iso(start)}@{schedule.window}"
+    return f"schedule:{_iso(start)}@{schedule.window}{mark}"
 
 
 def _in_turn(schedule: Schedule, tick: datetime, now: datetime) -> Catch:
@@ -331,6 +374,20 @@ def _newest(schedule: Schedule, tick: datetime, now: datetime) -> datetime:
 def _multiple(schedule: Every, at: datetime) -> datetime:
     at = at.astimezone(UTC)
     return at - (at - FIRST_WINDOW) % timedelta(seconds=schedule.interval_s)
+
+
+def _checked_payload(payload: object, *, of: str) -> JsonObject:
+    """Return a payload as JSON has it, whatever becomes of the object that was given."""
+    if payload is None:
+        return {}
+    if not isinstance(payload, Mapping):
+        raise ValueError(f"{of}(): payload: {payload!r} is not a dict")  # noqa: TRY004 - as for its value
+    try:
+        kept = encode(dict(payload), what="payload", bytes_max=TICK_PAYLOAD_BYTES_MAX)
+    except Unencodable as error:
+        raise ValueError(f"{of}(): {error}") from error
+    made: JsonObject = unraw(kept)
+    return made
 
 
 def _problem_of_options(catch_up: object, window: object) -> str | None:

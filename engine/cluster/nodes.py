@@ -24,6 +24,7 @@ from engine.app.triggers import (
     spec_of,
 )
 from engine.cluster.modes import NodeMode, Switch
+from streams.json import raw
 from streams.model.foreign_streams import ForeignStream
 from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import Budget
@@ -39,6 +40,9 @@ PROBLEMS_MAX: Final = 100
 PROBLEM_CHARS_MAX: Final = 300
 """Longest such line, in characters."""
 
+PAYLOAD_SHOWN_BYTES_MAX: Final = 120
+"""How much of a schedule's payload a node reports."""
+
 
 _DEFAULTS: Final = [
     (each.name, each.default) for each in fields(Expectation) if each.name != "name"
@@ -52,7 +56,8 @@ class ExpectationInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """One expectation, as a node's version of the app declares it."""
 
     triggers: tuple[str, ...] = ()
-    """What fires it, such as `event order.placed`, `every 900s` or `manual`."""
+    """What fires it, such as `event order.placed`, `every 900s` or `manual`; a schedule's payload
+    follows it."""
     schedules: tuple[str, ...] = ()
     """Those of them that fire by time."""
     options: dict[str, Any] = {}
@@ -205,6 +210,9 @@ def trigger_texts(source: Source) -> tuple[str, ...]:
             return (f"stream {foreign.stream} {foreign.subject}",)
         case EventSource(names=names):
             return tuple(f"{_EVENT}{name}" for name in names)
+        case Every(payload=payload) | Cron(payload=payload) if payload:
+            shown = bytes(raw(payload))[:PAYLOAD_SHOWN_BYTES_MAX].decode(errors="ignore")
+            return (f"{spec_of(source)} {shown}",)
         case Every() | Cron():
             return (spec_of(source),)
         case ManualSource():

@@ -8,7 +8,8 @@ imported. A trigger is one object:
 
     {"event": "disk.measured", "filter": {"used": {"gt": 90}}}
     {"stream": "ORDERS", "subject": "orders.>", "start": "all"}
-    {"every": "15m"}      {"cron": "0 9 * * MON-FRI", "tz": "Europe/Berlin"}
+    {"every": "15m", "payload": {"service": "shop"}}
+    {"cron": "0 9 * * MON-FRI", "tz": "Europe/Berlin"}
     {"manual": true}      {"workflow": true}
 """
 
@@ -49,8 +50,8 @@ from streams.model.triggers import Overrides
 KINDS: Final[Mapping[str, frozenset[str]]] = {
     "event": frozenset({"filter"}),
     "stream": frozenset({"filter", "subject", "start"}),
-    "every": frozenset({"catch_up", "window"}),
-    "cron": frozenset({"tz", "catch_up", "window"}),
+    "every": frozenset({"catch_up", "window", "payload"}),
+    "cron": frozenset({"tz", "catch_up", "window", "payload"}),
     "manual": frozenset(),
     "workflow": frozenset(),
 }
@@ -106,6 +107,7 @@ class SourceDefinition(Coded):
     tz: str = "UTC"
     catch_up: CatchUp = "one"
     window: Window | None = None
+    payload: dict[str, object] = Field(default_factory=dict)
 
     @field_validator("event", mode="before")
     @classmethod
@@ -135,7 +137,11 @@ class SourceDefinition(Coded):
         """Return the trigger; raises `ValueError`, `TypeError` or `BadName` if it cannot work."""
         if self.manual or self.workflow:
             return manual() if self.manual else workflow()
-        schedule: dict[str, Any] = {"catch_up": self.catch_up, "window": self.window}
+        schedule: dict[str, Any] = {
+            "catch_up": self.catch_up,
+            "window": self.window,
+            "payload": self.payload,
+        }
         if self.every:
             return every(self.every, **schedule)  # type: ignore[arg-type] # It looks for itself.
         if self.cron:

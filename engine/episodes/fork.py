@@ -35,7 +35,7 @@ from streams.model.events import (
     Fork,
     StepRecorded,
 )
-from streams.model.triggers import Mode, Overrides, ScheduleTrigger, Trigger, WorkflowTrigger
+from streams.model.triggers import Mode, Overrides, Trigger, WorkflowTrigger
 from streams.ports.all import Ports
 from streams.ports.log import Commit, Recorded
 from streams.tracing import traceparent
@@ -154,8 +154,6 @@ def _check(forked_id: str, *, at: int, by: str, reason: str, key: str | None) ->
 def _with_payload(opened: EpisodeOpened, payload: JsonObject) -> Trigger:
     trigger, about = opened.trigger, entity_id(payload, opened.subject_kind)
     match trigger:
-        case ScheduleTrigger():
-            raise BadRequest(field="payload", problem="a schedule fired it, which has none")
         case WorkflowTrigger():
             return replace(trigger, input=payload, entity_id=about)
         case _:

@@ -21,6 +21,7 @@ from engine.app.triggers import (
     TICK_LATE_S,
     Schedule,
     due_ticks,
+    entity_id,
     next_tick,
     spec_of,
     tick_timer_key,
@@ -85,7 +86,7 @@ class Ticker:
             Ticked(
                 expectation=expectation,
                 schedule=schedule,
-                trigger=ScheduleTrigger(scheduled_at=at, schedule=tick.schedule),
+                trigger=_trigger(expectation, schedule, at),
                 is_repeat=is_repeat,
                 is_missed=at in missed,
             )
@@ -121,6 +122,15 @@ class Ticker:
         tick = Tick(expectation=expectation.name, schedule=spec_of(schedule), at=at, asks=asks)
         timer = tick_timer(self.context.actor.id, tick)
         await self.context.ports.timers.arm(timer, at=at, expecting=expecting)
+
+
+def _trigger(expectation: Expectation, schedule: Schedule, at: datetime) -> ScheduleTrigger:
+    return ScheduleTrigger(
+        scheduled_at=at,
+        schedule=spec_of(schedule),
+        entity_id=entity_id(schedule.payload, expectation.subject_key),
+        payload=schedule.payload,
+    )
 
 
 def timer_key(expectation: str, schedule: Schedule) -> str:

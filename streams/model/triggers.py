@@ -52,11 +52,8 @@ class ScheduleTrigger(Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     """Which of the expectation's schedules, such as `every 900s`."""
     entity_id: str = ""
     hops: int = 0
-
-    @property
-    def payload(self) -> JsonObject:
-        """Nothing: a tick has only a time."""
-        return {}
+    payload: JsonObject = msgspec.field(default_factory=dict)
+    """What the schedule was declared with; empty: nothing."""
 
 
 class ManualTrigger(Struct, frozen=True, kw_only=True, tag_field="kind", tag="manual"):

@@ -199,8 +199,8 @@ class Stage:
                 return event_id
             case EventTrigger(event_type=subject):
                 return subject.partition(".")[2]
-            case ScheduleTrigger(scheduled_at=at):
-                return f"tick+{self._since(at):g}"
+            case ScheduleTrigger(scheduled_at=at, entity_id=about):
+                return f"tick+{self._since(at):g} {about}".rstrip()
             case ManualTrigger(reason=key):
                 return f"fire {key}, dry" if opened.mode is Mode.DRY_RUN else f"fire {key}"
             case _:

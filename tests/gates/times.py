@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -10,6 +10,9 @@ from engine.app.triggers import cron, event, every
 from tests.gates.scenario import DOOR, Kill, Opened, Publish, Scenario, Start, Stop
 
 MINUTE: Final = 60.0
+
+SERVICES: Final = ({"service": "shop"}, {"service": "till"})
+SPECS: Final = ("every 900s #9eafd217593f6a3d", "every 900s #c973b774bd3aaa33")
 
 
 def ticks(*at_s: float, opened_s: float | None = None) -> Sequence[Opened]:
@@ -21,10 +24,19 @@ def utc(month: int, day: int, hour: int, minute: int) -> datetime:
     return datetime(2030, month, day, hour, minute, tzinfo=UTC)
 
 
-def on_tick(at: datetime, schedule: str) -> dict[str, object]:
+def on_tick(
+    at: datetime, schedule: str, payload: Mapping[str, object] | None = None
+) -> dict[str, object]:
     """Return what the trigger and the opening of a tick say."""
-    key = f"schedule:{at:%Y-%m-%dT%H:%M:%SZ}"
-    return {"scheduled_at": at, "schedule": schedule, "dedupe_key": key, "payload": {}}
+    _, mark, digest = schedule.partition(" #")
+    key = f"schedule:{at:%Y-%m-%dT%H:%M:%SZ}{mark}{digest}"
+    return {
+        "scheduled_at": at,
+        "schedule": schedule,
+        "dedupe_key": key,
+        "payload": payload or {},
+        "entity_id": payload["service"] if payload else "",
+    }
 
 
 TIMES: Final = (
@@ -49,6 +61,20 @@ TIMES: Final = (
             Opened(38 * MINUTE, "tick+2280", on_tick(utc(1, 1, 0, 45), "every 900s")),
         ],
         counted={"fire": 3},
+    ),
+    Scenario(
+        name="schedules with different payloads tick beside each other, each for its subject",
+        declared={
+            "on": [every("15m", payload=each) for each in SERVICES],
+            "subject_key": "service",
+        },
+        begins=utc(1, 1, 0, 7),
+        until_s=10 * MINUTE,
+        opened=[
+            Opened(8 * MINUTE, f"tick+480 {each['service']}", on_tick(utc(1, 1, 0, 15), spec, each))
+            for spec, each in zip(SPECS, SERVICES, strict=True)
+        ],
+        counted={"fire": 2},
     ),
     Scenario(
         name="ticks in one window open one episode",

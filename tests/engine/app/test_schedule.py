@@ -19,6 +19,7 @@ from engine.app.triggers import (
     EXPRESSION_CHARS_MAX,
     MACROS,
     TICK_LATE_S,
+    TICK_PAYLOAD_BYTES_MAX,
     TICKS_MAX,
     Catch,
     Cron,
@@ -185,6 +186,33 @@ def test_what_was_made_by_hand_is_checked_like_what_was_declared(schedule, probl
         checked_schedule(schedule)
 
 
+# Payloads.
+
+
+@pytest.mark.parametrize("declared", [partial(every, 60), partial(cron, "@daily")])
+def test_a_payload_is_kept_as_it_was_declared(declared):
+    given = {"services": ["shop"]}
+    schedule = declared(payload=given)
+    given["services"].append("till")
+    assert schedule.payload == {"services": ["shop"]}
+    assert checked_schedule(schedule) == schedule
+
+
+@pytest.mark.parametrize(
+    ("payload", "problem"),
+    [
+        ("shop", r"payload: 'shop' is not a dict"),
+        ({"at": object()}, r"payload: Encoding objects of type object is unsupported"),
+        ({"low": float("nan")}, r"payload: a number that is not finite"),
+        ({"text": "x" * TICK_PAYLOAD_BYTES_MAX}, r"payload: 16,395 bytes, the limit is 16,384"),
+    ],
+)
+@pytest.mark.parametrize("declared", [partial(every, 60), partial(cron, "@daily")])
+def test_what_cannot_be_a_payload_is_refused_where_it_is_declared(declared, payload, problem):
+    with pytest.raises(ValueError, match=rf"{declared.func.__name__}\(\): {problem}"):
+        declared(payload=payload)
+
+
 # Names.
 
 
@@ -196,16 +224,21 @@ def test_what_was_made_by_hand_is_checked_like_what_was_declared(schedule, probl
         (cron("*/5 * * * *", tz=BERLIN), "cron */5 * * * * Europe/Berlin"),
         (cron("@daily"), "cron 0 0 * * * UTC"),
         (cron("0 0 * * *", catch_up="skip"), "cron 0 0 * * * UTC"),
+        (every(60, payload={}), "every 60s"),
+        (every(60, payload={"a": 1, "b": 2}), "every 60s #3d0089be7edf6746"),
+        (every(60, payload={"b": 2, "a": 1}), "every 60s #3d0089be7edf6746"),
+        (cron("@daily", payload={"a": 1}), "cron 0 0 * * * UTC #1f8c00645b7df6ce"),
     ],
 )
-def test_a_schedule_is_named_by_when_it_ticks(schedule, spec):
+def test_a_schedule_is_named_by_when_it_ticks_and_by_its_payload(schedule, spec):
     assert spec_of(schedule) == spec
 
 
 def test_the_longest_spec_fits_into_the_key_of_a_timer_beside_an_expectation():
     expression = "00" + ",*" * 95 + " * * * *"
     assert len(expression) == EXPRESSION_CHARS_MAX
-    schedule = cron(expression, tz="America/Argentina/ComodRivadavia")
+    zone = "America/Argentina/ComodRivadavia"
+    schedule = cron(expression, tz=zone, payload={"service": "shop"})
     assert Stack("s").timer("a", "tick", f"{'x' * 64}/{spec_of(schedule)}")
 
 
@@ -218,6 +251,16 @@ def test_the_longest_spec_fits_into_the_key_of_a_timer_beside_an_expectation():
         (every(10, window="m1"), "2030-01-01T10:01:00", "schedule:2030-01-01T10:01:00Z@m1"),
         (cron("@daily"), "2030-01-01T00:00:00", "schedule:2030-01-01T00:00:00Z"),
         (cron("@daily", window="w1"), "2030-01-01T00:00:00", "schedule:2029-12-31T00:00:00Z@w1"),
+        (
+            every(10, payload={"a": 1}),
+            "2030-01-01T10:00:10",
+            "schedule:2030-01-01T10:00:10Z #1f8c00645b7df6ce",
+        ),
+        (
+            every(10, window="m1", payload={"a": 1}),
+            "2030-01-01T10:00:10",
+            "schedule:2030-01-01T10:00:00Z@m1 #1f8c00645b7df6ce",
+        ),
     ],
 )
 def test_a_ticks_key_is_the_same_for_ever(schedule, tick, key):

@@ -14,6 +14,7 @@ from engine.app.triggers import event, every, manual, workflow
 from engine.cluster.modes import NodeMode, Switch
 from engine.cluster.nodes import (
     INFO_BYTES_MAX,
+    PAYLOAD_SHOWN_BYTES_MAX,
     PROBLEM_CHARS_MAX,
     PROBLEMS_MAX,
     ActorInfo,
@@ -77,6 +78,17 @@ def test_every_kind_of_trigger_is_said_in_words():
         "workflow",
     )
     assert said.schedules == ("every 900s",)
+
+
+def test_what_a_schedule_brings_is_said_as_far_as_it_is_short():
+    actor = Actor("a")
+    shop, long = every(60, payload={"service": "shop"}), every(60, payload={"text": "x" * 500})
+    actor.expect("x", Watch, on=[shop, long])
+
+    said = actor_info(actor, BOTH).expectations["x"]
+
+    assert said.triggers[0] == f'{said.schedules[0]} {{"service":"shop"}}'
+    assert len(said.triggers[1].removeprefix(f"{said.schedules[1]} ")) == PAYLOAD_SHOWN_BYTES_MAX
 
 
 def test_of_the_options_those_are_said_that_were_chosen_and_are_no_code():

@@ -205,6 +205,10 @@ def test_an_option_of_an_actor_means_what_it_means_in_code(option):
         ),
         ({"every": 90}, every(90)),
         (
+            {"cron": "@daily", "payload": {"service": "shop"}},
+            cron("@daily", payload={"service": "shop"}),
+        ),
+        (
             {"cron": "0 9 * * MON-FRI", "tz": "Europe/Berlin", "catch_up": "skip"},
             cron("0 9 * * MON-FRI", tz="Europe/Berlin", catch_up="skip"),
         ),
@@ -325,6 +329,7 @@ WRONG = [  # path, what is said
     ("expectations.x.on.0", "write one of event, stream", {"on": {}}),
     ("expectations.x.on.0", "write one of event, stream", {"on": {"event": "a", "every": 5}}),
     ("expectations.x.on.0.tz", "nothing to 'event'", {"on": {"event": "a", "tz": "UTC"}}),
+    ("expectations.x.on.0.payload", "nothing to 'event'", {"on": {"event": "a", "payload": {}}}),
     ("expectations.x.on.0.filter", "nothing to 'every'", {"on": {"every": 5, "filter": {}}}),
     ("expectations.x.on.0", "interval: '5'", {"on": {"every": "5"}}),
     ("expectations.x.on.0", "tz: 'Mars'", {"on": {"cron": "@daily", "tz": "Mars"}}),

@@ -239,10 +239,10 @@ def test_a_past_that_is_not_there_is_refused(records, why):
         begun_with(records, ORIGIN)
 
 
-def test_a_tick_has_no_payload_to_replace():
+def test_the_payload_of_a_tick_is_replaced_too():
     tick = ScheduleTrigger(scheduled_at=CLOCK.now(), schedule="every 60s")
-    with pytest.raises(BadRequest, match="payload: a schedule fired it"):
-        begun_with(journal(trigger=tick), replace(ORIGIN, step_no=0), payload={})
+    forked = begun_with(journal(trigger=tick), replace(ORIGIN, step_no=0), payload={"a": 1})
+    assert forked[0].trigger == replace(tick, payload={"a": 1})
 
 
 @pytest.mark.parametrize(

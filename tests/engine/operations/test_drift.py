@@ -168,6 +168,11 @@ def test_a_schedule_is_known_by_its_name(schedule):
     assert spec_of(schedule_in(spec_of(schedule))) == spec_of(schedule)
 
 
+def test_when_a_schedule_with_a_payload_ticks_is_known_by_its_name():
+    schedule = cron("0 12 * * MON#2", tz="Asia/Tokyo", payload={"service": "shop"})
+    assert schedule_in(spec_of(schedule)) == cron("0 12 * * MON#2", tz="Asia/Tokyo")
+
+
 @pytest.mark.parametrize(
     "spec", ["", "every", "every 0s", "every 15m", "cron * * * * *", "cron @daily UTC", "moon full"]
 )
