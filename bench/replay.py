@@ -48,7 +48,7 @@ from streams.model.triggers import EventTrigger
 from streams.ports.all import Ports
 from streams.ports.log import START, Commit
 from streams.subjects import Stack
-from vigil import Action, Actor, Budget, Context, event, observe
+from vigil import Action, Actor, Budget, Context, Strategy, event, observe
 
 STACK: Final = Stack("bench")
 CASES: Final = {"strict": 1, "pipelined": EVENTS_PER_COMMIT_MAX}
@@ -115,7 +115,9 @@ async def replay(ports: Ports, subject: str) -> int:
     records = await ports.log.read(subject)
     episode = fold(records)
     assert episode.opened is not None
-    await StrategyRunner(expectation, episode.opened, STACK.name).restore(records)
+    strategy = expectation.strategy
+    assert isinstance(strategy, Strategy)
+    await StrategyRunner(expectation, strategy, episode.opened, STACK.name).restore(records)
     return episode.steps_recorded
 
 
