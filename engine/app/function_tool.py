@@ -103,7 +103,7 @@ class FunctionTool(Tool, Generic[P, R]):
     rate_per_s: float | None
     breaker: ToolBreaker | None
     retries: Retries | None
-    """How often, and when, functions repeat a failed call; None: never."""
+    """How often, and when, a failed call is repeated; None: never."""
     hidden: frozenset[str]
     """Keys whose values nobody sees, in arguments and results."""
     is_async: bool
@@ -250,7 +250,7 @@ def tool(
             its turn for up to 5 s, else it fails as `tool_rate_limited`. None: no limit.
         breaker: after how many failures in a row calls fail at once as `tool_breaker_open`, and
             when one is made again. None: never.
-        retries: how often, and when, a function repeats a call that failed as `tool_timeout`,
+        retries: how often, and when, a call is repeated that failed as `tool_timeout`,
             `tool_unavailable`, `crash`, `tool_rate_limited` or `tool_breaker_open`. A pause over
             5 s leaves the node, and all attempts have the same `ctx.idempotency_key`. With
             `side_effect` only if `idempotent`. None: never.

@@ -253,7 +253,7 @@ class Trace(msgspec.Struct, frozen=True):
     what: str = ""
     """The call as people may see it, such as `disk.read({"mount":"/"})`."""
     path: str = ""
-    """Where a function asked for it; empty: a class did."""
+    """Where a function asked for it; of a class only what repeats a call has one."""
 
     def __str__(self) -> str:
         """Return the call, and where it is in a function."""
@@ -268,9 +268,27 @@ AGAIN: Final = ".0."
 
 
 def attempt_at(path: str) -> tuple[str, int]:
-    """Return the path of the first attempt at the call at `path`, and which attempt this one is."""
+    """Return the path of the first attempt at the call at `path`, and which attempt this one is.
+
+    The first attempt of a class has no path; where its call is repeated, its turn stands for it.
+    """
     first, again, number = path.rpartition(AGAIN)
     return (first, int(number) // 2 + 1) if again else (path, 1)
+
+
+def pause_after(path: str, *, turn: int) -> str:
+    """Return the path of the pause after the failed attempt at `path`; the next attempt follows.
+
+    `turn`: of a class.
+    """
+    first, attempt = attempt_at(path)
+    return f"{first or turn}{AGAIN}{2 * attempt - 1}"
+
+
+def attempt_after(pause: str) -> str:
+    """Return the path of the attempt that follows the pause at `pause`."""
+    first, attempt = attempt_at(pause)
+    return f"{first}{AGAIN}{2 * attempt}"
 
 
 class Episode(msgspec.Struct, frozen=True, kw_only=True):
@@ -283,8 +301,8 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     """Attempts whose node neither finished nor left."""
     node: str = ""
     steps_recorded: int = 0
-    steps_before: int = 0
-    """Steps before the strategy last restarted; its turns count from there."""
+    turns_before: int = 0
+    """Turns before the strategy last restarted; its turns count from there."""
     steps_repeating: int = 0
     """Steps that the engine added to repeat calls: pauses, and attempts after the first."""
     tokens_used: int = 0
@@ -337,7 +355,7 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def turn(self) -> int:
         """The number of the strategy's next turn, from 1; a restart counts anew."""
-        return self.steps_recorded - self.steps_before + 1
+        return self.turns_asked - self.turns_before + 1
 
 
 UNOPENED: Final = Episode()
@@ -494,7 +512,7 @@ def _started(episode: Episode, event: EpisodeStarted) -> Episode:
         node=event.node,
         attempts=event.attempt,
         crashes=episode.crashes + crashed,
-        steps_before=episode.steps_recorded if event.fresh else episode.steps_before,
+        turns_before=episode.turns_asked if event.fresh else episode.turns_before,
         traces=() if event.fresh else episode.traces,
         announced=() if event.fresh else episode.announced,
         effects=() if event.fresh else episode.effects,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from engine.app.actions import Action, Step, ToolCall
 from engine.app.actor import Actor, Policy
-from engine.episodes.episode import ENDED, Episode, Status
+from engine.episodes.episode import AGAIN, ENDED, Episode, Performed, Status
 from engine.errors import NondeterministicReplay
 from engine.runtime.catalog import Hindrance
 from streams.model.events import (
@@ -86,10 +86,16 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
 
     checkpoint: CheckpointSaved | None = None
     """None: nothing was stored or recorded since the strategy started."""
-    steps: tuple[StepRecorded, ...] = ()
-    """Those after the checkpoint, in order."""
+    turns: Sequence[Sequence[StepRecorded]] = ()
+    """The steps of each turn after the checkpoint, in order: one, or the attempts at a call and the
+    pauses between them. Of a function, each step is one.
+    """
+    left: Sequence[StepRecorded] = ()
+    """The steps of a call that is not over: another attempt follows."""
     steps_before: int = 0
     """Steps recorded before the strategy last restarted."""
+    turns_before: int = 0
+    """Turns since then that came before these."""
     tokens_before: int = 0
     """Tokens used up to the checkpoint."""
 
@@ -107,7 +113,27 @@ def tail(records: Iterable[Recorded]) -> Tail:
                     steps = []
                 case _:
                     pass
-    return replace(found, steps=tuple(steps))
+    turns = by_turn(steps)
+    left = turns.pop() if turns and not is_over(steps[-1]) else []
+    return replace(found, turns=turns, left=left)
+
+
+def is_over(newest: StepRecorded | Performed) -> bool:
+    """Return whether the call that `newest` belongs to has its result: no attempt follows."""
+    _, again, number = newest.path.rpartition(AGAIN)
+    is_pause = bool(again) and int(number) % 2 == 1
+    return not (newest.retry_s or is_pause)
+
+
+def by_turn(steps: Iterable[StepRecorded]) -> list[list[StepRecorded]]:
+    """Return the steps of each turn of a class: one, or the attempts at a call, with the pauses."""
+    turns: list[list[StepRecorded]] = []
+    for step in steps:
+        if AGAIN in step.path and turns:
+            turns[-1].append(step)
+        else:
+            turns.append([step])
+    return turns
 
 
 def _begin_at(
@@ -115,7 +141,10 @@ def _begin_at(
 ) -> Tail:
     tokens_before = found.tokens_before + sum(step.cost_tokens for step in steps)
     if isinstance(event, CheckpointSaved):
-        return replace(found, checkpoint=event, tokens_before=tokens_before)
+        turns_before = found.turns_before + len(by_turn(steps))
+        return replace(
+            found, checkpoint=event, turns_before=turns_before, tokens_before=tokens_before
+        )
     steps_before = steps[-1].step_no if steps else found.steps_before
     if found.checkpoint is not None:
         steps_before = max(steps_before, found.checkpoint.step_no)

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -48,15 +48,17 @@ from engine.episodes.episode import (
     Finish,
     Leave,
     Performed,
+    attempt_after,
     attempt_at,
     find_loop,
     overspent,
+    pause_after,
 )
 from engine.episodes.writer import JournalWriter
 from engine.errors import BudgetExceeded, EpisodeFailed
 from engine.execution import exhausted
 from engine.execution.steps import OutputSteps, StepExecutor, shown_args
-from engine.execution.strategy import StrategyRunner, ended_early
+from engine.execution.strategy import Restored, StrategyRunner, ended_early
 from engine.findings.store import FindingReader
 from engine.functions import context as functions
 from engine.functions.history import history_of
@@ -70,7 +72,13 @@ from engine.waits import answer as answers
 from engine.waits import wait as blocking
 from streams.clock import Clock
 from streams.json import NOTHING
-from streams.model.events import EpisodeConverged, EpisodeOpened, StepAnnounced, StoredResult
+from streams.model.events import (
+    EpisodeConverged,
+    EpisodeOpened,
+    StepAnnounced,
+    StepRecorded,
+    StoredResult,
+)
 from streams.model.triggers import Mode
 from streams.ports.log import Recorded
 
@@ -241,8 +249,17 @@ class EpisodeTurns:
         performed = replace(performed, path=path, retry_s=retry_s)
         is_large = len(memoryview(performed.result)) > KEPT_BYTES_MAX
         kept = await self._stored(performed) if is_large else performed
+        if performed.retry_s and self.waits_for_people:
+            also = (*also, self._pause_begun(performed))
         self.journal.record(kept, *also)
         return performed
+
+    def _pause_begun(self, failed: Performed) -> Announce:
+        """Return, for the commit of a failed attempt, when the pause after it ends."""
+        pause = Sleep(failed.retry_s)
+        until = self.clock.now() + timedelta(seconds=pause.seconds)
+        path = pause_after(failed.path, turn=self.journal.episode.turn)
+        return blocking.sleep_until(until, fingerprint(pause), path)
 
     async def fetch(self, stored: StoredResult) -> msgspec.Raw:
         """Return a result from the object store; fails the episode if it is not there any more."""
@@ -333,10 +350,27 @@ class EpisodeTurns:
                 " the tool does not say that it honours idempotency keys",
             )
 
+    async def pause(self, action: Sleep, path: str) -> bool:
+        """Sleep between two attempts of a class; return False if the episode is blocked for it."""
+        if not self.waits_for_people:
+            await self.take(action, path=path)
+            return True
+        now, announced = self.clock.now(), self.announced_at(path)
+        until = now + timedelta(seconds=action.seconds)
+        if announced is not None and announced.until is not None:  # A fork has no announcement.
+            until = announced.until
+        left_s = (until - now).total_seconds()
+        if left_s > blocking.HELD_S:
+            await self.block(action, at=until - timedelta(seconds=action.seconds), path=path)
+            return False
+        await self.clock.sleep(max(0.0, left_s))
+        self.journal.record(blocking.slept(until, fingerprint(action), path))
+        return True
+
     def _retry_s(self, action: Step, failed: Performed, ctx: CallContext, path: str) -> float:
-        """Return the pause before the next attempt of a function's call; 0: there is none."""
+        """Return the pause before the next attempt at a call; 0: there is none."""
         tool = self.executor.tool(action)
-        if not path or not isinstance(tool, FunctionTool):
+        if not isinstance(tool, FunctionTool):
             return 0.0
         _, attempt = attempt_at(path)
         return tool.retry_s(failed.error_class, attempt=attempt, key=ctx.idempotency_key)
@@ -498,14 +532,18 @@ class Driver:
             return self._finish()
         return await self._conclude(call(dry_run.set_apart, converged, self.opened))
 
-    async def _run_strategy(self, current: Any) -> None:
+    async def _run_strategy(self, restored: Restored) -> None:
+        current, left = restored.state, restored.left
         while True:
             self._state, self._has_state = current, True
-            self.turns.check()
-            turn, tokens_used = self.journal.episode.turn, self.journal.episode.tokens_used
+            begun = -1 if left else 0  # The turn is that of the first attempt.
+            self.turns.check(begun=begun)
+            turn, tokens_used = self.journal.episode.turn + begun, self.journal.episode.tokens_used
             action = await self.strategy_runner.next_step(
                 current, turn=turn, tokens_used=tokens_used
             )
+            if left:
+                await self.strategy_runner.check_same(left[0], action)
             match action:
                 case Converge() | Done() if self.journal.episode.announced:
                     raise ended_early(self.journal.episode.announced[0], action)
@@ -516,19 +554,41 @@ class Driver:
                 case RequestApproval() | WaitFor() | Sleep() if self.opened.mode is Mode.LIVE:
                     return await self._block(current, action)
                 case _:
-                    current = await self._take(current, action)
+                    newest = left[-1] if left else await self._take(current, action)
+                    is_over = not left and not newest.retry_s
+                    done = newest if is_over else await self._repeated(action, newest, turn=turn)
+                    if done is None:
+                        return None
+                    current, left = await self._handled(current, action, done), ()
 
     async def _block(self, current: Any, action: Pause) -> None:
         """Block the episode, with its state in the same commit; then no node has it."""
         kept = await self.strategy_runner.keep(current, phase=blocking.PHASE)
         await self.turns.block(action, at=self.context.clock.now(), also=[kept])
 
-    async def _take(self, current: Any, action: Step) -> Any:
+    async def _take(self, current: Any, action: Step) -> Performed:
         if not self.journal.episode.checkpoints_kept:
             self.journal.record(await self.strategy_runner.keep(current, phase=INIT))
-        performed = await self.turns.take(action)
+        return await self.turns.take(action)
+
+    async def _repeated(
+        self, action: Step, newest: Performed | StepRecorded, *, turn: int
+    ) -> Performed | StepRecorded | None:
+        """Return how the last attempt ended, after `newest`; None: the episode left for a pause."""
+        while not recovery.is_over(newest):
+            await self.turns.settle()
+            pause = newest.path
+            if newest.retry_s:
+                pause = pause_after(pause, turn=turn)
+                if not await self.turns.pause(Sleep(newest.retry_s), pause):
+                    return None
+            self.turns.check(begun=-1)  # The turn is that of the first attempt.
+            newest = await self.turns.take(action, path=attempt_after(pause))
+        return newest
+
+    async def _handled(self, current: Any, action: Step, done: Performed | StepRecorded) -> Any:
         step_no = self.journal.episode.steps_recorded
-        current = await self.strategy_runner.handle(current, action, performed, step_no=step_no)
+        current = await self.strategy_runner.handle(current, action, done, step_no=step_no)
         if isinstance(action, Checkpoint):
             self.journal.record(await self.strategy_runner.keep(current, phase=action.phase))
         await self.turns.settle()

@@ -40,6 +40,15 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True)
+class Restored:
+    """Where a strategy goes on."""
+
+    state: Any
+    left: Sequence[StepRecorded] = ()
+    """The attempts so far at the call of its next turn; none: it has not begun."""
+
+
+@dataclass(frozen=True)
 class StrategyRunner:
     """The strategy of one episode. Its exceptions become `EpisodeFailed`."""
 
@@ -53,17 +62,16 @@ class StrategyRunner:
     fetch: Fetch = results.out_of_reach
     """Returns a result that is in the object store."""
 
-    async def restore(self, records: Sequence[Recorded]) -> Any:
+    async def restore(self, records: Sequence[Recorded]) -> Restored:
         """Return the state that the journal leads to; recorded steps are not done again."""
         if not records:
-            return await self.begin(None)
+            return Restored(await self.begin(None))
         found = recovery.tail(records)
         current, tokens_used = await self.begin(found.checkpoint), found.tokens_before
-        for step in found.steps:
-            turn = step.step_no - found.steps_before
-            current = await self.redo(current, step, turn=turn, tokens_used=tokens_used)
-            tokens_used += step.cost_tokens
-        return current
+        for turn, steps in enumerate(found.turns, start=found.turns_before + 1):
+            current = await self.redo(current, steps, turn=turn, tokens_used=tokens_used)
+            tokens_used += steps[-1].cost_tokens
+        return Restored(current, found.left)
 
     async def begin(self, checkpoint: CheckpointSaved | None) -> Any:
         """Return the stored state, or a fresh one if there is none."""
@@ -72,12 +80,14 @@ class StrategyRunner:
             return await call(self.strategy.init, view, self.opened.trigger)
         return await self._kept(checkpoint)
 
-    async def redo(self, current: Any, step: StepRecorded, *, turn: int, tokens_used: int) -> Any:
-        """Return the state after `step`, which the strategy must ask for again."""
+    async def redo(
+        self, current: Any, steps: Sequence[StepRecorded], *, turn: int, tokens_used: int
+    ) -> Any:
+        """Return the state after the `steps` of a turn, which the strategy must ask for again."""
         action = await self.next_step(current, turn=turn, tokens_used=tokens_used)
-        await self.check_same(step, action)
+        await self.check_same(steps[0], action)
         assert isinstance(action, Step)
-        return await self.handle(current, action, step, step_no=step.step_no)
+        return await self.handle(current, action, steps[-1], step_no=steps[-1].step_no)
 
     async def check_same(self, recorded: recovery.Asked, action: Action) -> None:
         """Check that `action`, asked for in a replay, is the `recorded` one."""

@@ -30,7 +30,7 @@ from engine.app.actions import (
 )
 from engine.app.context import Findings
 from engine.app.strategy import IN_FUNCTION, Function
-from engine.episodes.episode import AGAIN, NOW, Announce, Command, Performed, attempt_at
+from engine.episodes.episode import AGAIN, NOW, Command, Performed
 from engine.errors import (
     RAISED,
     CallFailed,
@@ -52,16 +52,11 @@ from engine.functions.order import REMEDY, REMEDY_OF_FORK, Asked, Comparison, In
 from engine.functions.pending import PendingCall
 from engine.functions.place import place_of_call, place_of_error
 from engine.runtime.usercode import call
+from engine.waits.wait import HELD_S, sleep_until, slept
 from streams.clock import Clock
 from streams.json import NOTHING, raw, unraw
 from streams.model.events import StepAnnounced, StepKind, StepRecorded, StoredResult
 from streams.model.triggers import Trigger
-
-HELD_S: Final = 5.0
-"""Longest sleep for which the episode stays on its node, in seconds: to leave it and to be called
-again costs two commits, a timer and a command."""
-
-SLEEP: Final = "sleep"
 
 Done: TypeAlias = StepRecorded | Performed
 
@@ -397,17 +392,8 @@ class FunctionRun:
                 performed = await self._wait(action, path, branch, announced)
             else:
                 performed = await self._turns.take(action, path=path, also=also)
-                if performed.retry_s and self._turns.waits_for_people:
-                    self._begin_pause(performed)
         await self._turns.settle()
         return performed
-
-    def _begin_pause(self, failed: Performed) -> None:
-        """Announce, in the commit of a failed attempt, when the pause after it ends."""
-        first, attempt = attempt_at(failed.path)
-        path, pause = f"{first}{AGAIN}{2 * attempt - 1}", Sleep(failed.retry_s)
-        until = self._clock.now() + timedelta(seconds=pause.seconds)
-        self._turns.record(_sleep_until(until, fingerprint(pause), path))
 
     async def _look(
         self, action: ToolCall, path: str, look: Callable[[], Awaitable[object]]
@@ -441,17 +427,11 @@ class FunctionRun:
             until = (announced.until if announced is not None else None) or since + lasts
             since = until - lasts
         if until is not None and announced is None and not branch.is_root:
-            self._turns.record(_sleep_until(until, mark, path))
+            self._turns.record(sleep_until(until, mark, path))
         await self._rest(Rest(path, action, since, until, asyncio.Future()))
-        slept = Performed(
-            kind=StepKind.WAIT,
-            fingerprint=mark,
-            args=raw({"until": until}),
-            result=raw(until),
-            path=path,
-        )
-        self._turns.record(slept)
-        return slept
+        over = slept(until, mark, path)
+        self._turns.record(over)
+        return over
 
     async def _rest(self, rest: Rest) -> None:
         """Return once a sleep is over; the wait for anything else ends the function here."""
@@ -528,10 +508,6 @@ def _answer(name: str, *, follows: bool) -> Performed:
         result=NOTHING if follows else REFUSED,
         path=f"{CHANGED}{name}",
     )
-
-
-def _sleep_until(until: datetime, mark: str, path: str) -> Announce:
-    return Announce(fingerprint=mark, tool_name=SLEEP, idempotency_key="", path=path, until=until)
 
 
 def _nondeterministic(how: str) -> EpisodeFailed:

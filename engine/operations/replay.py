@@ -190,14 +190,14 @@ async def replay(
     rerun = _Rerun(strategy_runner, recovery.tail(_whole(records)))
     try:
         asks = await rerun.to_the_end()
-        await _check_next(strategy_runner, episode, asks)
+        await _check_next(rerun, episode, asks)
     except EpisodeFailed as failed:
         if failed.error_class == NondeterministicReplay.error_class:
             raise NondeterministicReplay(failed.detail) from failed
         if not _is_its_end(episode, failed, step_no=rerun.step_no):
             raise
         asks = None
-    return Replayed(episode=episode, state=rerun.state, steps=len(rerun.found.steps), asks=asks)
+    return Replayed(episode=episode, state=rerun.state, steps=rerun.steps, asks=asks)
 
 
 async def _replay_function(
@@ -301,26 +301,35 @@ class _Rerun:
     step_no: int = 0
     """The step that is being replayed."""
 
+    @property
+    def steps(self) -> int:
+        """How many there are."""
+        return sum(map(len, (*self.found.turns, self.found.left)))
+
     async def to_the_end(self) -> Action:
         """Replay every step, and return what the strategy asks for then."""
         self.step_no, tokens_used = self.found.steps_before, self.found.tokens_before
         self.state = await self.strategy_runner.begin(self.found.checkpoint)
-        for turn, step in enumerate(self.found.steps, start=1):
-            self.step_no = step.step_no
+        for turn, steps in enumerate(self.found.turns, start=1):
+            self.step_no = steps[-1].step_no
             self.state = await self.strategy_runner.redo(
-                self.state, step, turn=turn, tokens_used=tokens_used
+                self.state, steps, turn=turn, tokens_used=tokens_used
             )
-            tokens_used += step.cost_tokens
-        turn = len(self.found.steps) + 1
+            tokens_used += steps[-1].cost_tokens
+        if self.found.left:
+            self.step_no = self.found.left[-1].step_no
+        turn = len(self.found.turns) + 1
         return await self.strategy_runner.next_step(self.state, turn=turn, tokens_used=tokens_used)
 
 
-async def _check_next(strategy_runner: StrategyRunner, episode: Episode, asks: Action) -> None:
-    asked = (
-        episode.blocked if episode.status is Status.BLOCKED else next(iter(episode.announced), None)
-    )
+async def _check_next(rerun: _Rerun, episode: Episode, asks: Action) -> None:
+    asked: recovery.Asked | None = next(iter(episode.announced), None)
+    if rerun.found.left:
+        asked = rerun.found.left[0]
+    elif episode.status is Status.BLOCKED:
+        asked = episode.blocked
     if asked is not None:
-        await strategy_runner.check_same(asked, asks)
+        await rerun.strategy_runner.check_same(asked, asks)
     elif episode.converged == EpisodeConverged() and isinstance(asks, Done):
         return  # It was done, and then only waited for the outputs of its steps.
     elif _has_converged(episode) and not isinstance(asks, Converge):

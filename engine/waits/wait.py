@@ -17,23 +17,31 @@ import msgspec
 from engine import validation
 from engine.app.actions import Pause, RequestApproval, Sleep, WaitFor, fingerprint
 from engine.app.outputs import plan_hash
-from engine.episodes.episode import BlockEpisode
+from engine.episodes.episode import Announce, BlockEpisode, Performed
 from engine.episodes.events import context_of, episode_event
 from engine.runtime.publish import PublicEvent
 from engine.waits.approval import Pending, approval_for, expiry_of
-from streams.json import JsonObject
+from streams.json import JsonObject, raw
 from streams.model.events import (
     BlockReason,
     EpisodeBlocked,
     EpisodeOpened,
     EpisodeResolved,
     Resolution,
+    StepKind,
 )
 from streams.model.waits import Approval, OnExpiry, Wait
 from streams.ports.log import Recorded
 
 PHASE: Final = "blocked"
 """Phase of the state that is stored when an episode begins to wait."""
+
+HELD_S: Final = 5.0
+"""Longest sleep for which the episode stays on its node, in seconds: to leave it and to be called
+again costs two commits, a timer and a command."""
+
+SLEEP: Final = "sleep"
+"""The tool of the announcement of a sleep."""
 
 
 class Blocked(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +98,22 @@ def block_for(action: Pause, *, at: datetime) -> BlockEpisode:
         case Sleep(seconds=seconds):
             ends = Wait(ref="", expires_at=expiry_of(seconds, at=at), on_expiry=OnExpiry.CONTINUE)
             return BlockEpisode(reason=BlockReason.WAIT, fingerprint=mark, wait=ends)
+
+
+def sleep_until(until: datetime, mark: str, path: str) -> Announce:
+    """Return the command that announces when the sleep at `path` ends, whoever runs it then."""
+    return Announce(fingerprint=mark, tool_name=SLEEP, idempotency_key="", path=path, until=until)
+
+
+def slept(until: datetime | None, mark: str, path: str) -> Performed:
+    """Return the step of a sleep that is over, for which the episode stayed on its node."""
+    return Performed(
+        kind=StepKind.WAIT,
+        fingerprint=mark,
+        args=raw({"until": until}),
+        result=raw(until),
+        path=path,
+    )
 
 
 def block_in(newest: Recorded | None) -> Blocked | None:

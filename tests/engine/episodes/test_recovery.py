@@ -37,13 +37,18 @@ started = EpisodeStarted(node="n1", attempt=1, claim_revision=1)
 
 
 def test_before_the_first_step_there_is_nothing_to_replay():
-    assert tail([at(0, started)]) == Tail(checkpoint=None, steps=(), tokens_before=0)
+    assert tail([at(0, started)]) == Tail(checkpoint=None, turns=[], left=[], tokens_before=0)
 
 
 def test_a_replay_folds_the_steps_after_the_first_state():
     steps = (step(1, tokens=3), step(2, tokens=4))
     found = tail([at(0, started), at(1, saved(0, after_step=0)), at(2, *steps)])
-    assert found == Tail(checkpoint=saved(0, after_step=0), steps=steps, tokens_before=0)
+    assert found == Tail(
+        checkpoint=saved(0, after_step=0),
+        turns=[[each] for each in steps],
+        left=[],
+        tokens_before=0,
+    )
 
 
 def test_a_replay_starts_from_the_newest_checkpoint():
@@ -56,7 +61,8 @@ def test_a_replay_starts_from_the_newest_checkpoint():
         ]
     )
     assert found.checkpoint == saved(1, after_step=2)
-    assert [one.step_no for one in found.steps] == [3, 4]
+    assert [one.step_no for (one,) in found.turns] == [3, 4]
+    assert found.turns_before == 2
     assert found.tokens_before == 7
 
 

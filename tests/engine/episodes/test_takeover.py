@@ -121,7 +121,7 @@ def test_beginning_anew_forgets_what_was_folded_and_keeps_what_was_spent():
     past = (opened, started(1), saved(0, after_step=0), step(1, tokens=5), announced)
     episode = given(*past, started(2, fresh=True)).episode
     assert episode.status is Status.RUNNING
-    assert (episode.steps_recorded, episode.steps_before) == (1, 1)
+    assert (episode.steps_recorded, episode.turn) == (1, 1)
     assert (episode.tokens_used, episode.crashes) == (5, 1)
     assert (episode.announced, episode.effects, episode.traces) == ((), (), ())
     assert episode.checkpoints_kept == 0
@@ -133,5 +133,5 @@ def test_a_replay_begins_after_the_last_new_beginning():
     assert tail([at(0, *first), at(1, fresh)]).steps_before == 2
     assert tail([at(0, *first), at(1, fresh)]).tokens_before == 11
     found = tail([at(0, *first), at(1, fresh), at(2, saved(1, after_step=2), step(3))])
-    assert (found.checkpoint, found.steps) == (saved(1, after_step=2), (step(3),))
+    assert (found.checkpoint, found.turns) == (saved(1, after_step=2), [[step(3)]])
     assert found.steps_before == 2

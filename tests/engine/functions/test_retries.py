@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from engine.app.actions import tool_call
 from engine.app.function_tool import tool
 from engine.app.outputs import Retries
 from engine.app.strategy import ConvergeResult
@@ -24,7 +23,6 @@ from streams.model.events import (
 from streams.model.triggers import Budget
 from tests.engine import stage
 from tests.engine.functions.stage import app_of, middle, play, resume
-from tests.engine.stage import Scripted
 from vigil.testing import crash_everywhere, in_turn, run
 from vigil.testing.virtual_time import DAY_ONE
 
@@ -282,10 +280,3 @@ async def test_a_dry_run_does_not_pause():
         await vigil.fire("worker", "thing", dry_run=True)
         await vigil.run_until_idle()
         assert vigil.episode().summary == "up"
-
-
-async def test_a_class_decides_by_itself():
-    site = Site(DOWN, "up")
-    life = await stage.play(Scripted(tool_call(site.fetch)), tools=[site.fetch])
-    assert (life.seen, len(site.keys)) == (["tool_unavailable"], 1)
-    assert [step.retry_s for step in life.of(StepRecorded)] == [0.0]
