@@ -93,6 +93,7 @@ class BlockBegun(AnswerGiven, kw_only=True):
     expires_at: datetime | None = None
     on_expiry: str | None = None
     remind_every_s: float | None = None
+    editable: bool = False
 
 
 def blocked(event: EpisodeBlocked, *, episode_id: str, seq: int, at: datetime) -> BlockBegun:
@@ -140,6 +141,7 @@ def _request(block: BlockBegun, approval: Approval) -> None:
     block.plan_hash = approval.plan_hash
     block.summary = approval.summary or None
     block.approvers = approval.approvers
+    block.editable = approval.editable
 
 
 class StepChange(Row, kw_only=True):

@@ -333,6 +333,7 @@ class InboxItem(RowRecord, frozen=True, kw_only=True):
     expires_at: datetime | None
     what_to_do: str
     approvers: list[str] | None
+    editable: bool
 
 
 class ServiceLevelRecord(RowRecord, frozen=True, kw_only=True):

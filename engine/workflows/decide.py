@@ -39,7 +39,7 @@ from engine.workflows.steps import (
     prepared,
     recalled,
 )
-from streams.json import NOTHING
+from streams.json import NOTHING, unraw
 from streams.model.commands import (
     Advance,
     CancelWorkflow,
@@ -370,9 +370,23 @@ def step_decided(instance: Instance, command: DecideStep, *, at: datetime) -> St
     asked = step.asked if step is not None else None
     if asked is None:
         raise Refused(f"step {command.step!r} does not wait for approval")
-    if problem := problem_of_decision(asked.approval, plan_hash=plan_hash, by=by, at=at):
+    is_edited = bool(command.edited_hash)
+    problem = problem_of_decision(
+        asked.approval, plan_hash=plan_hash, by=by, at=at, is_edited=is_edited
+    )
+    if problem is None and is_edited:
+        problem = _problem_of_inputs(asked.inputs, command.edited_inputs)
+    if problem is not None:
         raise Refused(problem)
     return asked
+
+
+def _problem_of_inputs(asked: Sequence[msgspec.Raw], edited: Sequence[msgspec.Raw]) -> str | None:
+    if len(edited) != len(asked):
+        return f"inputs of {len(edited):,} items; the step has {len(asked):,}, which stay as many"
+    if any(not isinstance(unraw(each), dict) for each in edited):
+        return "the inputs of an item are a JSON object"
+    return None
 
 
 def _decided(
@@ -383,8 +397,10 @@ def _decided(
     if command.verdict is Verdict.DENY:
         event = StepDenied(step=name, by=by, reason=reason, decision_id=id_)
         return denied(instance, event, at=at)
-    approved = StepApproved(step=name, by=by, reason=reason, decision_id=id_)
-    return approved, *prepared(instance, name, asked.inputs, code=code)
+    edited = command.edited_hash
+    approved = StepApproved(step=name, by=by, reason=reason, decision_id=id_, edited_hash=edited)
+    inputs = command.edited_inputs if edited else asked.inputs
+    return approved, *prepared(instance, name, inputs, code=code)
 
 
 def _size_bytes(events: Iterable[WorkflowEvent]) -> int:

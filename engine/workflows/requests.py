@@ -11,23 +11,27 @@ from typing import Final, Literal
 from uuid import uuid4
 
 import msgspec
+from msgspec import UNSET
 
+from engine.app.outputs import plan_hash as plan_hash_of
 from engine.app.workflow_plan import START_EXPECTATION, starter_id
 from engine.episodes.episode import fold as fold_episode
 from engine.episodes.fire import FireRequest, fire_dedupe_key, fired_episode_id, send_fire
-from engine.errors import BadRequest, Refused
+from engine.errors import BadRequest, Refused, Unencodable
 from engine.validation import (
     check_cause,
     check_hash,
     check_id,
     check_name,
     check_switch,
+    encode,
 )
 from engine.waits.requests import send_decision
 from engine.workflows.decide import resumed, step_decided
 from engine.workflows.instance import INSTANCE_ENDED, Instance, fold_instance
 from engine.workflows.instance import instance_id as instance_id_of
 from engine.workflows.start import busy_instance, why_unbegun
+from engine.workflows.steps import INPUTS_BYTES_MAX
 from streams.clock import Clock, SystemClock
 from streams.json import JsonObject
 from streams.model.commands import CancelWorkflow, DecideStep, ResumeWorkflow, Verdict
@@ -175,15 +179,20 @@ async def decide_step(
     plan_hash: str,
     by: str,
     reason: str = "",
+    inputs: object = UNSET,
     clock: Clock = _CLOCK,
 ) -> str:
     """Approve or deny a step that waits for it, as `approve` and `deny` do for an episode.
 
-    `plan_hash` is that of the step and all its inputs.
+    Args:
+        plan_hash: that of the step and all its inputs.
+        inputs: what is approved instead: a list with a JSON object for each item, as many as are
+            asked about, of up to 512 KiB; by default the inputs as they are.
     """
     check_hash("plan_hash", plan_hash)
     if verdict not in set(Verdict):
         raise BadRequest(field="verdict", problem=f"{verdict!r}; use approve or deny")
+    edited_hash, edited_inputs = ("", ()) if inputs is UNSET else _edit_of(inputs, verdict)
     instance = await _look(ports, instance_id, by=by, reason=reason)
     command = DecideStep(
         workflow=instance.begun.spec.name,
@@ -194,9 +203,23 @@ async def decide_step(
         plan_hash=plan_hash,
         by=by,
         reason=reason,
+        edited_hash=edited_hash,
+        edited_inputs=edited_inputs,
     )
     step_decided(instance, command, at=clock.now())
     return await send_decision(ports, command)
+
+
+def _edit_of(inputs: object, verdict: str) -> tuple[str, tuple[msgspec.Raw, ...]]:
+    if verdict != Verdict.APPROVE:
+        raise BadRequest(field="inputs", problem="they are for what is approved; leave them out")
+    if not isinstance(inputs, list | tuple):
+        raise BadRequest(field="inputs", problem=f"{inputs!r} is not a list of JSON objects")
+    try:
+        edited = encode(list(inputs), what="inputs", bytes_max=INPUTS_BYTES_MAX)
+    except Unencodable as error:
+        raise BadRequest(field="inputs", problem=str(error)) from error
+    return plan_hash_of(edited), msgspec.json.decode(edited, type=tuple[msgspec.Raw, ...])
 
 
 async def cancel_workflow(ports: Ports, instance_id: str, *, by: str, reason: str = "") -> None:

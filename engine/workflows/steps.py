@@ -418,6 +418,7 @@ def _approval_asked(
         summary=f"step {spec.id}: {runs}{times}",
         approvers=spec.approvers,
         expires_at=expiry_of(spec.approval_expires_s, at=at),
+        editable=True,  # Nothing but the step looks at its inputs.
     )
     return StepApprovalAsked(step=spec.id, inputs=inputs, approval=approval)
 

@@ -1,4 +1,5 @@
--- What waits for a person, the oldest first, and who may decide; none: anybody.
+-- What waits for a person, the oldest first, who may decide, none: anybody, and whether what is
+-- approved may be changed.
 -- $1 stack, $2 actor or NULL, $3 most.
 WITH listed AS (
     SELECT
@@ -35,6 +36,17 @@ SELECT
             )
         END,
         '{}'
-    ) AS approvers
+    ) AS approvers,
+    CASE listed.kind
+        WHEN 'approval' THEN coalesce((
+            SELECT block.editable
+            FROM episode_blocks AS block
+            WHERE block.stack = $1 AND block.episode_id = listed.id::uuid
+                AND block.resolution IS NULL
+            ORDER BY block.step_no DESC
+            LIMIT 1
+        ), false)
+        ELSE listed.kind IN ('output', 'workflow_step')
+    END AS editable
 FROM listed
 ORDER BY listed.since, listed.kind, listed.id

@@ -4,17 +4,18 @@
 INSERT INTO episode_blocks (
     stack, episode_id, step_no, journal_seq, reason, blocked_at, plan, plan_hash, summary,
     approvers, ref, expires_at, on_expiry, remind_every_s, resolution, resolved_by,
-    resolved_reason, decision_id, resolved_at
+    resolved_reason, decision_id, resolved_at, editable
 )
 SELECT
     $1, episode_id, step_no, journal_seq, reason, blocked_at, plan, plan_hash, summary,
     coalesce(approvers, '{}'), ref, expires_at, on_expiry, remind_every_s, resolution,
-    resolved_by, resolved_reason, decision_id, resolved_at
+    resolved_by, resolved_reason, decision_id, resolved_at, coalesce(editable, false)
 FROM json_to_recordset($2::json) AS saved (
     episode_id uuid, step_no bigint, journal_seq bigint, reason text, blocked_at timestamptz,
     plan jsonb, plan_hash text, summary text, approvers text[], ref text,
     expires_at timestamptz, on_expiry text, remind_every_s double precision, resolution text,
-    resolved_by text, resolved_reason text, decision_id text, resolved_at timestamptz
+    resolved_by text, resolved_reason text, decision_id text, resolved_at timestamptz,
+    editable boolean
 )
 ON CONFLICT (stack, episode_id, step_no) DO UPDATE SET
     journal_seq = excluded.journal_seq,
@@ -32,4 +33,5 @@ ON CONFLICT (stack, episode_id, step_no) DO UPDATE SET
     resolved_by = excluded.resolved_by,
     resolved_reason = excluded.resolved_reason,
     decision_id = excluded.decision_id,
-    resolved_at = excluded.resolved_at
+    resolved_at = excluded.resolved_at,
+    editable = excluded.editable

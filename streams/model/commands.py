@@ -189,6 +189,10 @@ class DecideStep(_Tagged, frozen=True, kw_only=True, tag="decide_step@1"):
     plan_hash: str
     by: str
     reason: str = ""
+    edited_hash: str = ""
+    """Of `edited_inputs`; empty: the inputs are approved as they are."""
+    edited_inputs: tuple[msgspec.Raw, ...] = ()
+    """What is approved in the place of the inputs: a JSON object for each item."""
 
 
 WorkflowCommand: TypeAlias = Advance | StepDone | ResumeWorkflow | CancelWorkflow | DecideStep

@@ -42,6 +42,14 @@ async def test_an_episode_that_asks_shows_what_it_asks(pool, stack):
     assert (row["blocked_at"], row["expires_at"]) == (AT, LATER)
     assert (row["on_expiry"], row["remind_every_s"]) == ("fail", 60.0)
     assert (row["resolution"], row["resolved_at"], row["ref"]) == (None, None, None)
+    assert row["editable"] is False
+
+
+async def test_a_plan_that_people_may_change_says_so(pool, stack):
+    await live(pool, stack, lives.blocked(editable=True))
+    assert (await only_row(pool, "episode_blocks", stack=stack))["editable"] is True
+    (waiting,) = await reader.list_inbox(pool, stack)
+    assert waiting["editable"] is True
 
 
 async def test_an_episode_that_waits_shows_for_what(pool, stack):

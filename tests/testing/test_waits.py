@@ -6,7 +6,16 @@ import pytest
 
 from tests.engine.stage import HAPPENED, Scripted
 from tests.testing.apps import ASKS, WAITS, app_with
-from vigil import ConvergeResult, Refused, approval, propose_output
+from vigil import (
+    Actor,
+    App,
+    ConvergeResult,
+    Refused,
+    Workflow,
+    approval,
+    propose_output,
+    workflow,
+)
 from vigil.testing import run
 
 
@@ -107,3 +116,18 @@ async def test_an_episode_can_be_canceled():
         await vigil.cancel(vigil.episode().id)
         await vigil.run_until_idle()
         assert vigil.episode().status == "canceled"
+
+
+async def test_who_approves_a_step_of_a_workflow_may_change_its_inputs():
+    async def paid(ctx, trigger):
+        return ConvergeResult(result=trigger.payload)
+
+    clerk, review = Actor("clerk"), Workflow("review")
+    clerk.expect("pay", paid, on=workflow())
+    review.step("pay", "clerk", "pay", requires_approval=True, input=lambda t, p: {"sum": 7})
+    async with run(App(actors=[clerk], workflows=[review])) as vigil:
+        id_ = await vigil.start_workflow("review")
+        await vigil.run_until_idle()
+        await vigil.approve(plan=[{"sum": 5}])
+        await vigil.run_until_idle()
+        assert vigil.workflow(id_).results == {"pay": {"sum": 5}}

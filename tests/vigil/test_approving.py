@@ -19,7 +19,7 @@ from streams.model.waits import Wait
 from tests.vigil.journal import CLOCK, KEPT, PLAN_HASH, Journal, approval
 from tests.vigil.program import NOWHERE, RUN_S_MAX, Running, Vigil
 from tests.vigil.test_command_line import one_line
-from vigil.asking.approvals import patched
+from vigil.asking.approvals import ApprovalTarget, changed, patched
 
 ID = str(UUID(int=7))
 APP = '''
@@ -249,6 +249,19 @@ def test_a_plan_is_changed_by_who_approves_it(connected):
 def test_changes_are_a_json_merge_patch(plan, changes, becomes):
     """RFC 7396."""
     assert patched(plan, changes) == becomes
+
+
+@pytest.mark.parametrize(
+    ("changes", "becomes"),
+    [({"b": 3}, [{"a": 1, "b": 3}, {"a": 2, "b": 3}]), ([{"a": 4}, {}], [{"a": 4}, {}])],
+)
+def test_changes_of_a_step_are_those_of_each_of_its_items(changes, becomes):
+    step = ApprovalTarget(kind="workflow", name=ID, step="pay")
+    assert changed([{"a": 1}, {"a": 2}], changes, step) == becomes
+
+
+def test_a_plan_that_is_a_list_is_no_list_of_items():
+    assert changed([1, 2], {"a": 1}, ApprovalTarget(kind="episode", name=ID)) == {"a": 1}
 
 
 def test_whoever_decides_at_the_same_time_learns_whose_decision_stands(journal, standing):

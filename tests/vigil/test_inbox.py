@@ -23,6 +23,7 @@ def row(**fields: object) -> dict[str, object]:
         "expires_at": None,
         "what_to_do": "vigil episodes approve e1",
         "approvers": [],
+        "editable": False,
     }
     return given | fields
 
@@ -41,6 +42,10 @@ def test_what_waits_is_said_in_three_lines_of_which_the_last_can_be_typed():
 
 def test_who_may_decide_is_said_unless_anybody_may():
     assert said(row(approvers=["ann", "bob"]))[2] == "  who may decide: ann, bob"
+
+
+def test_what_may_be_changed_says_how():
+    assert said(row(editable=True))[-1] == "  add --changes '{…}' to approve it with changes"
 
 
 def test_what_can_expire_says_when():
@@ -89,6 +94,7 @@ def test_everything_that_waits_for_a_person_is_there_with_what_to_type(standing)
         "output": ["eve"],
         "dead_letter": [],
     }
+    assert [kind for kind, row in by_kind.items() if row["editable"]] == ["output"]
     for row in rows:
         assert f"  {row['what_to_do']}\n" in for_people
 

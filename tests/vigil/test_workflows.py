@@ -141,6 +141,23 @@ def test_a_workflow_is_begun_looked_at_and_approved(connected):
     ]
 
 
+def test_a_step_is_approved_with_changes(connected):
+    with serving(connected):
+        id_ = started(connected, "--by", "ada")
+        connected.wait_for("workflows", "show", id_, until=step_is("pay", "awaiting_approval"))
+        connected.wait_for("inbox", until=bool)
+        inbox = connected.run("inbox").stdout
+        changes = ("--changes", '{"sum": null, "tip": 1}')
+        decided = connected.run(
+            "workflows", "approve", id_, "pay", "--yes", "--by", "ada", *changes
+        )
+        ended = connected.wait_for("workflows", "show", id_, until=step_is("pay", "done"))
+
+    assert inbox.splitlines()[-1] == "  add --changes '{…}' to approve it with changes"
+    assert decided.stdout == f"{id_}: pay approved by ada\n"
+    assert ended["steps"][1]["result"] == {"of": {"tip": 1}}
+
+
 def test_a_paused_step_is_skipped_and_an_instance_canceled(connected):
     key = ("--key", "k1")
     with serving(connected):

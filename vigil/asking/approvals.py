@@ -198,7 +198,8 @@ class Choice:
     wait_s: float | None
     """None: not at all."""
     changes: object = UNSET
-    """A JSON merge patch (RFC 7396) for the plan; unset: it is approved as it is."""
+    """A JSON merge patch (RFC 7396) for the plan, or for the inputs of each item of a step; unset:
+    it is approved as it is."""
 
     def with_changes(self, text: str | None) -> Choice:
         """Return the choice with the changes in `text`, read as `options.read_json` does."""
@@ -283,7 +284,7 @@ def _decide(config: Config, target: ApprovalTarget, choice: Choice) -> None:
     problem = problem_of_decision(approval, plan_hash=plan_hash, by=by, at=now, is_edited=is_edited)
     if problem is not None:
         raise Trouble(f"{target}: {problem}{stranger_hint(approval.approvers, by)}")
-    plan = patched(unraw(pending.plan), choice.changes) if is_edited else UNSET
+    plan = changed(unraw(pending.plan), choice.changes, target) if is_edited else UNSET
     row = pending.as_row()
     choice.confirm(
         str(target), {**row, "becomes": as_json(plan)} if is_edited else row, approval.plan_hash
@@ -320,6 +321,13 @@ async def _read_pending(ports: Ports, target: ApprovalTarget) -> tuple[ApprovalR
     return newest, *owner_of(records)
 
 
+def changed(plan: object, changes: object, target: ApprovalTarget) -> object:
+    """Return what is approved instead of `plan`, which of a step is a list of inputs."""
+    if target.kind == "workflow" and isinstance(plan, list) and not isinstance(changes, list):
+        return [patched(each, changes) for each in plan]
+    return patched(plan, changes)
+
+
 def patched(plan: object, changes: object) -> object:
     """Return `plan` after a JSON merge patch: null removes a key, what is no object replaces."""
     if not isinstance(changes, dict):
@@ -349,8 +357,9 @@ async def _send(
         case "output":
             return await reject_output(ports, name, payload_hash=hash_, by=by, reason=reason)
         case "workflow":
+            step, verdict = target.step, choice.verdict
             return await send_step(
-                ports, name, target.step, choice.verdict, plan_hash=hash_, by=by, reason=reason
+                ports, name, step, verdict, plan_hash=hash_, by=by, reason=reason, inputs=plan
             )
 
 

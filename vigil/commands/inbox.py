@@ -17,6 +17,7 @@ from vigil.printing.tables import Row, in_words, printable, said, terminal
 
 INDENT: Final = "  "
 WHO: Final = "who may decide"
+CHANGE: Final = "add --changes '{…}' to approve it with changes"
 
 
 def inbox(
@@ -47,6 +48,8 @@ def lines(rows: Iterable[Row]) -> Iterator[Text]:
         if row["approvers"]:
             yield Text(f"{INDENT}{WHO}: {_one_line(in_words(row)['approvers'])}")
         yield Text(f"{INDENT}{printable(said(row['what_to_do']))}", style="cyan")
+        if row["editable"]:
+            yield Text(f"{INDENT}{CHANGE}")
 
 
 def _headline(row: Row) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Final
@@ -199,37 +198,46 @@ def cancel(
     instances.cancel(config, id_, by=name, reason=reason, wait_s=wait_s)
 
 
-def _decision(verdict: options.Verdict) -> Callable[..., None]:
-    """Return the command that decides so on a step that waits for approval."""
+@app.command()
+def approve(
+    ctx: typer.Context,
+    *,
+    instance_id: Id,
+    step: StepName,
+    changes: options.Changes = None,
+    hash_: options.Hash = None,
+    is_sure: options.IsSure = False,
+    reason: options.Reason = "",
+    by: options.By = None,
+    is_waiting: options.IsWaiting = True,
+    timeout_s: options.Timeout = options.DECISION_S,
+) -> None:
+    """Approve a step that waits for approval. Shows its inputs first, and asks for confirmation."""
+    from vigil.asking.approvals import Choice, decide_step
 
-    def decide(
-        ctx: typer.Context,
-        *,
-        instance_id: Id,
-        step: StepName,
-        hash_: options.Hash = None,
-        is_sure: options.IsSure = False,
-        reason: options.Reason = "",
-        by: options.By = None,
-        is_waiting: options.IsWaiting = True,
-        timeout_s: options.Timeout = options.DECISION_S,
-    ) -> None:
-        from vigil.asking.approvals import Choice, decide_step
-
-        choice = Choice(verdict, hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-        decide_step(options.config(ctx), instance_id, step, choice)
-
-    return decide
+    wait_s = timeout_s if is_waiting else None
+    choice = Choice("approve", hash_, is_sure, by, reason, wait_s)
+    decide_step(options.config(ctx), instance_id, step, choice.with_changes(changes))
 
 
-app.command(
-    "approve",
-    help="Approve a step that waits for approval. Shows its inputs first, and asks for"
-    " confirmation.",
-)(_decision("approve"))
-app.command(
-    "deny", help="Deny a step that waits for approval: it fails. Shows its inputs first, and asks."
-)(_decision("deny"))
+@app.command()
+def deny(
+    ctx: typer.Context,
+    *,
+    instance_id: Id,
+    step: StepName,
+    hash_: options.Hash = None,
+    is_sure: options.IsSure = False,
+    reason: options.Reason = "",
+    by: options.By = None,
+    is_waiting: options.IsWaiting = True,
+    timeout_s: options.Timeout = options.DECISION_S,
+) -> None:
+    """Deny a step that waits for approval: it fails. Shows its inputs first, and asks."""
+    from vigil.asking.approvals import Choice, decide_step
+
+    choice = Choice("deny", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
+    decide_step(options.config(ctx), instance_id, step, choice)
 
 
 definitions.add_to(app)

@@ -164,7 +164,8 @@ class RunningApp:
 
         `by`: one of the approvers; by default the first of them. Raises `Refused` if that one may
         not, and an `AssertionError` that shows what waits if it is not one.
-        `plan`: what is approved instead, if the request is editable, or an output's.
+        `plan`: what is approved instead, if the request is editable, an output's, or that of a
+            step: a list of the inputs of each item.
         """
         await self._decide(id, by=by, reason=reason, is_approved=True, plan=plan)
 
@@ -471,6 +472,7 @@ class RunningApp:
                 plan_hash=found.plan_hash,
                 by=by,
                 reason=reason,
+                inputs=plan,
                 clock=clock,
             )
 

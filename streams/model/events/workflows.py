@@ -57,7 +57,7 @@ class StepPrepared(Event, frozen=True, kw_only=True, tag="workflow.step_prepared
 
 
 class StepApprovalAsked(Event, frozen=True, kw_only=True, tag="workflow.step_approval_asked@1"):
-    """People are asked whether a step may run with these inputs, and with no others."""
+    """People are asked whether a step may run with these inputs, or with what they make of them."""
 
     step: str
     inputs: tuple[msgspec.Raw, ...]
@@ -74,6 +74,9 @@ class StepApproved(Event, frozen=True, kw_only=True, tag="workflow.step_approved
     """Who decided; empty: nobody in time, which means approval by the request's own terms."""
     reason: str = ""
     decision_id: str = ""
+    edited_hash: str = ""
+    """SHA-256 of the inputs, a JSON list, that were approved instead, with which the step is then
+    prepared; empty: those that were asked about."""
 
 
 class StepDenied(Event, frozen=True, kw_only=True, tag="workflow.step_denied@1"):

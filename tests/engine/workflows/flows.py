@@ -6,6 +6,7 @@ the state is folded from that, and effects come from the newest commit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -277,7 +278,15 @@ def cancel():
     return lambda flow: flow.put(command)
 
 
-def decided(step: str, verdict: str, *, by: str = "ada", id_: str = "d1", plan_hash: str = ""):
+def decided(
+    step: str,
+    verdict: str,
+    *,
+    by: str = "ada",
+    id_: str = "d1",
+    plan_hash: str = "",
+    inputs: Sequence[object] | None = None,
+):
     def put(flow: Flow):
         asked = flow.instance.steps[step].asked if step in flow.instance.steps else None
         command = DecideStep(
@@ -289,6 +298,8 @@ def decided(step: str, verdict: str, *, by: str = "ada", id_: str = "d1", plan_h
             plan_hash=plan_hash or (asked.approval.plan_hash if asked else ""),
             by=by,
             reason="why not",
+            edited_hash="" if inputs is None else "e" * 64,
+            edited_inputs=tuple(map(raw, inputs or ())),
         )
         return flow.put(command)
 

@@ -9,10 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from engine.app.workflow import retrying
+from engine.errors import Refused
 from engine.validation import KEPT_BYTES_MAX
-from engine.workflows.decide import COMMIT_BYTES_MAX, decide
+from engine.workflows.decide import COMMIT_BYTES_MAX, decide, step_decided
 from engine.workflows.instance import fold_instance
 from engine.workflows.steps import INPUTS_BYTES_MAX, WIDTH_MAX
+from streams.json import raw
+from streams.model.commands import DecideStep, Verdict
+from streams.model.events import StepApproved
 from streams.model.triggers import ManualTrigger
 from streams.model.workflows import StepOutcome
 from streams.ports.log import Commit
@@ -337,6 +341,50 @@ def test_what_was_approved_is_what_runs():
     after = given(asking(input=lambda t, p: next(answers))).when(done("z"))
     after.when(decided("a", "approve"))
     assert after.input_of("a") == {"sum": 1}
+
+
+def test_a_step_runs_with_what_its_inputs_were_changed_to():
+    after = given(asking(input=lambda t, p: {"sum": 1})).when(done("z"))
+    after.when(decided("a", "approve", inputs=[{"sum": 2}]))
+    after.then("approve a", "prepare a", "begin a")
+    assert after.input_of("a") == {"sum": 2}
+    events = [event for each in after.flow.journal for event in each.commit.events]
+    (approved,) = [each for each in events if isinstance(each, StepApproved)]
+    assert approved.edited_hash == "e" * 64
+
+
+@pytest.mark.parametrize(
+    ("inputs", "why"),
+    [
+        ([], "inputs of 0 items; the step has 1, which stay as many"),
+        ([{"sum": 1}, {"sum": 2}], "inputs of 2 items; the step has 1"),
+        ([7], "the inputs of an item are a JSON object"),
+    ],
+)
+def test_inputs_are_changed_and_not_how_many_there_are(inputs, why):
+    after = given(asking()).when(done("z"))
+    after.then_refused(decided("a", "approve", inputs=inputs), why)
+
+
+def test_inputs_that_an_older_version_asked_about_are_approved_as_they_are():
+    after = given(asking()).when(done("z"))
+    asked = after.flow.instance.steps["a"].asked
+    older = replace(asked, approval=replace(asked.approval, editable=False))
+    instance = after.flow.instance
+    command = DecideStep(
+        workflow="w",
+        instance_id="i",
+        id="d1",
+        step="a",
+        verdict=Verdict.APPROVE,
+        plan_hash=asked.approval.plan_hash,
+        by="ada",
+        edited_hash="e" * 64,
+        edited_inputs=(raw({}),),
+    )
+    steps = {**instance.steps, "a": replace(instance.steps["a"], asked=older)}
+    with pytest.raises(Refused, match="its plan cannot be changed"):
+        step_decided(replace(instance, steps=steps), command, at=after.flow.now)
 
 
 def test_a_step_that_is_denied_has_failed_and_is_not_asked_for_again():

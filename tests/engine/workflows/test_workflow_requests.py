@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 
 import pytest
 
@@ -10,6 +11,7 @@ from engine.app.workflow import Workflow
 from engine.app.workflow_plan import START_EXPECTATION, starter_id
 from engine.episodes.fire import fired_episode_id
 from engine.workflows.requests import Beginning, read_beginning, start_workflow
+from streams.json import unraw
 from streams.model.events import EpisodeFinished, StepApproved
 from streams.model.triggers import Mode
 from streams.model.workflows import StepStatus, WorkflowStatus
@@ -64,6 +66,27 @@ async def test_a_step_that_waits_for_approval_runs_once_it_is_approved(ports, sc
         await ended(ports, id_)
     (approved,) = [e for e in await history(ports, id_) if isinstance(e, StepApproved)]
     assert (approved.by, approved.decision_id) == ("ada", decision)
+
+
+async def test_who_approves_a_step_may_change_its_inputs(ports, script):
+    made = flow(requires_approval=True)
+    async with running(app_of(made, script=script), ports):
+        id_ = await start_workflow(ports, "w", {"x": 1}, by="bob")
+        asking = await reached(ports, id_, waits(StepStatus.AWAITING_APPROVAL))
+        asked = {"plan_hash": asking.steps["a"].asked.approval.plan_hash, "by": "ada"}
+        with pytest.raises(BadRequest, match=r"inputs: .* is not a list of JSON objects"):
+            await decide_step(ports, id_, "a", "approve", inputs={"y": 2}, **asked)
+        with pytest.raises(BadRequest, match="inputs: they are for what is approved"):
+            await decide_step(ports, id_, "a", "deny", inputs=[{"y": 2}], **asked)
+        with pytest.raises(BadRequest, match=r"inputs: 524,\d+ bytes, the limit is 524,288"):
+            await decide_step(ports, id_, "a", "approve", inputs=[{"y": "x" * 524_288}], **asked)
+        with pytest.raises(Refused, match="inputs of 2 items; the step has 1"):
+            await decide_step(ports, id_, "a", "approve", inputs=[{}, {}], **asked)
+        await decide_step(ports, id_, "a", "approve", inputs=[{"y": 2}], **asked)
+        over = await ended(ports, id_)
+    assert [unraw(each) for each in over.steps["a"].inputs] == [{"y": 2}]
+    (approved,) = [e for e in await history(ports, id_) if isinstance(e, StepApproved)]
+    assert approved.edited_hash == hashlib.sha256(b'[{"y":2}]').hexdigest()
 
 
 async def test_a_denied_step_has_failed(ports, script):
