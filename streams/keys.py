@@ -12,6 +12,7 @@ registry   mode.<node>                                 whether a node takes trig
 gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject, and rests
            calmed.<actor>.<expectation>.<subject>      what fired for that subject once it was calm
            breaker.<actor>.<expectation>               the circuit breaker's state
+           ends.<actor>.<expectation>                  how its latest episodes have ended
            cancel.<episode>                            somebody wants it canceled
            node.<node>                                 the node is there
            workflow.<workflow>.<subject>               the instance that is busy with that subject
@@ -44,6 +45,7 @@ PAUSES: Final = "pause"
 COOLDOWNS: Final = "cooldown"
 CALMED: Final = "calmed"
 BREAKERS: Final = "breaker"
+ENDS: Final = "ends"
 CANCELS: Final = "cancel"
 NODES: Final = "node"
 LOCKS: Final = "workflow"
@@ -56,6 +58,9 @@ REACTORS: Final = "reactor"
 PUBLISHED: Final = "published"
 DEFINITIONS: Final = "definition"
 """The first tokens of keys: what `Bucket.entries` can be asked for."""
+
+REMEMBERED: Final = (COOLDOWNS, CALMED, BREAKERS, ENDS)
+"""Those of keys that are about an expectation."""
 
 LAYOUT_CLAIM: Final = "layout"
 """The lease for spreading a stack over other partitions."""
@@ -110,13 +115,18 @@ def breaker_key(actor: str, expectation: str) -> str:
     return f"{BREAKERS}.{name(actor, of='actor')}.{name(expectation, of='expectation')}"
 
 
+def ends_key(actor: str, expectation: str) -> str:
+    """Return the key of how the latest episodes of an expectation have ended."""
+    return f"{ENDS}.{name(actor, of='actor')}.{name(expectation, of='expectation')}"
+
+
 def remembered_of(actor: str) -> tuple[str, ...]:
     """Return what the keys of all that gates remember of `actor` begin with, up to the dot."""
-    return tuple(f"{first}.{name(actor, of='actor')}" for first in (COOLDOWNS, CALMED, BREAKERS))
+    return tuple(f"{first}.{name(actor, of='actor')}" for first in REMEMBERED)
 
 
 def expectation_of(key: str) -> str:
-    """Return the expectation that a `cooldown_key`, `calmed_key` or `breaker_key` is about."""
+    """Return the expectation that a key of `REMEMBERED` is about."""
     return key.split(".")[2]
 
 

@@ -40,6 +40,7 @@ LATE_STARTS: Final = "tests/engine/triggers/test_late_starts.py"
 CRASHES_OF_GATES: Final = "tests/gates/test_crashes.py"
 
 LEVELS: Final = "tests/engine/episodes/test_service_level.py"
+LATEST_ENDS: Final = "tests/engine/episodes/test_latest_ends.py"
 
 LARGE: Final = "tests/engine/execution/test_large_results.py"
 OBJECTS: Final = "tests/streams/jetstream/test_objects.py"
@@ -2368,6 +2369,41 @@ TABLE: Final[Sequence[Mutant]] = (
         "if level is None or outcome is None or outcome is LevelOutcome.MET:",
         "if level is None or outcome is None:",
         LEVELS,
+    ),
+    Mutant(
+        "service levels: an end that a reactor follows again counts once",
+        "engine/episodes/latest_ends.py",
+        "if end.seq <= ends.counted.get(part, 0):",
+        "if False:",
+        LATEST_ENDS,
+    ),
+    Mutant(
+        "service levels: the share is of the latest episodes only",
+        "engine/episodes/latest_ends.py",
+        "[-level.window :]",
+        "",
+        LATEST_ENDS,
+    ),
+    Mutant(
+        "service levels: a change is told again until it is certainly published",
+        "engine/episodes/latest_ends.py",
+        "if each.part != part or each.seq > published)",
+        "if False)",
+        "tests/engine/reactor/test_count_ends.py",
+    ),
+    Mutant(
+        "service levels: a change that is published is kept no longer",
+        "engine/episodes/latest_ends.py",
+        "if each.part != part or each.seq > published)",
+        "if True)",
+        LATEST_ENDS,
+    ),
+    Mutant(
+        "service levels: reactors of two streams do not undo what the other one has counted",
+        "engine/reactor/count_ends.py",
+        "await gates.put(key, msgspec.json.encode(after), after=revision)",
+        "await gates.put(key, msgspec.json.encode(after), after=None)",
+        "tests/engine/reactor/test_count_ends.py",
     ),
     Mutant(
         "service levels: only as many of the latest episodes count as the window has",

@@ -6,7 +6,7 @@ A deployment changes what nodes declare, but not what was armed or stored before
     a debounced event of an expectation that is gone                disarm its timer
     a declared schedule without a timer                             arm it, for its next tick
     a blocked episode of an expectation that is gone                cancel it
-    a cooldown, a breaker or a last firing of such an expectation   forget it
+    a cooldown, a breaker, a last firing or ends of such a one      forget it
     an event in the actor's queue that no node watches              remove it from the queue
 
 Whatever any node declares stays, since old and new nodes run side by side during a rollout. An
@@ -50,7 +50,7 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored cooldown, breaker or last firing."""
+    """A stored cooldown, breaker or last firing, or the latest ends."""
 
     key: str
     revision: int

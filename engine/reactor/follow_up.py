@@ -16,6 +16,7 @@ from engine.episodes import dry_run
 from engine.episodes import events as episode_events
 from engine.episodes import open as opening
 from engine.episodes.breaker import TRIPPED
+from engine.episodes.latest_ends import CountEnd, end_to_count
 from engine.findings import events as finding_events
 from engine.findings.events import ByPerson
 from engine.findings.finding import IntentEvent
@@ -74,8 +75,11 @@ class SendTimer(msgspec.Struct, frozen=True):
     id: str
 
 
-Effect: TypeAlias = PublicEvent | SendCommand | SendTimer
+Sending: TypeAlias = PublicEvent | SendCommand | SendTimer
 """A public event is published, a command or a timer is sent."""
+
+Effect: TypeAlias = Sending | CountEnd
+"""An end is counted first: public events may follow from that."""
 
 
 class EpisodeState(msgspec.Struct, frozen=True, kw_only=True):
@@ -256,7 +260,9 @@ def _calls(opened: EpisodeOpened, newest: LogEvent) -> Iterator[SendCommand | Se
             pass
 
 
-def _public_events(state: EpisodeState, event: object, record: Recorded) -> Iterator[PublicEvent]:
+def _public_events(
+    state: EpisodeState, event: object, record: Recorded
+) -> Iterator[PublicEvent | CountEnd]:
     opened, seq = state.opened, record.seq
     match event:
         case EpisodeOpened():
@@ -278,13 +284,16 @@ def _public_events(state: EpisodeState, event: object, record: Recorded) -> Iter
             pass
 
 
-def _at_the_end(state: EpisodeState, end: EpisodeFinished, *, seq: int) -> Iterator[PublicEvent]:
+def _at_the_end(
+    state: EpisodeState, end: EpisodeFinished, *, seq: int
+) -> Iterator[PublicEvent | CountEnd]:
     opened = state.opened
     yield episode_events.ended(opened, state.converged, end, seq=seq)
     if end.error_class == TRIPPED:
         yield episode_events.breaker_canceled(opened, detail=end.error_detail, seq=seq)
     for found in (
         episode_events.level_missed(opened, end, seq=seq),
+        end_to_count(opened, end, seq=seq),
         starter.skipped(opened, state.converged, seq=seq),
     ):
         if found is not None:

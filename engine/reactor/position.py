@@ -23,7 +23,8 @@ class Position:
     key: str
     seq: int
     revision: int
-    _written: int
+    written: int
+    """Up to where it is written down: all of that is published for certain."""
     _written_s: float = 0.0
 
     @classmethod
@@ -37,7 +38,7 @@ class Position:
     @property
     def is_written(self) -> bool:
         """Whether there is nothing to write."""
-        return self.seq == self._written
+        return self.seq == self.written
 
     def is_due(self, now_s: float, *, is_idle: bool) -> bool:
         """Return whether it is to be written now."""
@@ -55,7 +56,7 @@ class Position:
         if self.is_written:
             return
         self.revision = await self.ports.gates.put(self.key, str(seq).encode(), after=self.revision)
-        self._written, self._written_s = seq, now_s
+        self.written, self._written_s = seq, now_s
 
 
 class ReactorProgress(NamedTuple):

@@ -24,7 +24,9 @@ from typing import Any, Final, NamedTuple
 import structlog
 
 from engine import telemetry
-from engine.reactor.follow_up import Effect, SendCommand, SendTimer
+from engine.episodes.latest_ends import CountEnd
+from engine.reactor.count_ends import count_ends
+from engine.reactor.follow_up import SendCommand, Sending, SendTimer
 from engine.reactor.leader import Leader, Leadership, is_alive, leader_of
 from engine.reactor.position import NOTE_S, Position
 from engine.reactor.states import AggregateStates
@@ -206,7 +208,9 @@ class Reactor:
         """Carry out what follows from `records`, or from those before one that cannot be read."""
         ours = [each for each in records if self._is_ours(each)]
         derived = await derive(ours, states)
-        await carry_out(derived.effects, writer, self.ports)
+        gates, published = self.ports.gates, position.written
+        changes = await count_ends(gates, derived.ends, part=self._part, published=published)
+        await carry_out([*derived.effects, *changes], writer, self.ports)
         if derived.failure is not None:
             position.seq = ours[derived.done].seq - 1
             await position.write(self.clock.monotonic_s())
@@ -268,7 +272,8 @@ async def _received(follower: Follower, wait_s: float) -> Sequence[Recorded]:
 class Derived(NamedTuple):
     """What follows from the first `done` of some commits, each with its trace."""
 
-    effects: Sequence[tuple[Effect, str]]
+    effects: Sequence[tuple[Sending, str]]
+    ends: Sequence[tuple[CountEnd, str]]
     done: int
     failure: StreamError | None
     """Why nothing can be said of the next one; None: there is none."""
@@ -276,18 +281,23 @@ class Derived(NamedTuple):
 
 async def derive(records: Sequence[Recorded], states: AggregateStates) -> Derived:
     """Return what follows from `records`, up to the first of which that cannot be said."""
-    effects: list[tuple[Effect, str]] = []
+    effects: list[tuple[Sending, str]] = []
+    ends: list[tuple[CountEnd, str]] = []
     for done, record in enumerate(records):
         try:
             found = await states.effects_of(record)
         except (Unavailable, UnreadableEvent) as error:
-            return Derived(effects, done, error)
-        effects += [(effect, record.commit.trace) for effect in found]
-    return Derived(effects, len(records), None)
+            return Derived(effects, ends, done, error)
+        for effect in found:
+            if isinstance(effect, CountEnd):
+                ends.append((effect, record.commit.trace))
+            else:
+                effects.append((effect, record.commit.trace))
+    return Derived(effects, ends, len(records), None)
 
 
 async def carry_out(
-    effects: Sequence[tuple[Effect, str]], writer: FencedWriter, ports: Ports
+    effects: Sequence[tuple[Sending, str]], writer: FencedWriter, ports: Ports
 ) -> None:
     """Publish public events, in order, and send the rest."""
     publications: list[Publication] = []

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from engine.app.workflow_plan import SKIPPED, starter_id
 from engine.episodes import events as episode_events
+from engine.episodes.latest_ends import LatestEnds, count, end_to_count, level_changed
 from engine.findings import events as finding_events
 from engine.outputs.events import output_event, output_reminder
 from engine.outputs.output import Output
@@ -87,6 +88,19 @@ def _of_episodes(opened: EpisodeOpened) -> Iterator[PublicEvent]:
     missed = episode_events.level_missed(promised, broken, seq=1)
     assert missed is not None
     yield missed
+    yield from _of_levels(promised, broken)
+
+
+def _of_levels(opened: EpisodeOpened, broken: EpisodeFinished) -> Iterator[PublicEvent]:
+    kept, ends = replace(broken, service_level=LevelOutcome.MET), LatestEnds()
+    for seq, end in enumerate((broken, kept), start=1):
+        promised = replace(opened, service_level=ServiceLevel(window=1))
+        counted = end_to_count(promised, end, seq=seq)
+        assert counted is not None
+        ends = count(ends, counted, part="journal")
+        changed = level_changed(ends, counted, part="journal")
+        assert changed is not None
+        yield changed
 
 
 def _of_findings(opened: EpisodeOpened) -> Iterator[PublicEvent]:

@@ -27,7 +27,7 @@ from engine.triggers.schedule import PURPOSE as TICK
 from engine.triggers.schedule import Ticker
 from engine.waits.requests import resolve
 from streams.errors import Unavailable
-from streams.keys import breaker_key, calmed_key, cooldown_key, node_key
+from streams.keys import breaker_key, calmed_key, cooldown_key, ends_key, node_key
 from streams.memory import memory_ports
 from streams.memory.bucket import MemoryBucket
 from streams.memory.domain_events import MemoryDomainEvents
@@ -179,7 +179,12 @@ def test_what_gates_remember_of_an_expectation_that_is_gone_is_forgotten_and_not
         keys = [
             make("worker", name, *more)
             for name in ("gone", "look")
-            for make, more in ((cooldown_key, ("a.b",)), (calmed_key, ("",)), (breaker_key, ()))
+            for make, more in (
+                (cooldown_key, ("a.b",)),
+                (calmed_key, ("",)),
+                (breaker_key, ()),
+                (ends_key, ()),
+            )
         ]
         for key in [*keys, cooldown_key("worker2", "gone", "")]:
             await ports.gates.put(key, b"", ttl_s=3_600)
@@ -189,8 +194,8 @@ def test_what_gates_remember_of_an_expectation_that_is_gone_is_forgotten_and_not
         return keys, done.counts, stand
 
     keys, counts, stand = simulated(work)
-    assert counts == {"disarm": 0, "arm": 0, "cancel": 0, "forget": 3, "unwatch": 0}
-    assert stand == {*keys[3:], cooldown_key("worker2", "gone", "")}
+    assert counts == {"disarm": 0, "arm": 0, "cancel": 0, "forget": 4, "unwatch": 0}
+    assert stand == {*keys[4:], cooldown_key("worker2", "gone", "")}
 
 
 def test_a_schedule_that_lost_its_timer_ticks_again():

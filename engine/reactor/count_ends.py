@@ -1,0 +1,81 @@
+"""Counts the ends of episodes among the latest ones of their expectations: read → count → store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import structlog
+
+from engine.episodes.latest_ends import (
+    CountEnd,
+    LatestEnds,
+    count,
+    level_changed,
+    without_published,
+)
+from engine.runtime.publish import PublicEvent
+from streams.errors import RevisionConflict, Unavailable
+from streams.keys import ends_key
+from streams.ports.bucket import Bucket
+
+TRIES_MAX: Final = 64
+"""Most tries to count ends that the reactors of other streams count, too: at most one for each of
+64 partitions can be refused at a time."""
+
+Traced = tuple[CountEnd, str]
+"""An end, and the trace of its commit."""
+
+log = structlog.get_logger("vigil.reactor")
+
+
+async def count_ends(
+    gates: Bucket, ends: Sequence[Traced], *, part: str, published: int
+) -> list[tuple[PublicEvent, str]]:
+    """Count `ends` of the stream `part`, and return the public events of what they change.
+
+    Those of an end that was counted before are returned again, unless it is at most `published`,
+    the commit up to which everything is published for certain.
+    """
+    found: list[tuple[PublicEvent, str]] = []
+    keyed: dict[str, list[Traced]] = {}
+    for end, trace in ends:
+        key = ends_key(end.opened.actor_id, end.opened.expectation_id)
+        keyed.setdefault(key, []).append((end, trace))
+    for key, those in keyed.items():
+        after = await _count(gates, key, those, part=part, published=published)
+        events = ((level_changed(after, end, part=part), trace) for end, trace in those)
+        found += [(event, trace) for event, trace in events if event is not None]
+    return found
+
+
+async def _count(
+    gates: Bucket, key: str, ends: Sequence[Traced], *, part: str, published: int
+) -> LatestEnds:
+    for _ in range(TRIES_MAX):
+        entry = await gates.get(key)
+        value, revision = (entry.value, entry.revision) if entry is not None else (None, 0)
+        before = ends_in(value, key=key)
+        after = without_published(before, part=part, published=published)
+        for end, _trace in ends:
+            after = count(after, end, part=part)
+        if after == before:
+            return after
+        try:
+            await gates.put(key, msgspec.json.encode(after), after=revision)
+        except RevisionConflict:
+            continue
+        return after
+    raise Unavailable(key, detail=f"it changed {TRIES_MAX} times meanwhile")
+
+
+def ends_in(value: bytes | None, *, key: str) -> LatestEnds:
+    """Return the ends in the value of a key; of another version, or none: no ends."""
+    if value is None:
+        return LatestEnds()
+    try:
+        return msgspec.json.decode(value, type=LatestEnds)
+    except msgspec.DecodeError as error:
+        log.warning("the latest ends cannot be read; counted anew", key=key, error=str(error))
+        return LatestEnds()
