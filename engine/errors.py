@@ -138,11 +138,15 @@ class EpisodeFailed(EngineError):
         self.detail = detail
 
 
+BUDGET_EXCEEDED: Final = "budget_exceeded"
+"""Error class of an episode whose budget is used up."""
+
+
 class BudgetExceeded(EpisodeFailed):
     """A limit of the budget is used up; `on_exhausted` may make a result of what there is."""
 
     def __init__(self, limit: Literal["turns", "tokens", "wall_s"], detail: str) -> None:
-        super().__init__("budget_exceeded", f"{limit}: {detail}")
+        super().__init__(BUDGET_EXCEEDED, f"{limit}: {detail}")
         self.limit = limit
 
 

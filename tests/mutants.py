@@ -40,6 +40,7 @@ LATE_STARTS: Final = "tests/engine/triggers/test_late_starts.py"
 CRASHES_OF_GATES: Final = "tests/gates/test_crashes.py"
 
 LEVELS: Final = "tests/engine/episodes/test_service_level.py"
+ADAPTING: Final = "tests/engine/episodes/test_adaptive_budget.py"
 LATEST_ENDS: Final = "tests/engine/episodes/test_latest_ends.py"
 
 LARGE: Final = "tests/engine/execution/test_large_results.py"
@@ -2404,6 +2405,78 @@ TABLE: Final[Sequence[Mutant]] = (
         "await gates.put(key, msgspec.json.encode(after), after=revision)",
         "await gates.put(key, msgspec.json.encode(after), after=None)",
         "tests/engine/reactor/test_count_ends.py",
+    ),
+    Mutant(
+        "budgets that adapt: never outside their bounds",
+        "engine/episodes/latest_ends.py",
+        "min(max(ceil(round(enough, 6)), fewest), most)",
+        "ceil(round(enough, 6))",
+        LATEST_ENDS,
+    ),
+    Mutant(
+        "budgets that adapt: a few episodes are no evidence",
+        "engine/episodes/latest_ends.py",
+        "if len(used) < USED_MIN:",
+        "if not used:",
+        LATEST_ENDS,
+    ),
+    Mutant(
+        "budgets that adapt: what failed for another reason is no evidence",
+        "engine/episodes/latest_ends.py",
+        "if end.status in (EndStatus.FAILED, EndStatus.CANCELED) and end.error_class"
+        " != BUDGET_EXCEEDED:",
+        "if False:",
+        LATEST_ENDS,
+    ),
+    Mutant(
+        "budgets that adapt: dry runs and forks are no evidence",
+        "engine/episodes/latest_ends.py",
+        "if opened.adaptive_budget is None or opened.mode is Mode.DRY_RUN or opened.fork"
+        " is not None:",
+        "if opened.adaptive_budget is None:",
+        LATEST_ENDS,
+    ),
+    Mutant(
+        "budgets that adapt: only the latest hundred are kept",
+        "engine/episodes/latest_ends.py",
+        "(*ends.used, end.used)[-USED_MAX:]",
+        "(*ends.used, end.used)",
+        LATEST_ENDS,
+    ),
+    Mutant(
+        "budgets that adapt: the first budget lies within the bounds",
+        "engine/app/actor.py",
+        "if adapts is not None and (problem := problem_of_adapting(adapts, expectation.budget)):",
+        "if False:",
+        "tests/engine/app/test_actor.py",
+    ),
+    Mutant(
+        "budgets that adapt: what a person has allowed is no measure for others",
+        "engine/triggers/timers.py",
+        "adaptive_budget=None if asked.budget else opened.adaptive_budget,",
+        "adaptive_budget=opened.adaptive_budget,",
+        ADAPTING,
+    ),
+    Mutant(
+        "budgets that adapt: the episode of a step has one, too",
+        "engine/workflows/effector.py",
+        "opened = await with_budget(self.ports.gates, replace(opened, opened_by=self.node))",
+        "opened = replace(opened, opened_by=self.node)",
+        ADAPTING,
+    ),
+    Mutant(
+        "budgets that adapt: a step's episodes know the bounds",
+        "engine/workflows/effects.py",
+        "        adaptive_budget=task.adaptive_budget,\n",
+        "",
+        EFFECTS,
+    ),
+    Mutant(
+        "budgets that adapt: a step of a workflow has the bounds of its expectation",
+        "engine/app/workflow_plan.py",
+        "        adaptive_budget=declared.adaptive_budget,\n",
+        "",
+        "tests/engine/workflows/test_workflow.py",
     ),
     Mutant(
         "service levels: only as many of the latest episodes count as the window has",

@@ -126,6 +126,7 @@ if TYPE_CHECKING:
     from streams.model.outputs import OutputIntent
     from streams.model.service_levels import ServiceLevel
     from streams.model.triggers import (
+        AdaptiveBudget,
         Budget,
         CloudEvent,
         EventTrigger,
@@ -141,18 +142,18 @@ if TYPE_CHECKING:
     from streams.subjects import Stack
 
 __all__ = [
-    "Action", "Actor", "App", "ApprovalAnswer", "BadAdapter", "BadDefinition", "BadRequest",
-    "BadTool", "BadWorkflow", "Beginning", "Breaker", "Budget", "CallContext", "CallFailed",
-    "CloudEvent", "Context", "ConvergeResult", "DeclarationError", "DeliveryFailed", "DomainEvent",
-    "EngineError", "Enriched", "EpisodeView", "Escalation", "EventTrigger", "Exhausted",
-    "Expectation", "Failure", "Finding", "FindingIntent", "Findings", "FunctionContext",
-    "FunctionTool", "InvalidAction", "InvalidFinding", "InvalidOutput", "JsonObject", "Kind",
-    "ManualTrigger", "Mode", "Node", "Orphan", "OutputAdapter", "OutputIntent", "OutputView",
-    "Outputs", "Overrides", "Ports", "Refused", "Retries", "Route", "ScheduleTrigger",
-    "ServiceLevel", "Stack", "StateSchema", "Step", "StepKind", "StepTaken", "Strategy",
-    "StrategyError", "Synthesis", "Synthesizer", "Tool", "ToolBreaker", "ToolFailed", "Trigger",
-    "Unavailable", "Unheard", "UnknownOutcome", "Window", "Workflow", "WorkflowTrigger", "abort",
-    "all_of", "approval", "approve", "approve_output", "between", "by_event", "by_payload",
+    "Action", "Actor", "AdaptiveBudget", "App", "ApprovalAnswer", "BadAdapter", "BadDefinition",
+    "BadRequest", "BadTool", "BadWorkflow", "Beginning", "Breaker", "Budget", "CallContext",
+    "CallFailed", "CloudEvent", "Context", "ConvergeResult", "DeclarationError", "DeliveryFailed",
+    "DomainEvent", "EngineError", "Enriched", "EpisodeView", "Escalation", "EventTrigger",
+    "Exhausted", "Expectation", "Failure", "Finding", "FindingIntent", "Findings",
+    "FunctionContext", "FunctionTool", "InvalidAction", "InvalidFinding", "InvalidOutput",
+    "JsonObject", "Kind", "ManualTrigger", "Mode", "Node", "Orphan", "OutputAdapter",
+    "OutputIntent", "OutputView", "Outputs", "Overrides", "Ports", "Refused", "Retries", "Route",
+    "ScheduleTrigger", "ServiceLevel", "Stack", "StateSchema", "Step", "StepKind", "StepTaken",
+    "Strategy", "StrategyError", "Synthesis", "Synthesizer", "Tool", "ToolBreaker", "ToolFailed",
+    "Trigger", "Unavailable", "Unheard", "UnknownOutcome", "Window", "Workflow", "WorkflowTrigger",
+    "abort", "all_of", "approval", "approve", "approve_output", "between", "by_event", "by_payload",
     "by_value", "cancel", "cancel_output", "cancel_related", "cancel_workflow", "checkpoint",
     "clear_finding", "connect", "converge", "cron", "decide_step", "deny", "done", "enriched",
     "escalate", "event", "every", "exists", "findings_of", "fire", "fork", "ge", "gt", "in_", "le",
@@ -214,8 +215,8 @@ _HOMES: Final = {
     "streams.model.outputs": "OutputIntent",
     "streams.model.service_levels": "ServiceLevel",
     "streams.model.triggers": (
-        "Budget CloudEvent EventTrigger ManualTrigger Mode Overrides ScheduleTrigger Trigger "
-        "WorkflowTrigger"
+        "AdaptiveBudget Budget CloudEvent EventTrigger ManualTrigger Mode Overrides "
+        "ScheduleTrigger Trigger WorkflowTrigger"
     ),
     "streams.ports.domain_events": "DomainEvent",
 }

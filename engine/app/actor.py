@@ -24,6 +24,8 @@ from engine.app.checks import (
     COUNT_MAX,
     Breaker,
     Check,
+    problem_of_adapting,
+    problem_of_adaptive_budget,
     problem_of_breaker,
     problem_of_budget,
     problem_of_schema,
@@ -40,7 +42,7 @@ from engine.errors import DeclarationError
 from streams.errors import BadName
 from streams.model.foreign_streams import ForeignStream
 from streams.model.service_levels import ServiceLevel
-from streams.model.triggers import Budget, Overrides
+from streams.model.triggers import AdaptiveBudget, Budget, Overrides
 from streams.tokens import name as checked_name
 
 ATTEMPTS_MAX: Final = 3
@@ -155,6 +157,11 @@ class ExpectationOptions:
     """What its dry runs use instead of tools and synthesis; see `overrides(…)`."""
     budget: Annotated[Budget, partial(Check.sound, problem_of=problem_of_budget)] = DEFAULT_BUDGET
     """What one episode may use, by default 12 turns, 25,000 tokens and 120 seconds."""
+    adaptive_budget: Annotated[
+        AdaptiveBudget | None, partial(Check.sound, problem_of=problem_of_adaptive_budget)
+    ] = None
+    """Between which bounds the budget follows what the latest 100 episodes have used, from five of
+    them on. By default it stays as it is."""
     on_exhausted: Annotated[OnExhausted | None, Check.callback] = None
     """Called with an `Exhausted` when the budget of an episode is used up, within 10 s; the episode
     converges with the findings and outputs, or the `ConvergeResult`, that it returns. By default
@@ -275,6 +282,9 @@ def contradiction(expectation: Expectation) -> tuple[str, str] | None:
         return "max_wait_s", f"{wait_s:g} is less than debounce_s={calm_s:g}"
     if expectation.concurrency != 1 and not expectation.concurrency_key:
         return "concurrency", "counts by concurrency_key, and there is none"
+    adapts = expectation.adaptive_budget
+    if adapts is not None and (problem := problem_of_adapting(adapts, expectation.budget)):
+        return "adaptive_budget", problem
     if unheard := unasked(expectation):
         option, causes = unheard
         return option, f"is for {causes}, and none fires it; leave it out"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
@@ -24,7 +25,7 @@ from engine.errors import DeclarationError
 from engine.validation import is_whole, problem_of_path
 from streams.errors import BadName
 from streams.model.service_levels import ServiceLevel
-from streams.model.triggers import Budget
+from streams.model.triggers import AdaptiveBudget, Budget
 from streams.subjects import Stack
 from streams.tokens import name as checked_name
 
@@ -36,6 +37,12 @@ THRESHOLD_MAX: Final = 100
 
 HALF_OPEN_AFTER_S_MAX: Final = 7 * 86_400.0
 """Longest time that a breaker may stay open, in seconds: a week."""
+
+LIMITS: Final = tuple(field.name for field in msgspec.structs.fields(Budget))
+"""The names of what a budget limits."""
+
+HEADROOM_MAX: Final = 100
+"""Most that a budget may allow, as a multiple of what episodes have used."""
 
 LEVEL_S_MAX: Final = 31 * 86_400.0
 """Longest time that a service level may allow, in seconds: 31 days."""
@@ -112,6 +119,47 @@ def problem_of_budget(budget: object) -> str | None:
         if abs(getattr(budget, limit)) > COUNT_MAX:
             value = getattr(budget, limit)
             return f"{limit}={value!r} is over {COUNT_MAX:,}; use 0 for no limit"
+    return None
+
+
+def problem_of_adaptive_budget(adapts: object) -> str | None:
+    """Return why the bounds of `adapts` cannot work, or None."""
+    if not isinstance(adapts, AdaptiveBudget):
+        return f"{adapts!r} is not an AdaptiveBudget(turns=(…, …), tokens=(…, …), wall_s=(…, …))"
+    if all(getattr(adapts, limit) is None for limit in LIMITS):
+        return f"it has no bounds; give them for {', '.join(LIMITS)}, or for some of them"
+    for limit in LIMITS:
+        if problem := _problem_of_bounds(limit, getattr(adapts, limit)):
+            return problem
+    percentile: object = adapts.percentile
+    if not _is_over_0(percentile, most=1.0):
+        return f"percentile={percentile!r} is not a share: a number over 0 and up to 1"
+    headroom: object = adapts.headroom
+    if not _is_over_0(headroom, most=HEADROOM_MAX) or adapts.headroom < 1:
+        return f"headroom={headroom!r} is not a number from 1 to {HEADROOM_MAX}"
+    return None
+
+
+def _problem_of_bounds(limit: str, bounds: object) -> str | None:
+    if bounds is None:
+        return None
+    said = f"{limit}={bounds!r}"
+    if not isinstance(bounds, tuple | list) or len(bounds) != len(("fewest", "most")):
+        return f"{said} is not two numbers: fewest and most"
+    is_number = is_whole if limit != "wall_s" else partial(_is_over_0, most=COUNT_MAX)
+    if not all(is_number(each) and 0 < each <= COUNT_MAX for each in bounds):
+        return f"{said} are not two numbers over 0: fewest and most"
+    return f"{said}: the fewest are over the most" if bounds[0] > bounds[1] else None
+
+
+def problem_of_adapting(adapts: AdaptiveBudget, budget: Budget) -> str | None:
+    """Return why `budget`, which holds at first, does not fit the bounds of `adapts`, or None."""
+    for limit in LIMITS:
+        bounds, declared = getattr(adapts, limit), getattr(budget, limit)
+        if bounds is not None and not bounds[0] <= declared <= bounds[1]:
+            return (
+                f"{limit}={bounds!r} does not contain the {declared:g} of budget: that holds first"
+            )
     return None
 
 

@@ -185,6 +185,7 @@ def _task(actor: str, expectation: str, actors: Mapping[str, Actor]) -> Task:
         overrides=declared.dry_run,
         log_strategy=LogStrategy(declared.log_strategy),
         service_level=declared.service_level,
+        adaptive_budget=declared.adaptive_budget,
     )
 
 

@@ -27,7 +27,7 @@ from engine.cluster.modes import NodeMode, Switch
 from streams.json import raw
 from streams.model.foreign_streams import ForeignStream
 from streams.model.service_levels import ServiceLevel
-from streams.model.triggers import Budget
+from streams.model.triggers import AdaptiveBudget, Budget
 
 INFO_BYTES_MAX: Final = 256 * 1024
 """Largest report of a node, in bytes. The server's own limit is four times that, and it is written
@@ -234,5 +234,5 @@ def _options(expectation: Expectation) -> Iterable[tuple[str, Any]]:
             continue
         if isinstance(value, str | int | float):
             yield name, value
-        elif isinstance(value, Breaker | Budget | ServiceLevel):
+        elif isinstance(value, Breaker | Budget | AdaptiveBudget | ServiceLevel):
             yield name, msgspec.to_builtins(value)

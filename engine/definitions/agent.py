@@ -19,7 +19,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import datetime
-from typing import Any, ClassVar, Final, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import structs
@@ -304,11 +304,17 @@ def _is_struct(type_: object) -> bool:
 def _model_of(struct: type[msgspec.Struct]) -> type[StructDefinition]:
     types = get_type_hints(struct)
     model_fields: dict[str, Any] = {
-        each.name: (types[each.name], each.default) for each in structs.fields(struct)
+        each.name: (_read_as(types[each.name]), each.default) for each in structs.fields(struct)
     }
     model = create_model(f"{struct.__name__}Definition", __base__=StructDefinition, **model_fields)
     model.struct = struct
     return model
+
+
+def _read_as(type_: Any) -> Any:  # noqa: ANN401 - as above
+    """Return the type as a file has it: a pair is a list there."""
+    pairs = [each for each in get_args(type_) if get_origin(each) is tuple]
+    return Annotated[pairs[0], Field(strict=False)] | None if pairs else type_
 
 
 _PlainOptions: Any = _plain_options()

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from engine.app import dedupe
 from engine.app.actor import PRIORITY_MAX, REVISION_MAX, Logging
-from engine.app.checks import COUNT_MAX, problem_of_budget
+from engine.app.checks import COUNT_MAX, LIMITS, problem_of_budget
 from engine.app.dedupe import KEY_CHARS_MAX
 from engine.app.tools import OVERRIDES_BYTES_MAX, problem_of_overrides, size_of
 from engine.app.triggers import entity_id
@@ -41,8 +41,6 @@ from streams.wire.timers import due_time
 
 PURPOSE: Final = "fire"
 """Of the timers that carry fires by hand."""
-
-LIMITS: Final = tuple(field.name for field in msgspec.structs.fields(Budget))
 
 METADATA_BYTES_MAX: Final = 16 * 1024
 """Largest metadata of a fire, in bytes of JSON: every list of episodes may show it."""

@@ -1,4 +1,4 @@
-"""How the latest episodes of an expectation have ended: whether enough keep what is promised. Pure.
+"""How the latest episodes of an expectation have ended: what they kept, and what they used. Pure.
 
 One key of the cluster has it, which the reactors of all streams of the journal change at its
 revision. An end is counted once: the key says up to which commit of each stream that was done.
@@ -6,19 +6,39 @@ revision. An end is counted once: the key says up to which commit of each stream
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
+from math import ceil, floor
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
+from engine.errors import BUDGET_EXCEEDED
 from engine.runtime.publish import PublicEvent
-from streams.model.events import EpisodeFinished, EpisodeOpened
+from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
 from streams.model.service_levels import LevelOutcome, ServiceLevel
+from streams.model.triggers import AdaptiveBudget, Budget, Mode
+
+USED_MAX: Final = 100
+"""How many of the latest episodes a budget follows: as many as `budget_recommendations` is of."""
+
+USED_MIN: Final = 5
+"""Fewer are no evidence, and the budget stays as it was declared."""
+
+MS_PER_S: Final = 1_000
 
 _MET: Final = "+"
 _BROKEN: Final = "-"
 """What each outcome is kept as."""
+
+
+class Used(msgspec.Struct, frozen=True, array_like=True):
+    """What an episode has used of its budget."""
+
+    turns: int
+    tokens: int
+    wall_ms: int
 
 
 class CountEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,8 +48,11 @@ class CountEnd(msgspec.Struct, frozen=True, kw_only=True):
     """Without the payload of its trigger."""
     seq: int
     """The commit with the end."""
-    level: ServiceLevel
+    level: ServiceLevel | None
+    """What was promised; None: nothing, or it does not count there."""
     is_met: bool
+    used: Used | None
+    """None: no budget follows it."""
 
 
 class LevelChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +70,7 @@ class LatestEnds(msgspec.Struct, frozen=True, kw_only=True):
     """The latest ends of one expectation, in the order in which they were counted."""
 
     outcomes: str = ""
+    used: tuple[Used, ...] = ()
     is_kept: bool = True
     counted: dict[str, int] = msgspec.field(default_factory=dict)
     """By stream: the newest commit whose end was counted."""
@@ -56,17 +80,36 @@ class LatestEnds(msgspec.Struct, frozen=True, kw_only=True):
 
 def end_to_count(opened: EpisodeOpened, end: EpisodeFinished, *, seq: int) -> CountEnd | None:
     """Return what to count of the end at `seq`; None: it does not count."""
-    level, outcome = opened.service_level, end.service_level
-    if level is None or outcome is None:
+    outcome, used = end.service_level, _used(opened, end)
+    level = opened.service_level if outcome is not None else None
+    if level is None and used is None:
         return None
-    return CountEnd(opened=opened, seq=seq, level=level, is_met=outcome is LevelOutcome.MET)
+    is_met = outcome is LevelOutcome.MET
+    return CountEnd(opened=opened, seq=seq, level=level, is_met=is_met, used=used)
+
+
+def _used(opened: EpisodeOpened, end: EpisodeFinished) -> Used | None:
+    if opened.adaptive_budget is None or opened.mode is Mode.DRY_RUN or opened.fork is not None:
+        return None
+    # What failed for another reason, or was canceled, had not used what it needs.
+    if end.status in (EndStatus.FAILED, EndStatus.CANCELED) and end.error_class != BUDGET_EXCEEDED:
+        return None
+    return Used(end.turns_used, end.tokens_used, end.wall_used_ms)
 
 
 def count(ends: LatestEnds, end: CountEnd, *, part: str) -> LatestEnds:
     """Return the latest ends with one more, which the stream `part` has; each counts once."""
     if end.seq <= ends.counted.get(part, 0):
         return ends
+    counted = {**ends.counted, part: end.seq}
+    used = ends.used if end.used is None else (*ends.used, end.used)[-USED_MAX:]
+    return _judged(replace(ends, counted=counted, used=used), end, part=part)
+
+
+def _judged(ends: LatestEnds, end: CountEnd, *, part: str) -> LatestEnds:
     level = end.level
+    if level is None:
+        return ends
     outcomes = (ends.outcomes + (_MET if end.is_met else _BROKEN))[-level.window :]
     episodes, met = len(outcomes), outcomes.count(_MET)
     # Exact, as in the view: 0.07 of 100 episodes are 7.
@@ -75,8 +118,41 @@ def count(ends: LatestEnds, end: CountEnd, *, part: str) -> LatestEnds:
     if is_kept is not ends.is_kept:
         change = LevelChange(part=part, seq=end.seq, is_kept=is_kept, episodes=episodes, met=met)
         changes = (*changes, change)
-    counted = {**ends.counted, part: end.seq}
-    return replace(ends, outcomes=outcomes, is_kept=is_kept, counted=counted, changes=changes)
+    return replace(ends, outcomes=outcomes, is_kept=is_kept, changes=changes)
+
+
+def adapted(budget: Budget, within: AdaptiveBudget, used: Sequence[Used]) -> Budget:
+    """Return what an episode may use after episodes that used so much; never out of the bounds."""
+    if len(used) < USED_MIN:
+        return budget
+    limits: dict[str, int | float] = {}
+    for limit, bounds, amounts in (
+        ("turns", within.turns, [each.turns for each in used]),
+        ("tokens", within.tokens, [each.tokens for each in used]),
+        ("wall_s", within.wall_s, [each.wall_ms / MS_PER_S for each in used]),
+    ):
+        if bounds is not None:
+            fewest, most = bounds
+            enough = within.headroom * _percentile(amounts, within.percentile)
+            # What rounding adds is no need: 1.1 times 10 are 11.
+            limits[limit] = min(max(ceil(round(enough, 6)), fewest), most)
+    return replace(budget, **limits)
+
+
+def _percentile(amounts: Sequence[float], share: float) -> float:
+    """Return the amount that a share of the episodes got by with, as the view does."""
+    ordered = sorted(amounts)
+    place = share * (len(ordered) - 1)
+    below = ordered[floor(place)]
+    return below + (ordered[ceil(place)] - below) * (place - floor(place))
+
+
+def ends_in(value: bytes | None) -> LatestEnds:
+    """Return the ends in the value of the key; none if there is none that this version can read."""
+    try:
+        return msgspec.json.decode(value or b"{}", type=LatestEnds)
+    except msgspec.DecodeError:
+        return LatestEnds()
 
 
 def without_published(ends: LatestEnds, *, part: str, published: int) -> LatestEnds:
@@ -88,8 +164,8 @@ def without_published(ends: LatestEnds, *, part: str, published: int) -> LatestE
 def level_changed(ends: LatestEnds, end: CountEnd, *, part: str) -> PublicEvent | None:
     """Return `service_level.breached` or `.recovered`, if a counted end was followed by it."""
     changes = (each for each in ends.changes if (each.part, each.seq) == (part, end.seq))
-    change = next(changes, None)
-    if change is None:
+    change, level = next(changes, None), end.level
+    if change is None or level is None:
         return None
     opened, what = end.opened, "recovered" if change.is_kept else "breached"
     return PublicEvent(
@@ -102,8 +178,8 @@ def level_changed(ends: LatestEnds, end: CountEnd, *, part: str) -> PublicEvent 
             "episodes": change.episodes,
             "met": change.met,
             "ratio": change.met / change.episodes,
-            "success": end.level.success,
-            "window": end.level.window,
+            "success": level.success,
+            "window": level.window,
             "journal_seq": end.seq,
         },
         hops=opened.trigger.hops + 1,

@@ -13,12 +13,16 @@ from datetime import datetime
 from typing import Final, Protocol
 
 import structlog
+from msgspec.structs import replace
 
 from engine.episodes.episode import Status, fold
+from engine.episodes.latest_ends import adapted, ends_in
 from engine.runtime.store import append_first
 from streams.errors import TimerConflict, Unavailable, UnreadableEvent
+from streams.keys import ends_key
 from streams.model.events import EpisodeOpened
 from streams.ports.all import Ports
+from streams.ports.bucket import Bucket
 from streams.ports.log import Commit, Recorded
 from streams.ports.timers import PendingTimer, Timer
 from streams.tracing import traceparent
@@ -76,6 +80,15 @@ def untouched(newest: Recorded | None) -> EpisodeOpened | None:
     episode = fold((newest,))
     is_new = episode.status is Status.QUEUED and not episode.attempts
     return episode.opened if is_new else None
+
+
+async def with_budget(gates: Bucket, opened: EpisodeOpened) -> EpisodeOpened:
+    """Return an opening with the budget that follows what the latest episodes used, if one does."""
+    if opened.adaptive_budget is None:
+        return opened
+    entry = await gates.get(ends_key(opened.actor_id, opened.expectation_id))
+    used = ends_in(entry.value if entry is not None else None).used
+    return replace(opened, budget=adapted(opened.budget, opened.adaptive_budget, used))
 
 
 async def open_episode(ports: Ports, opened: EpisodeOpened, *, at: datetime, trace: str) -> bool:

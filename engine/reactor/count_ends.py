@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-import structlog
 
 from engine.episodes.latest_ends import (
     CountEnd,
     LatestEnds,
     count,
+    ends_in,
     level_changed,
     without_published,
 )
@@ -26,8 +26,6 @@ TRIES_MAX: Final = 64
 
 Traced = tuple[CountEnd, str]
 """An end, and the trace of its commit."""
-
-log = structlog.get_logger("vigil.reactor")
 
 
 async def count_ends(
@@ -56,7 +54,7 @@ async def _count(
     for _ in range(TRIES_MAX):
         entry = await gates.get(key)
         value, revision = (entry.value, entry.revision) if entry is not None else (None, 0)
-        before = ends_in(value, key=key)
+        before = ends_in(value)
         after = without_published(before, part=part, published=published)
         for end, _trace in ends:
             after = count(after, end, part=part)
@@ -68,14 +66,3 @@ async def _count(
             continue
         return after
     raise Unavailable(key, detail=f"it changed {TRIES_MAX} times meanwhile")
-
-
-def ends_in(value: bytes | None, *, key: str) -> LatestEnds:
-    """Return the ends in the value of a key; of another version, or none: no ends."""
-    if value is None:
-        return LatestEnds()
-    try:
-        return msgspec.json.decode(value, type=LatestEnds)
-    except msgspec.DecodeError as error:
-        log.warning("the latest ends cannot be read; counted anew", key=key, error=str(error))
-        return LatestEnds()

@@ -180,8 +180,18 @@ class OpeningBuilder:
 
     context: ActorContext
 
-    def of(self, expectation: Expectation, trigger: Trigger, dedupe_key: str) -> EpisodeOpened:
+    async def of(
+        self, expectation: Expectation, trigger: Trigger, dedupe_key: str
+    ) -> EpisodeOpened:
         """Return the opening of the episode that `trigger` has for `expectation`."""
+        opened = self._declared(expectation, trigger, dedupe_key)
+        if expectation.adaptive_budget is None:
+            return opened
+        return await opening.with_budget(self.context.ports.gates, opened)
+
+    def _declared(
+        self, expectation: Expectation, trigger: Trigger, dedupe_key: str
+    ) -> EpisodeOpened:
         context = self.context
         episode_id = dedupe.episode_id(
             stack=context.ports.stack.name,
@@ -204,6 +214,7 @@ class OpeningBuilder:
             opened_by=context.node,
             log_strategy=LogStrategy(expectation.log_strategy),
             service_level=expectation.service_level,
+            adaptive_budget=expectation.adaptive_budget,
             is_request=context.permits.wakes.is_given and not context.permits.runs.is_given,
             start_by=context.clock.now() + timedelta(seconds=within_s) if within_s else None,
         )
@@ -369,7 +380,7 @@ class TriggerEvaluator:
             key = await call(dedupe.key_of, expectation.dedupe, event)
         except EpisodeFailed:
             return None  # It is not meant for such an event.
-        opened = self.builder.of(expectation, fired, key)
+        opened = await self.builder.of(expectation, fired, key)
         if await self.builder.is_open(opened):
             return opened
         if part.is_watched:  # Else there would be a timer for nearly every expectation.
@@ -390,7 +401,7 @@ class TriggerEvaluator:
         expectation = part.expectation
         if isinstance(part, Ticked):
             key = tick_key(part.schedule, part.trigger.scheduled_at)
-            return self.builder.of(expectation, part.trigger, key)
+            return await self.builder.of(expectation, part.trigger, key)
         subject_key, coalesced = expectation.subject_key, part.coalesced
         fired = trigger_of(part.event, subject_key=subject_key, coalesced=coalesced)
         return await self._keyed(expectation, part.event, fired)
@@ -453,7 +464,7 @@ class TriggerEvaluator:
             self._count(DEDUPE_FAILED, expectation)
             detail = f"expectation {expectation.name!r}: {in_text(failed.detail)}"
             return rejected(event, self.context.ports.stack, reason=DEDUPE_FAILED, detail=detail)
-        return self.builder.of(expectation, fired, key)
+        return await self.builder.of(expectation, fired, key)
 
     def _refused(self, refusal: Refuse, expectation: Expectation, event: DomainEvent) -> None:
         self._count(refusal.reason, expectation)

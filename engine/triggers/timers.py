@@ -173,7 +173,7 @@ class TimerRouter:
         if asked.expectation not in actor.expectations:
             detail = f"revision {asked.revision} has no expectation {asked.expectation!r}"
             return [self._unreadable(due, delivery, reason="unreadable", detail=detail)]
-        return [await self.evaluator.fire(self._opening(asked, actor))]
+        return [await self.evaluator.fire(await self._opening(asked, actor))]
 
     async def _actor_for(self, asked: FireRequest) -> Actor:
         """Return the actor at the revision asked for; `CannotRun`: this node cannot make it."""
@@ -182,12 +182,12 @@ class TimerRouter:
             return context.actor
         return await context.revisions.actor(context.actor.id, asked.revision)
 
-    def _opening(self, asked: FireRequest, actor: Actor) -> EpisodeOpened:
+    async def _opening(self, asked: FireRequest, actor: Actor) -> EpisodeOpened:
         """Return the opening that a person asked for: the request overrides the declaration."""
         expectation = actor.expectations[asked.expectation]
         trigger = manual_trigger(asked, subject_key=expectation.subject_key)
         builder = OpeningBuilder(with_fields(self.evaluator.context, actor=actor))
-        opened = builder.of(expectation, trigger, fire_dedupe_key(asked.key, asked.mode))
+        opened = await builder.of(expectation, trigger, fire_dedupe_key(asked.key, asked.mode))
         is_dry = asked.mode is Mode.DRY_RUN
         return replace(
             opened,
@@ -197,6 +197,8 @@ class TimerRouter:
             priority=asked.priority or opened.priority,
             metadata=asked.metadata,
             budget=budget_for(asked, opened.budget),
+            # What a person has allowed is no measure for the others.
+            adaptive_budget=None if asked.budget else opened.adaptive_budget,
             log_strategy=asked.log_strategy or opened.log_strategy,
         )
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from engine.app.workflow_plan import spec_of, starter_id
 from engine.episodes.cancel import ask_to_cancel
 from engine.episodes.episode import fold
-from engine.episodes.open import open_episode
+from engine.episodes.open import open_episode, with_budget
 from engine.errors import BadRequest
 from engine.runtime.catalog import Catalog
 from engine.workflows.begin import begin_instance, call_off_instance, free_subject
@@ -151,7 +151,7 @@ class Effector:
         return [end for end in ends if end is not None]
 
     async def _open_episode(self, opened: EpisodeOpened) -> AttemptEnded | None:
-        opened = replace(opened, opened_by=self.node)
+        opened = await with_budget(self.ports.gates, replace(opened, opened_by=self.node))
         now = self.clock.now()
         try:
             await open_episode(self.ports, opened, at=now, trace=traceparent())

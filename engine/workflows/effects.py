@@ -273,6 +273,7 @@ def _episode(
         priority=task.priority,
         log_strategy=task.log_strategy,
         service_level=task.service_level,
+        adaptive_budget=task.adaptive_budget,
     )
 
 

@@ -106,6 +106,25 @@ class Budget(Struct, frozen=True, kw_only=True):
     took. Waiting for the log is not running."""
 
 
+class AdaptiveBudget(Struct, frozen=True, kw_only=True):
+    """Between which bounds a budget follows what the latest episodes of its expectation used.
+
+    A limit without bounds is as the budget says.
+    """
+
+    turns: tuple[int, int] | None = None
+    """Fewest and most turns, such as `(4, 40)`."""
+    tokens: tuple[int, int] | None = None
+    """Fewest and most tokens."""
+    wall_s: tuple[float, float] | None = None
+    """Fewest and most seconds."""
+    percentile: float = 0.95
+    """Of what they used: the share of episodes that it would have sufficed for, over 0 and up to
+    1."""
+    headroom: float = 1.25
+    """What that is multiplied by: 1 to 100."""
+
+
 class Mode(StrEnum):
     """Whether an episode is a dry run."""
 

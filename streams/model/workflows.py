@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from streams.model.service_levels import ServiceLevel
 from streams.model.struct import Struct
-from streams.model.triggers import Budget, LogStrategy, Overrides
+from streams.model.triggers import AdaptiveBudget, Budget, LogStrategy, Overrides
 
 
 class Remedy(StrEnum):
@@ -54,6 +54,8 @@ class Task(Struct, frozen=True, kw_only=True):
     log_strategy: LogStrategy = LogStrategy.FULL_DEBUG
     service_level: ServiceLevel | None = None
     """What the expectation promises."""
+    adaptive_budget: AdaptiveBudget | None = None
+    """How the budget follows what earlier episodes of the expectation used; None: it does not."""
 
 
 class StepSpec(Struct, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from streams.errors import RevisionConflict, UnreadableEvent
 from streams.keys import COOLDOWNS, breaker_key, pause_key
 from streams.model.events.definitions import DefinitionKind
 from streams.model.service_levels import ServiceLevel
+from streams.model.triggers import AdaptiveBudget
 from streams.ports.all import Ports
 from streams.ports.bucket import Bucket, BucketEntry
 from streams.subjects import Stack
@@ -193,6 +194,7 @@ def _in_words(row: Row) -> Row:
     usual: Mapping[str, Row] = {
         "limits": vars(Actor("any")),
         "options": {
+            "adaptive_budget": msgspec.to_builtins(AdaptiveBudget()),
             "breaker": msgspec.to_builtins(Breaker()),
             "service_level": msgspec.to_builtins(ServiceLevel()),
         },

@@ -10,6 +10,7 @@ from uuid import UUID
 import typer
 from typer import Argument, Option
 
+from engine.app.checks import LIMITS
 from engine.app.tools import parse_overrides
 from engine.episodes import fire as requester
 from engine.validation import seconds_of
@@ -154,8 +155,8 @@ def budget_of(text: str) -> dict[str, int | float]:
 
 def _limit_of(part: str) -> tuple[str, int | float]:
     name, _, value = part.partition("=")
-    if name not in requester.LIMITS:
-        known = ", ".join(requester.LIMITS)
+    if name not in LIMITS:
+        known = ", ".join(LIMITS)
         raise Mistake(f"--budget: {part!r}: write turns=5,wall_s=60; the limits are {known}")
     try:
         return name, float(value) if name == "wall_s" else int(value)

@@ -13,7 +13,14 @@ from streams.model.findings import FindingIntent, FindingOutcome
 from streams.model.outputs import OutputIntent, OutputOutcome
 from streams.model.service_levels import LevelOutcome, ServiceLevel
 from streams.model.struct import Event, Struct
-from streams.model.triggers import Budget, LogStrategy, Mode, Overrides, Trigger
+from streams.model.triggers import (
+    AdaptiveBudget,
+    Budget,
+    LogStrategy,
+    Mode,
+    Overrides,
+    Trigger,
+)
 from streams.model.waits import Approval, Wait
 
 
@@ -68,6 +75,9 @@ class EpisodeOpened(Event, frozen=True, kw_only=True, tag="episode.opened@1"):
     """Of an episode that began with the past of another one: its steps follow in this commit."""
     service_level: ServiceLevel | None = None
     """What its expectation promised when it was opened; None: nothing."""
+    adaptive_budget: AdaptiveBudget | None = None
+    """Between which bounds its budget follows what earlier episodes used, and that what it uses
+    counts for later ones; None: it does not count."""
 
 
 class EpisodeStarted(Event, frozen=True, kw_only=True, tag="episode.started@1"):

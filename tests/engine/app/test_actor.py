@@ -19,7 +19,7 @@ from engine.app.triggers import Cron, EventSource, Every, event, every, manual, 
 from engine.errors import DeclarationError
 from streams.model.foreign_streams import ForeignStream
 from streams.model.service_levels import ServiceLevel
-from streams.model.triggers import Budget
+from streams.model.triggers import AdaptiveBudget, Budget
 
 
 class Watch(Strategy):
@@ -278,6 +278,48 @@ def test_an_impossible_actor_is_refused_by_field(values, field, problem):
         ({"breaker": Breaker(threshold=0)}, "breaker", "threshold=0 is not a whole number from 1"),
         ({"breaker": Breaker(half_open_after_s=0)}, "breaker", "half_open_after_s=0 is not a"),
         ({"breaker": Breaker(scope="actor")}, "breaker", "'actor' is not one of cluster, node"),
+        ({"adaptive_budget": 5}, "adaptive_budget", "5 is not an AdaptiveBudget(turns=(…, …)"),
+        ({"adaptive_budget": AdaptiveBudget()}, "adaptive_budget", "it has no bounds; give them"),
+        (
+            {"adaptive_budget": AdaptiveBudget(turns=12)},
+            "adaptive_budget",
+            "turns=12 is not two numbers: fewest and most",
+        ),
+        (
+            {"adaptive_budget": AdaptiveBudget(tokens=(0, 9))},
+            "adaptive_budget",
+            "tokens=(0, 9) are not two numbers over 0",
+        ),
+        (
+            {"adaptive_budget": AdaptiveBudget(turns=(1.5, 20))},
+            "adaptive_budget",
+            "turns=(1.5, 20) are not two numbers over 0",
+        ),
+        (
+            {"adaptive_budget": AdaptiveBudget(wall_s=(300, 60))},
+            "adaptive_budget",
+            "wall_s=(300, 60): the fewest are over the most",
+        ),
+        (
+            {"adaptive_budget": AdaptiveBudget(turns=(2, 40), percentile=95)},
+            "adaptive_budget",
+            "percentile=95 is not a share",
+        ),
+        (
+            {"adaptive_budget": AdaptiveBudget(turns=(2, 40), headroom=0.5)},
+            "adaptive_budget",
+            "headroom=0.5 is not a number from 1 to 100",
+        ),
+        (
+            {"adaptive_budget": AdaptiveBudget(turns=(20, 40))},
+            "adaptive_budget",
+            "turns=(20, 40) does not contain the 12 of budget: that holds first",
+        ),
+        (
+            {"adaptive_budget": AdaptiveBudget(turns=(2, 40)), "budget": Budget(turns=0)},
+            "adaptive_budget",
+            "turns=(2, 40) does not contain the 0 of budget",
+        ),
         ({"service_level": 5}, "service_level", "5 is not a ServiceLevel(start_s=…, end_s=…)"),
         (
             {"service_level": ServiceLevel(start_s=-1)},

@@ -27,7 +27,7 @@ from engine.definitions.agent import (
 from engine.errors import BadDefinition
 from engine.templates.classify import observe_classify_converge
 from streams.model.service_levels import ServiceLevel
-from streams.model.triggers import Budget, Overrides
+from streams.model.triggers import AdaptiveBudget, Budget, Overrides
 
 
 class Watch(Strategy):
@@ -115,6 +115,11 @@ OF_EXPECTATIONS = {  # option: (as data, as code, what must be said besides)
     "budget": (
         {"turns": 3, "tokens": 0, "wall_s": 5},
         Budget(turns=3, tokens=0, wall_s=5.0),
+        {},
+    ),
+    "adaptive_budget": (
+        {"turns": [4, 40], "wall_s": [1.5, 900], "headroom": 2.0},
+        AdaptiveBudget(turns=(4, 40), wall_s=(1.5, 900.0), headroom=2.0),
         {},
     ),
     "service_level": (

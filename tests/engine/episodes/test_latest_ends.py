@@ -1,4 +1,4 @@
-"""When too few of the latest episodes keep what is promised, and when enough do again."""
+"""What follows from the latest ends: promises that are kept, budgets that suit."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import pytest
 from msgspec.structs import replace
 
 from engine.episodes.latest_ends import (
+    USED_MAX,
+    USED_MIN,
     LatestEnds,
+    Used,
+    adapted,
     count,
     end_to_count,
     level_changed,
     without_published,
 )
-from streams.model.events import EpisodeFinished
+from streams.model.events import EndStatus, EpisodeFinished, Fork
 from streams.model.service_levels import LevelOutcome, ServiceLevel
+from streams.model.triggers import AdaptiveBudget, Budget, Mode
 from tests.engine.reactor import journals as given
 
 PART = "journal"
@@ -119,3 +124,67 @@ def test_what_is_certainly_published_is_told_no_more():
     assert without_published(ends, part=PART, published=2) == ends
     assert without_published(ends, part="journal-1of2", published=3) == ends
     assert without_published(ends, part=PART, published=3).changes == ()
+
+
+WITHIN = AdaptiveBudget(turns=(3, 40), tokens=(1_000, 90_000), wall_s=(5, 600))
+FIRST = Budget(turns=10, tokens=5_000, wall_s=60)
+
+
+def used(*turns):
+    return [Used(each, 100 * each, 1_000 * each) for each in turns]
+
+
+def test_a_quarter_more_than_the_95th_percentile_is_allowed_rounded_up():
+    assert adapted(FIRST, WITHIN, used(2, 4, 6, 8, 10)) == Budget(turns=12, tokens=1_200, wall_s=12)
+
+
+def test_a_few_episodes_are_no_evidence():
+    assert adapted(FIRST, WITHIN, used(*[30] * (USED_MIN - 1))) == FIRST
+    assert adapted(FIRST, WITHIN, used(*[30] * USED_MIN)).turns == 38
+
+
+def test_it_never_leaves_its_bounds():
+    assert adapted(FIRST, WITHIN, used(*[1] * 9)) == Budget(turns=3, tokens=1_000, wall_s=5)
+    assert adapted(FIRST, WITHIN, used(*[900] * 9)) == Budget(turns=40, tokens=90_000, wall_s=600)
+
+
+def test_a_limit_without_bounds_is_as_the_budget_says():
+    within = AdaptiveBudget(turns=(3, 40))
+    assert adapted(FIRST, within, used(*[16] * 9)) == replace(FIRST, turns=20)
+
+
+def test_percentile_and_headroom_are_as_declared():
+    within = AdaptiveBudget(turns=(1, 99), percentile=0.5, headroom=1.1)
+    assert adapted(FIRST, within, used(1, 2, 10, 80, 90)).turns == 11
+
+
+def counted(opened, **ended):
+    end = end_to_count(opened, replace(given.FINISHED, turns_used=7, **ended), seq=1)
+    return end is not None and end.used == Used(7, 0, 0)
+
+
+ADAPTS = replace(given.OPENED, adaptive_budget=WITHIN)
+
+
+def test_what_ran_out_of_its_budget_is_evidence_and_what_ended_otherwise_is_none():
+    assert counted(ADAPTS)
+    assert counted(ADAPTS, status=EndStatus.PARTIALLY_FAILED)
+    assert counted(ADAPTS, status=EndStatus.FAILED, error_class="budget_exceeded")
+    assert not counted(ADAPTS, status=EndStatus.FAILED, error_class="loop_detected")
+    assert not counted(ADAPTS, status=EndStatus.CANCELED)
+
+
+def test_dry_runs_forks_and_budgets_that_do_not_adapt_are_no_evidence():
+    fork = Fork(episode_id="e0", step_no=1, by="ann")
+    assert not counted(replace(ADAPTS, mode=Mode.DRY_RUN))
+    assert not counted(replace(ADAPTS, fork=fork))
+    assert not counted(given.OPENED)
+
+
+def test_only_the_latest_hundred_are_kept():
+    ends = LatestEnds()
+    for seq in range(1, USED_MAX + 2):
+        end = end_to_count(ADAPTS, replace(given.FINISHED, turns_used=seq), seq=seq)
+        ends = count(ends, end, part=PART)
+    assert [each.turns for each in ends.used] == list(range(2, USED_MAX + 2))
+    assert ends.outcomes == "", "nothing was promised"

@@ -158,7 +158,7 @@ async def test_an_event_that_comes_again_has_its_episode_told_of_which_ended_wit
     source = await ports.domain_events.open(actor.id, actor.event_names())
     await ports.domain_events.publish(HAPPENED, {"order": 1}, id="x1")
     (delivery,) = await source.receive(room=1, wait_s=WAIT_S)
-    begun = opening_of_order(app)
+    begun = await opening_of_order(app)
     failed = EpisodeFinished(status=EndStatus.FAILED, error_class="crash")
     await write(ports, begun.episode_id, begun, STARTED, failed)
     await delivery.nak()
@@ -167,11 +167,11 @@ async def test_an_event_that_comes_again_has_its_episode_told_of_which_ended_wit
         await eventually(lambda: "episode.failed" in [name for name, _ in told(ports)])
 
 
-def opening_of_order(app):
+async def opening_of_order(app):
     """Return the opening that the event of order 1 has."""
     evaluator = TriggerEvaluator(crew_of(app, memory_ports(clock=CLOCK)))
     trigger = EventTrigger(event_id="x1", event_type=HAPPENED, payload={"order": 1})
-    return evaluator.builder.of(
+    return await evaluator.builder.of(
         app.actors["worker"].expectations["thing"], trigger, "value:order=1"
     )
 

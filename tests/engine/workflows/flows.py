@@ -48,7 +48,7 @@ from streams.model.events import (
     WorkflowStarted,
 )
 from streams.model.service_levels import ServiceLevel
-from streams.model.triggers import Budget, ManualTrigger
+from streams.model.triggers import AdaptiveBudget, Budget, ManualTrigger
 from streams.model.workflows import ResumeHow, StepOutcome, StepSpec, Task, WorkflowSpec
 from streams.ports.log import Commit, Recorded
 from streams.wire.codec import decode_commit, encode_commit
@@ -58,8 +58,13 @@ STACK = "s"
 
 
 def task(actor: str, expectation: str) -> Task:
-    level = ServiceLevel(end_s=9)
-    return Task(actor_id=actor, expectation_id=expectation, budget=Budget(), service_level=level)
+    return Task(
+        actor_id=actor,
+        expectation_id=expectation,
+        budget=Budget(),
+        service_level=ServiceLevel(end_s=9),
+        adaptive_budget=AdaptiveBudget(turns=(1, 40)),
+    )
 
 
 def spec_of(workflow: Workflow) -> WorkflowSpec:

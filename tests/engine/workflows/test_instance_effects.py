@@ -52,6 +52,7 @@ def test_a_step_opens_an_episode_that_knows_where_it_belongs():
     assert (opened.actor_id, opened.expectation_id) == ("act", "b")
     assert opened.dedupe_key == attempt_key(instance, "b", 0, 1)
     assert opened.service_level == task("act", "b").service_level
+    assert opened.adaptive_budget == task("act", "b").adaptive_budget
     assert (trigger.workflow_id, trigger.workflow_instance_id) == ("w", instance)
     assert (trigger.workflow_step_id, trigger.workflow_step_no) == ("b", 1)
     assert (trigger.item, trigger.attempt, trigger.is_compensation) == (0, 1, False)

@@ -30,7 +30,7 @@ from engine.workflows.instance import attempt_id, attempt_key, instance_id, reus
 from engine.workflows.start import started
 from streams.json import raw
 from streams.model.service_levels import ServiceLevel
-from streams.model.triggers import Budget, ManualTrigger, Mode
+from streams.model.triggers import AdaptiveBudget, Budget, ManualTrigger, Mode
 from streams.model.workflows import OnFailure, Remedy, Task
 from tests.spec import EPOCH
 
@@ -58,6 +58,7 @@ def actor(id_="risk", *expectations):
             budget=Budget(turns=2),
             dry_run=overrides(synthesis="ok"),
             service_level=ServiceLevel(end_s=9),
+            adaptive_budget=AdaptiveBudget(turns=(1, 9)),
         )
     return made
 
@@ -300,6 +301,7 @@ def test_an_instance_is_told_what_its_actors_say():
         priority=3,
         overrides=overrides(synthesis="ok"),
         service_level=ServiceLevel(end_s=9),
+        adaptive_budget=AdaptiveBudget(turns=(1, 9)),
     )
     assert rate.compensation.expectation_id == "undo"
     assert rate.functions == ("when",)
