@@ -75,6 +75,7 @@ OUTPUTS_LEFT: Final = "tests/engine/outputs/test_outputs_left.py"
 AT_A_RATE: Final = "tests/engine/outputs/test_outputs_at_a_rate.py"
 IN_LINE: Final = "tests/engine/outputs/test_outputs_in_line.py"
 CALLED_OFF: Final = "tests/engine/outputs/test_outputs_called_off.py"
+AHEAD: Final = "tests/engine/functions/test_signals_ahead.py"
 SIGNALS: Final = "tests/engine/waits/test_signal_rules.py"
 REFERENCES: Final = "tests/engine/waits/test_references.py"
 LOOKING_OUT: Final = "tests/engine/waits/test_signal_retries.py"
@@ -4897,6 +4898,63 @@ TABLE: Final[Sequence[Mutant]] = (
         BLOCKING,
     ),
     Mutant(
+        "signals: what was sent to who waits later is kept for its turn",
+        "engine/waits/signal.py",
+        "if before is not None and before.is_ahead and due is not None:",
+        "if False:",
+        SIGNALS,
+    ),
+    Mutant(
+        "signals: a wait ahead does not stand for the wait",
+        "engine/waits/signal.py",
+        "        if wait is None or wait.is_ahead:\n"
+        "            return wait is not None and is_ahead\n",
+        "        if wait is None:\n            return False\n",
+        SIGNALS,
+    ),
+    Mutant(
+        "signals: who waits only later is not sent it before",
+        "engine/waits/signals.py",
+        "if due is not None and not state.waits[each].is_ahead:",
+        "if due is not None:",
+        AHEAD,
+    ),
+    Mutant(
+        "signals: an episode at work may come to what it will wait for",
+        "engine/waits/signals.py",
+        "if wait.is_ahead and block is None and newest is not None:",
+        "if False:",
+        AHEAD,
+    ),
+    Mutant(
+        "signals: an episode with a result comes to no wait any more",
+        "engine/waits/signals.py",
+        "return fold(await ports.log.read(subject)).status in BEFORE_ITS_RESULT",
+        "return True",
+        AHEAD,
+    ),
+    Mutant(
+        "signals: an episode is on the journal of what its branches will wait for",
+        "engine/waits/handle.py",
+        "for ref in block.refs:",
+        "for ref in filter(None, (block.ref,)):",
+        AHEAD,
+    ),
+    Mutant(
+        "signals: a sweep calls an episode whose wait ahead is not written down",
+        "engine/operations/sweep.py",
+        "for ref in block.refs:",
+        "for ref in filter(None, (block.ref,)):",
+        "tests/engine/operations/test_sweep_episodes.py",
+    ),
+    Mutant(
+        "signals: waits ahead of one block are different commits",
+        "engine/waits/signals.py",
+        "        if waited.is_ahead:  # Of one block there may be several.\n",
+        "        if False:\n",
+        AHEAD,
+    ),
+    Mutant(
         "a signal that nobody has had counts for an hour",
         "engine/waits/signal.py",
         "        return waited.since <= kept_until(at)",
@@ -4948,7 +5006,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a wait is written down once",
         "engine/waits/signal.py",
-        "    if state.is_registered(waited.episode_id, waited.step_no):\n        return ()\n",
+        "    if state.is_registered(id_, waited.step_no, is_ahead=waited.is_ahead):\n"
+        "        return ()\n",
         "",
         SIGNALS,
     ),
@@ -5035,8 +5094,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a sweep finds a wait that is on no journal of a reference",
         "engine/operations/sweep.py",
-        "            if not await references.is_seen_to(block.ref, id_, block.step_no):",
-        "            if False:",
+        "if not await references.is_seen_to(ref, id_, block.step_no, is_ahead=is_ahead):",
+        "if False:",
         BLOCKING,
     ),
     Mutant(
@@ -5049,8 +5108,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "one episode is resolved, and no other",
         "engine/waits/requests.py",
-        "command_for(said, each) for each in waiting if episode_id in (None, each.episode_id)",
-        "command_for(said, each) for each in waiting",
+        "if episode_id in (None, each.episode_id) and not each.is_ahead",
+        "if not each.is_ahead",
         REFERENCES,
     ),
     Mutant(

@@ -122,6 +122,7 @@ class BlockEpisode(msgspec.Struct, frozen=True, kw_only=True):
     approval: Approval | None = None
     wait: Wait | None = None
     path: str = ""
+    ahead: tuple[str, ...] = ()
 
 
 class AnswerEpisode(msgspec.Struct, frozen=True, kw_only=True):

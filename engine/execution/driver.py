@@ -267,14 +267,23 @@ class EpisodeTurns:
         return await self.wall.standing_still(fetch)
 
     async def block(
-        self, action: Pause, *, at: datetime, path: str = "", also: Sequence[Command] = ()
+        self,
+        action: Pause,
+        *,
+        at: datetime,
+        path: str = "",
+        ahead: tuple[str, ...] = (),
+        also: Sequence[Command] = (),
     ) -> None:
-        """Block the episode until `action`, asked for `at` that time, is answered."""
+        """Block the episode until `action`, asked for `at` that time, is answered.
+
+        `ahead` are the references that other branches wait for meanwhile.
+        """
         mark, announced = await call(fingerprint, action), self.announced_at(path)
         if announced is not None and announced.until is None:
             await self.repeat(announced, action, mark, None)
         block = await call(blocking.block_for, action, at=at)
-        self.journal.record(*also, replace(block, path=path))
+        self.journal.record(*also, replace(block, path=path, ahead=ahead))
 
     async def settle(self) -> None:
         """Wait until the last step is durable, where the expectation wants that."""
@@ -526,7 +535,8 @@ class Driver:
         run, ctx = await functions.begin(function, history, self.opened, self.turns, schema)
         ended = await run.to_the_end(ctx, self.opened.trigger)
         if isinstance(ended, Rest):
-            return await self.turns.block(ended.action, at=ended.since, path=ended.path)
+            path, ahead = ended.path, ended.ahead
+            return await self.turns.block(ended.action, at=ended.since, path=path, ahead=ahead)
         converged = await call(conclusion, ended)
         if converged is None:
             return self._finish()

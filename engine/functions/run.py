@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
@@ -25,6 +25,7 @@ from engine.app.actions import (
     Sleep,
     Step,
     ToolCall,
+    WaitFor,
     fingerprint,
     problem_of,
 )
@@ -109,6 +110,8 @@ class Rest(msgspec.Struct, frozen=True):
     until: datetime | None
     """When it ends by itself, if it is a sleep."""
     over: asyncio.Future[None]
+    ahead: tuple[str, ...] = ()
+    """The references that other branches wait for, when this is what the episode must wait for."""
 
 
 class FunctionRun:
@@ -462,7 +465,7 @@ class FunctionRun:
                 return
         else:
             rest = min(self._resting.values(), key=lambda each: _position(each.path))
-        self._stop(rest)
+        self._stop(replace(rest, ahead=_refs_beside(rest, self._resting.values())))
 
     def _differ(self, how: str) -> None:
         self._stop(_nondeterministic(how))
@@ -492,6 +495,14 @@ class _Raised(msgspec.Struct, frozen=True):
 ASKS_TIME: Final = Observe(NOW)
 
 NOW_MARK: Final = fingerprint(ASKS_TIME)
+
+
+def _refs_beside(rest: Rest, resting: Iterable[Rest]) -> tuple[str, ...]:
+    """Return the references, once each, that other branches wait for."""
+    waits = [each.action for each in resting if each is not rest]
+    refs = dict.fromkeys(each.ref for each in waits if isinstance(each, WaitFor))
+    own = rest.action.ref if isinstance(rest.action, WaitFor) else None
+    return tuple(ref for ref in refs if ref != own)
 
 
 def _asked(path: str, action: Step, origin: str = "") -> Asked:

@@ -261,10 +261,12 @@ class EpisodeSweeper:
     async def _is_forgotten(self, records: Sequence[Recorded], candidate: Candidate) -> bool:
         ports, actor, id_ = self.ports, candidate.actor_id, candidate.episode_id
         block = block_in(records[-1])
-        if block is not None and block.ref:
+        if block is not None:
             references = References(ports, self.clock, self.turns)
-            if not await references.is_seen_to(block.ref, id_, block.step_no):
-                return True
+            for ref in block.refs:
+                is_ahead = ref != block.ref
+                if not await references.is_seen_to(ref, id_, block.step_no, is_ahead=is_ahead):
+                    return True
         if block is not None and block.pending.next_wake(after=self.clock.now()) is None:
             return False
         return await ports.timers.pending(actor, ATTEND, id_) is None

@@ -98,19 +98,19 @@ class WaitRegistry:
             await call_by(self.context.ports, opened, wake)
 
     async def _listen(self, opened: EpisodeOpened, block: Blocked) -> None:
-        """Write down that the episode waits for a signal, if it does."""
-        if not block.ref:
-            return
-        waited = SignalWaited(
-            ref=block.ref,
-            actor_id=opened.actor_id,
-            episode_id=opened.episode_id,
-            step_no=block.step_no,
-            since=block.at,
-        )
+        """Write down which signals the episode waits for, or will wait for after this block."""
         node = self.context
         references = References(node.ports, node.clock, node.turns)
-        await references.wait(waited)
+        for ref in block.refs:
+            waited = SignalWaited(
+                ref=ref,
+                actor_id=opened.actor_id,
+                episode_id=opened.episode_id,
+                step_no=block.step_no,
+                since=block.at,
+                is_ahead=ref != block.ref,
+            )
+            await references.wait(waited)
 
     def _subject(self, opened: EpisodeOpened) -> str:
         return self.context.ports.stack.episode(opened.episode_id)

@@ -107,9 +107,12 @@ async def resolve(
     references = References(ports, _CLOCK)
     waiting = await references.waiting(ref)
     commands = [
-        command_for(said, each) for each in waiting if episode_id in (None, each.episode_id)
+        command_for(said, each)
+        for each in waiting
+        if episode_id in (None, each.episode_id) and not each.is_ahead
     ]
-    if not any([await _is_waited_for(ports, each) for each in commands]):
+    will_wait = episode_id is None and any(each.is_ahead for each in waiting)
+    if not will_wait and not any([await _is_waited_for(ports, each) for each in commands]):
         whom = "no episode waits" if episode_id is None else "the episode does not wait"
         raise Refused(f"{whom} for {ref!r}")
     if episode_id is None:

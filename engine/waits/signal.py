@@ -86,10 +86,15 @@ class SignalState:
         sent = self.sent.get(said.id)
         return sent is None or not sent.episodes
 
-    def is_registered(self, episode_id: str, step_no: int) -> bool:
-        """Return whether the wait of an episode as its step `step_no` is on the journal."""
+    def is_registered(self, episode_id: str, step_no: int, *, is_ahead: bool = False) -> bool:
+        """Return whether the wait of an episode as its step `step_no` is on the journal.
+
+        With `is_ahead`, whether it is known that the episode will wait, or does so already.
+        """
         wait = self.waits.get(episode_id)
-        return wait is not None and wait.step_no >= step_no
+        if wait is None or wait.is_ahead:
+            return wait is not None and is_ahead
+        return wait.step_no >= step_no
 
 
 def fold(records: Iterable[Recorded]) -> SignalState:
@@ -119,8 +124,12 @@ def fold(records: Iterable[Recorded]) -> SignalState:
 
 def wait(state: SignalState, waited: SignalWaited) -> tuple[SignalWaited, ...]:
     """Return what to append when an episode waits; nothing if that is on the journal."""
-    if state.is_registered(waited.episode_id, waited.step_no):
+    id_ = waited.episode_id
+    if state.is_registered(id_, waited.step_no, is_ahead=waited.is_ahead):
         return ()
+    before, due = state.waits.get(id_), state.due.get(id_)
+    if before is not None and before.is_ahead and due is not None:
+        return (replace(waited, signal_id=due.id),)
     newest_first = [each for each in state.sent.values() if _is_for(each, waited)][::-1]
     # What nobody has had comes first: so each of several signals reaches somebody.
     found = sorted(newest_first, key=lambda each: bool(each.episodes))

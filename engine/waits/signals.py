@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from engine.dead_letters.write import DeadLetterWriter, rejected
+from engine.episodes.episode import Status, fold
 from engine.errors import BadRequest
 from engine.runtime.consumer import Queue, RetryPolicy, Service, consumer_service
 from engine.runtime.context import NodeContext
@@ -52,6 +53,9 @@ IN_FLIGHT_MAX: Final = 64
 
 LOOKS_IN_FLIGHT_MAX: Final = 16
 """Journals that are read at a time, to see whether their episodes still wait."""
+
+BEFORE_ITS_RESULT: Final = frozenset({Status.QUEUED, Status.RUNNING, Status.BLOCKED})
+"""In which an episode may still wait for something."""
 
 AGAIN_S: Final = 0.25
 """First redelivery delay of what cannot be handled now, in seconds; doubles each time."""
@@ -96,6 +100,8 @@ class References:
     async def wait(self, waited: SignalWaited) -> None:
         """Write down that an episode waits, and send it a signal that it has missed."""
         subject, id_ = self.ports.stack.signal(waited.ref), f"{waited.episode_id}.{waited.step_no}"
+        if waited.is_ahead:  # Of one block there may be several.
+            id_ = f"{id_}.{subject}"
 
         async def attempt(before: Loaded[SignalState]) -> SignalState:
             events = rules.wait(before.state, waited)
@@ -137,11 +143,18 @@ class References:
         state = (await self._store.load(self.ports.stack.signal(ref))).state
         return await self._still_waiting(state.waits.values())
 
-    async def is_seen_to(self, ref: str, episode_id: str, step_no: int) -> bool:
-        """Return whether an episode that waits is on the journal of `ref`, and owed nothing."""
+    async def is_seen_to(
+        self, ref: str, episode_id: str, step_no: int, *, is_ahead: bool = False
+    ) -> bool:
+        """Return whether an episode that waits is on the journal of `ref`, and owed nothing.
+
+        With `is_ahead`, whether it is there though it will only wait later.
+        """
         subject = self.ports.stack.signal(ref)
         # In turn, so that many that look at one reference read it once.
         state = (await self._store.change(subject, lambda *_: (), id=episode_id)).after.state
+        if is_ahead:
+            return state.is_registered(episode_id, step_no, is_ahead=True)
         return state.is_registered(episode_id, step_no) and episode_id not in state.due
 
     @property
@@ -161,7 +174,9 @@ class References:
 
     async def _send(self, state: SignalState, episodes: Collection[str]) -> None:
         for each in episodes:
-            if (due := state.due.get(each)) is not None:
+            due = state.due.get(each)
+            # One that will wait is sent it then: now it would refuse it.
+            if due is not None and not state.waits[each].is_ahead:
                 command = rules.command_for(due, state.waits[each])
                 id_ = f"resolve.{each}.{due.id}"
                 await self.ports.commands.send(command, id=id_, trace=traceparent())
@@ -171,10 +186,17 @@ async def is_waiting(ports: Ports, wait: SignalWaited) -> bool:
     """Return whether an episode that has begun to wait still does."""
     # The journal's leader answers. A wait is written down after it has begun: one that is not there
     # now is over for good.
+    subject = ports.stack.episode(wait.episode_id)
     try:
-        block = block_in(await ports.log.last(ports.stack.episode(wait.episode_id)))
+        newest = await ports.log.last(subject)
+        block = block_in(newest)
+        if wait.is_ahead and block is None and newest is not None:
+            # It is at work between two waits, and may come to this one.
+            return fold(await ports.log.read(subject)).status in BEFORE_ITS_RESULT
     except UnreadableEvent:  # A newer version has written it, and its nodes know.
         return True
+    if wait.is_ahead:
+        return block is not None and wait.ref in block.refs
     return block is not None and (block.ref, block.step_no) == (wait.ref, wait.step_no)
 
 

@@ -74,6 +74,11 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
         return self.event.wait.ref if self.event.wait else ""
 
     @property
+    def refs(self) -> tuple[str, ...]:
+        """The signal that it waits for, if any, and those that it will wait for after that."""
+        return tuple(filter(None, (self.ref, *self.event.ahead)))
+
+    @property
     def is_sleep(self) -> bool:
         """Whether it waits for nobody and nothing but time."""
         return self.event.wait is not None and not self.ref

@@ -215,6 +215,8 @@ class EpisodeBlocked(Event, frozen=True, kw_only=True, tag="episode.blocked@1"):
     wait: Wait | None = None
     path: str = ""
     """Where a function asked for it; see `StepAnnounced`."""
+    ahead: tuple[str, ...] = ()
+    """References of other signals that branches of the function wait for meanwhile."""
 
 
 class Resolution(StrEnum):

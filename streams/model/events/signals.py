@@ -24,6 +24,8 @@ class SignalWaited(Event, frozen=True, kw_only=True, tag="signal.waited@1"):
     """When it was blocked, by the clock of its node."""
     signal_id: str = ""
     """The earlier signal that it takes; empty: there was none for it."""
+    is_ahead: bool = False
+    """Whether it will wait for it once it is no longer blocked, as `step_no`, by something else."""
 
 
 class SignalGiven(Event, frozen=True, kw_only=True, tag="signal.given@1"):

@@ -6,14 +6,17 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from engine.app.actions import observe, tool_call
 from engine.episodes.recovery import SweepVerdict
 from engine.operations.sweep import Candidate, EpisodeSweeper
+from engine.waits.signals import References
 from streams.clock import SystemClock
 from streams.keys import episode_claim
-from streams.model.events import EndStatus, EpisodeFinished
+from streams.model.events import EndStatus, EpisodeFinished, SignalWaited
 from tests.engine.stage import (
+    CLOCK,
     STARTED,
     Counter,
     Scripted,
@@ -25,6 +28,7 @@ from tests.engine.stage import (
     running,
     write,
 )
+from tests.engine.waits.test_wait import by_hand
 
 STALE_AFTER_S = 120.0
 
@@ -85,6 +89,23 @@ async def test_a_held_episode_is_left_to_its_node(ports):
         assert await swept(ports, episode_id) is SweepVerdict.HELD
         tool.gate.set()
         assert (await lived(ports, episode_id)).episode.attempts == 1
+
+
+async def test_an_episode_whose_wait_ahead_is_not_written_down_is_called(ports, app):
+    asks = replace(by_hand(), ahead=("payment:42",))
+    episode_id = await opened(ports, app, STARTED, kept(), asks)
+    assert await swept(ports, episode_id) is SweepVerdict.RECOVERED
+    references = References(ports, CLOCK)
+    waited = SignalWaited(
+        ref="payment:42",
+        actor_id="worker",
+        episode_id=episode_id,
+        step_no=1,
+        since=CLOCK.now(),
+        is_ahead=True,
+    )
+    await references.wait(waited)
+    assert await swept(ports, episode_id) is not SweepVerdict.RECOVERED
 
 
 async def test_an_episode_that_spoke_a_moment_ago_is_left_alone(ports, app):

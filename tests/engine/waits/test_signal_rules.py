@@ -23,7 +23,12 @@ def at(after_s: float) -> datetime:
 
 
 def waited(
-    episode: str, *, since_s: float = 0.0, step_no: int = 1, takes: str = ""
+    episode: str,
+    *,
+    since_s: float = 0.0,
+    step_no: int = 1,
+    takes: str = "",
+    is_ahead: bool = False,
 ) -> SignalWaited:
     return SignalWaited(
         ref=REF,
@@ -32,6 +37,7 @@ def waited(
         step_no=step_no,
         since=at(since_s),
         signal_id=takes,
+        is_ahead=is_ahead,
     )
 
 
@@ -156,3 +162,45 @@ def test_with_a_signal_for_each_nobody_is_left_without_one(order):
             events += rules.wait(state, waited(each, since_s=number * 60))
         had |= set(due(given(*events)))
     assert had == {"a", "b"}
+
+
+# An episode that waits for something else first.
+
+
+def test_what_was_sent_to_who_waits_later_is_taken_when_its_turn_comes():
+    past = given(waited("a", is_ahead=True), sent("s1", "a"))
+    late = waited("a", step_no=2, since_s=9 * KEPT_S)
+    assert rules.wait(past, late) == (waited("a", step_no=2, since_s=9 * KEPT_S, takes="s1"),)
+
+
+def test_of_several_that_were_sent_to_it_the_newest_is_taken():
+    past = given(waited("a", is_ahead=True), sent("s1", "a"), sent("s2", "a", at_s=5))
+    (taken,) = rules.wait(past, waited("a", step_no=2, since_s=9 * KEPT_S))
+    assert taken.signal_id == "s2"
+
+
+def test_a_wait_ahead_is_written_down_once_and_does_not_stand_for_the_wait():
+    past = given(waited("a", is_ahead=True))
+    assert rules.wait(past, waited("a", step_no=5, is_ahead=True)) == ()
+    assert not past.is_registered("a", 1)
+    assert rules.wait(past, waited("a")) == (waited("a"),)
+
+
+def test_who_waits_already_need_not_wait_ahead():
+    past = given(waited("a", step_no=3))
+    assert rules.wait(past, waited("a", step_no=3, is_ahead=True)) == ()
+
+
+def test_a_wait_ahead_follows_one_of_the_same_episode_that_is_over():
+    past = given(waited("a"), sent("s1", "a"))
+    ahead = waited("a", step_no=2, is_ahead=True)
+    assert rules.wait(past, ahead) == (ahead,), "and what it had is not for it again"
+
+
+def test_a_wait_ahead_takes_an_early_signal_from_nobody_else():
+    past = given(sent("s1"))
+    (ahead,) = rules.wait(past, waited("a", since_s=9, is_ahead=True))
+    assert ahead.signal_id == "s1"
+    after = given(sent("s1"), ahead)
+    assert not after.is_unclaimed(said("s1"))
+    assert rules.wait(after, waited("b", since_s=9)) == (waited("b", since_s=9),)

@@ -117,6 +117,8 @@ def _sent(ports: Ports, waiter: SignalWaited, id_: str) -> SentCommand:
     from vigil.asking.requests import CommandResult, SentCommand
 
     def result(records: Sequence[Recorded]) -> CommandResult | None:
+        if waiter.is_ahead:
+            return CommandResult("has it once it waits for nothing else", is_wanted=True)
         wait = _newest_wait(records, waiter.ref)
         if wait is None or wait.end is None:
             return None
