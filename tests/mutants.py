@@ -25,6 +25,7 @@ class Mutant(NamedTuple):
     """Where a test must notice; the narrower, the faster."""
 
 
+FOLLOWING: Final = "tests/streams/jetstream/test_follow.py"
 FOLLOWING_UP: Final = "tests/engine/reactor/test_follow_up.py"
 REACTING: Final = "tests/engine/reactor/test_reactor.py"
 SIMULATION: Final = "tests/simulation/test_survival.py"
@@ -248,9 +249,58 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a follower of some keys hears of no others",
         "streams/jetstream/ports/follow.py",
-        '"filter_subjects": list(filters),',
+        '"filter_subjects": list(self._filters),',
         '"filter_subjects": [],',
         "tests/contracts/test_bucket.py",
+    ),
+    Mutant(
+        "following: what came as far shares a consumer",
+        "streams/jetstream/ports/follow.py",
+        "elif tail is not consumer and",
+        "elif False and",
+        FOLLOWING,
+    ),
+    Mutant(
+        "following: a consumer that is past a follower is not for it",
+        "streams/jetstream/ports/follow.py",
+        "if tail is None or not 0 <= self._arrived_seq - tail.seq <= PULL_MESSAGES:",
+        "if tail is None:",
+        FOLLOWING,
+    ),
+    Mutant(
+        "following: what a follower has comes not again from a shared consumer",
+        "streams/jetstream/ports/follow.py",
+        "if held.arrived.seq <= self._arrived_seq:",
+        "if False:",
+        FOLLOWING,
+    ),
+    Mutant(
+        "following: who rests keeps no more than it has room for",
+        "streams/jetstream/ports/follow.py",
+        "if len(self._waiting) >= WAITING_MAX or",
+        "if",
+        FOLLOWING,
+    ),
+    Mutant(
+        "following: who rests holds no other up",
+        "streams/jetstream/ports/follow.py",
+        "reader = min(self._readers, key=_waiting)",
+        "reader = max(self._readers, key=_waiting)",
+        FOLLOWING,
+    ),
+    Mutant(
+        "following: a consumer of another stream of that name is not shared",
+        "streams/jetstream/ports/follow.py",
+        "consumer.created != created",
+        "False",
+        FOLLOWING,
+    ),
+    Mutant(
+        "following: a consumer ends with the last of its followers",
+        "streams/jetstream/ports/follow.py",
+        "if not self._readers:",
+        "if False:",
+        FOLLOWING,
     ),
     Mutant(
         "a queue that nothing came from yet comes back where it was",

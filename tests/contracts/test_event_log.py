@@ -322,6 +322,48 @@ async def test_followers_do_not_take_from_each_other(ports, log, subject, home):
         assert ids(await next_of(one, 3)) == ids(await next_of(other, 3)) == ["c0", "c1", "c2"]
 
 
+async def test_followers_from_anywhere_get_what_comes_later_once_each(ports, log, subject, home):
+    last = await append_all(ports, subject, 4)
+    async with (
+        log.follow(after=1, partition=home) as one,
+        log.follow(after=3, partition=home) as other,
+        log.follow(after=last, partition=home) as newest,
+    ):
+        assert ids(await next_of(one, 3)) == ["c1", "c2", "c3"]
+        assert ids(await next_of(other, 1)) == ["c3"]
+        for n in range(4, 8):
+            waiting = [asyncio.create_task(next_of(each, 1)) for each in (one, other, newest)]
+            last = await append_all(ports, subject, 1, begin=n, after=last)
+            assert [ids(await each) for each in waiting] == [[f"c{n}"]] * 3
+            assert [each.pending for each in (one, other, newest)] == [0, 0, 0]
+
+
+async def test_a_follower_that_closes_takes_nothing_from_another(ports, log, subject, home):
+    last = await append_all(ports, subject, 2)
+    async with log.follow(partition=home) as one:
+        async with log.follow(partition=home) as other:
+            for _ in range(2):
+                assert ids(await next_of(one, 1)) == ids(await next_of(other, 1))
+        await append_all(ports, subject, 2, begin=2, after=last)
+        assert ids(await next_of(one, 2)) == ["c2", "c3"]
+
+
+async def test_a_follower_that_rests_holds_no_other_up_and_misses_nothing(
+    ports, plain_ports, log, subject, home
+):
+    """More than may wait for it: here it returns to what it has not seen yet by itself."""
+    last = await append_all(ports, subject, 2)
+    async with log.follow(partition=home) as slow, log.follow(partition=home) as quick:
+        for _ in range(2):
+            assert ids(await next_of(slow, 1)) == ids(await next_of(quick, 1))
+        reading = asyncio.create_task(next_of(quick, 2_500))
+        last = await append_all(plain_ports, subject, 2_500, begin=2, after=last)
+        assert ids(await reading) == [f"c{n}" for n in range(2, 2_502)]
+        assert ids(await next_of(slow, 2_500)) == [f"c{n}" for n in range(2, 2_502)]
+        await append_all(ports, subject, 1, begin=2_502, after=last)
+        assert ids(await next_of(slow, 1)) == ids(await next_of(quick, 1)) == ["c2502"]
+
+
 async def test_bytes_that_are_no_commit_are_reported_with_their_place(log, subject, publish_raw):
     await publish_raw(subject, b"what?", {})
     with pytest.raises(UnreadableEvent) as read:
@@ -340,3 +382,13 @@ async def test_a_follower_stays_before_a_commit_it_cannot_read(log, subject, pub
             with pytest.raises(UnreadableEvent) as stuck:
                 await follower.receive(most=10, wait_s=WAIT_S)
             assert stuck.value.seq == 2
+
+
+async def test_every_follower_stays_before_a_commit_it_cannot_read(log, subject, publish_raw, home):
+    await log.append(subject, commit("c1"), after=START)
+    async with log.follow(partition=home) as one, log.follow(partition=home) as other:
+        assert ids(await next_of(one, 1)) == ids(await next_of(other, 1)) == ["c1"]
+        await publish_raw(subject, b"what?", {})
+        for follower in (one, other, one):
+            with pytest.raises(UnreadableEvent):
+                await follower.receive(most=10, wait_s=WAIT_S)

@@ -21,7 +21,7 @@ class ReplyInbox:
         self._client = client
         self._number = number
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Stop receiving. The server forgets the pulls that answer to this inbox."""
         self._client.leave(self._number)
         self._client.mute(self._number)

@@ -22,7 +22,7 @@ from streams.jetstream.connection.headers import Headers
 from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import stored
 from streams.jetstream.messages.publish import Patience, WrongSequence
-from streams.jetstream.ports.follow import OrderedReader
+from streams.jetstream.ports.follow import OrderedReader, Tails
 from streams.jetstream.ports.keys import PURGE, KeyMessage, Keys, is_gone
 from streams.ports.bucket import BucketEntry, BucketWatch, require_ttl
 
@@ -36,6 +36,7 @@ class JetStreamBucket:
     def __init__(self, link: Link, name: str, *, marker_s: int) -> None:
         self._link = link
         self._keys = Keys(link, name)
+        self._tails: Tails[BucketEntry] = Tails()
         self._tombstone = {**PURGE, **_life(marker_s)}
 
     async def put(
@@ -97,7 +98,7 @@ class JetStreamBucket:
     async def watch(self, *, under: str = "") -> AsyncIterator[BucketWatch]:
         """See `Bucket.watch`."""
         read = partial(entry_of, self._keys)
-        async with self._keys.reader(read, after=0, under=under) as reader:
+        async with self._keys.reader(read, after=0, tails=self._tails, under=under) as reader:
             standing_seq = await stored.newest_seq(self._link, self._keys.stream)
             yield JetStreamBucketWatch(reader, standing_seq)
 

@@ -22,7 +22,7 @@ from streams.jetstream.messages.grouping import Groups
 from streams.jetstream.messages.publish import Write
 from streams.jetstream.messages.stored import Stored
 from streams.jetstream.ports.configs import bucket_stream, key_subject
-from streams.jetstream.ports.follow import OrderedReader
+from streams.jetstream.ports.follow import OrderedReader, Tails
 
 T = TypeVar("T")
 
@@ -66,11 +66,13 @@ class Keys:
         return message.subject.removeprefix(self._prefix)
 
     def reader(
-        self, decode: Callable[[Arrival], T], *, after: int, under: str = ""
+        self, decode: Callable[[Arrival], T], *, after: int, tails: Tails[T], under: str = ""
     ) -> OrderedReader[T]:
         """Return a reader of the changes past revision `after`: all, or those under `under`."""
         filters = (self._all(under),) if under else ()
-        return OrderedReader(self._link, self.stream, decode, after=after, filters=filters)
+        return OrderedReader(
+            self._link, self.stream, decode, after=after, filters=filters, tails=tails
+        )
 
     def _all(self, under: str) -> str:
         return f"{self._prefix}{under}.>" if under else f"{self._prefix}>"

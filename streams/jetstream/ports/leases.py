@@ -29,6 +29,7 @@ from streams.jetstream.connection import headers
 from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.session import Headers
 from streams.jetstream.messages.publish import WrongSequence
+from streams.jetstream.ports.follow import Tails
 from streams.jetstream.ports.keys import PURGE, KeyMessage, Keys, has_lapsed, is_gone
 from streams.json import UNDECODABLE
 from streams.ports.leases import RECLAIM_MAX, Claim, ClaimChange, ClaimWatch, Lease, error_shown
@@ -56,6 +57,7 @@ class JetStreamLeases:
     def __init__(self, link: Link, stack: Stack) -> None:
         self._link = link
         self._keys = Keys(link, stack.claims_bucket())
+        self._tails: Tails[ClaimChange] = Tails()
         self._last_acquired_at = link.clock.now()
         self._lost_answers: dict[tuple[str, int], float] = {}
 
@@ -143,7 +145,9 @@ class JetStreamLeases:
     def watch(self, *, after: int = 0) -> AbstractAsyncContextManager[ClaimWatch]:
         """See `Leases.watch`."""
         return self._keys.reader(
-            lambda arrived: _change(self._keys.key_of(arrived), arrived, at=arrived.at), after=after
+            lambda arrived: _change(self._keys.key_of(arrived), arrived, at=arrived.at),
+            after=after,
+            tails=self._tails,
         )
 
     async def _give_up(self, lease: Lease, tombstone: Headers) -> None:

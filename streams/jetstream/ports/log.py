@@ -24,7 +24,7 @@ from streams.jetstream.connection.session import Headers
 from streams.jetstream.messages import stored
 from streams.jetstream.messages.grouping import Groups, store_checked
 from streams.jetstream.messages.publish import Write
-from streams.jetstream.ports.follow import OrderedReader
+from streams.jetstream.ports.follow import OrderedReader, Tails
 from streams.layout import Stream
 from streams.ports.log import START, Commit, Follower, Recorded
 from streams.subjects import Stack
@@ -44,6 +44,7 @@ class JetStreamLog:
         self._link = link
         self._stack = stack
         self._groups = Groups(link)
+        self._tails: Tails[Recorded] = Tails()
 
     async def append(self, subject: str, commit: Commit, *, after: int) -> int:
         """See `EventLog.append`."""
@@ -90,7 +91,7 @@ class JetStreamLog:
     ) -> AbstractAsyncContextManager[Follower]:
         """See `EventLog.follow`."""
         name = self._stack.stream(stream, partition)
-        return OrderedReader(self._link, name, parse_commit, after=after)
+        return OrderedReader(self._link, name, parse_commit, after=after, tails=self._tails)
 
     async def _append(self, subject: str, commit: Commit, *, after: int) -> int:
         stream = self._stack.stream_of(subject)

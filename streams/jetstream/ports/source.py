@@ -198,7 +198,7 @@ class JetStreamSource(Generic[T]):
             self._session.forget(self._changed.set)
         await self.pause()
         if self._commands is not None:
-            await self._commands.close()
+            self._commands.close()
             self._commands = None
 
     async def answer(self, arrived: Arrival, verb: bytes, *, is_final: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import Final
 
 import pytest
@@ -12,7 +13,13 @@ from streams.errors import Unavailable
 from streams.jetstream import LinkSettings, connect
 from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import api
-from streams.jetstream.ports.follow import PULL_BYTES_MAX, SILENT_BEATS_MAX
+from streams.jetstream.ports.follow import (
+    PULL_BYTES_MAX,
+    SILENT_BEATS_MAX,
+    WAITING_MAX,
+    OrderedConsumer,
+    Tails,
+)
 from streams.layout import Stream
 from tests.contracts.samples import commit, next_of
 from tests.streams.jetstream.wire import Wire, eventually
@@ -41,6 +48,14 @@ async def consumers_of(link, stream):
     return (await api.call(link, f"CONSUMER.NAMES.{stream}")).get("consumers") or []
 
 
+async def has_consumers(link, stream, *, count):
+    return len(await consumers_of(link, stream)) == count
+
+
+async def has_waiting(follower, *, count):
+    return follower.waiting == count
+
+
 async def fill(log, subject, *, count, tool_name="disk.read"):
     after = 0
     for number in range(count):
@@ -56,6 +71,63 @@ async def test_a_deleted_consumer_is_replaced_without_gap_or_repeat(ports, link,
         await link.ask(f"$JS.API.CONSUMER.DELETE.{journal}.{consumer}")
         await fill(ports.log, stack.episode("e2"), count=2)
         assert [r.seq for r in await receiving] == [4, 5]
+
+
+async def test_followers_that_have_come_as_far_share_a_consumer(ports, link, stack, journal):
+    async with ports.log.follow() as one, ports.log.follow() as other:
+        await fill(ports.log, stack.episode("e1"), count=2)
+        assert [r.seq for r in await next_of(one, 2)] == [1, 2]
+        assert [r.seq for r in await next_of(other, 2)] == [1, 2]
+        await eventually(partial(has_consumers, link, journal, count=1))
+        await fill(ports.log, stack.episode("e2"), count=1)
+        (record,), (same,) = await next_of(one, 1), await next_of(other, 1)
+        assert record is same  # Decoded once.
+
+
+async def test_a_follower_that_is_behind_has_a_consumer_of_its_own(ports, link, stack, journal):
+    subjects = [stack.episode(f"e{number}") for number in range(16)]
+    await asyncio.gather(*(fill(ports.log, subject, count=100) for subject in subjects))
+    async with ports.log.follow() as one, ports.log.follow() as other:
+        await next_of(one, 1_600)
+        (first,) = await other.receive(most=1, wait_s=5.0)
+        assert await has_consumers(link, journal, count=2)
+        rest = await next_of(other, 1_599)
+        assert [first.seq, *(r.seq for r in rest)] == list(range(1, 1_601))
+        await eventually(partial(has_consumers, link, journal, count=1))
+
+
+async def test_a_follower_past_those_that_rest_hears_nothing_again(ports, stack):
+    """It moves their consumer on, and who has no room left then goes on by itself."""
+    subjects = [stack.episode(f"e{number}") for number in range(16)]
+    await asyncio.gather(*(fill(ports.log, subject, count=100) for subject in subjects))
+    async with ports.log.follow() as slow, ports.log.follow(after=1_400) as other:
+        (first,) = await slow.receive(most=1, wait_s=5.0)
+        await eventually(partial(has_waiting, slow, count=WAITING_MAX - 1))
+        assert [r.seq for r in await next_of(other, 200)] == list(range(1_401, 1_601))
+        assert slow.waiting == WAITING_MAX
+        rest = await next_of(slow, 1_599)
+        assert [first.seq, *(r.seq for r in rest)] == list(range(1, 1_601))
+
+
+async def test_followers_share_no_consumer_of_another_stream_of_that_name(link, journal):
+    tails = Tails()
+    consumer = OrderedConsumer(link, (journal, ()), "2026-01-01", 0)
+    tails.put((journal, ()), consumer)
+    assert tails.of((journal, ()), "2026-01-01") is consumer
+    assert tails.of((journal, ()), "2026-01-02") is None
+
+
+async def test_all_who_share_a_consumer_that_is_deleted_go_on(ports, link, stack, journal):
+    async with ports.log.follow() as one, ports.log.follow() as other:
+        await fill(ports.log, stack.episode("e1"), count=2)
+        assert len(await next_of(one, 2)) == len(await next_of(other, 2)) == 2
+        await eventually(partial(has_consumers, link, journal, count=1))
+        (consumer,) = await consumers_of(link, journal)
+        receiving = [asyncio.create_task(next_of(each, 2)) for each in (one, other)]
+        await link.ask(f"$JS.API.CONSUMER.DELETE.{journal}.{consumer}")
+        await fill(ports.log, stack.episode("e2"), count=2)
+        assert [[r.seq for r in await each] for each in receiving] == [[3, 4], [3, 4]]
+        await eventually(partial(has_consumers, link, journal, count=1))
 
 
 async def test_a_stream_made_anew_is_not_read_on_as_if_it_were_the_old_one(
