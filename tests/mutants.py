@@ -226,6 +226,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/streams/jetstream/test_pace.py",
     ),
     Mutant(
+        "a stream that takes no batches is not sent one after the other",
+        "streams/jetstream/messages/pace.py",
+        " and self._refused < REFUSED_MAX",
+        "",
+        "tests/streams/jetstream/test_pace.py",
+    ),
+    Mutant(
+        "a conflict switches batches off for nobody",
+        "streams/jetstream/messages/pace.py",
+        "        self._refused = 0\n        self._note_batch",
+        "        self._note_batch",
+        "tests/streams/jetstream/test_pace.py",
+    ),
+    Mutant(
         "the checkpoint's fence",
         "projections/postgres/store.py",
         "if not moved:",

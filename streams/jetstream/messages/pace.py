@@ -28,14 +28,18 @@ FADING: Final = 0.995
 SYNCED_S: Final = 0.0001
 """Between two answers to messages alone, when the server syncs each of them; else it is less."""
 
-WORTH_SYNCED_MAX: Final = 32
-"""From how many on a batch always pays where each message alone is synced: it costs the server half
-the processor time then. A busy client hears of answers late and takes a batch for slower than it
-is. Measured: 5 strict steps with 256 in flight, 1.15 times the episodes (ADR 0014)."""
+WORTH_SYNCED_MAX: Final = 16
+"""From how many on a batch always pays where each message alone is synced: there it costs the
+server what so many messages alone do, and the client one answer. A busy client hears of answers
+late and takes a batch for slower than it is. Measured: 8 cost more, 32 as well (ADR 0014)."""
 
-BUSY_BATCH_S: Final = 0.03
-"""Up to what a batch may seem to take because the client was busy. One that seems to take longer
-is slow."""
+BUSY_BATCH_S: Final = 0.5
+"""Up to what a batch may seem to take because the client or the machine was busy: 0.09 to 0.13 s
+with 256 episodes in flight on two busy cores. One that seems to take longer is slow."""
+
+REFUSED_MAX: Final = 3
+"""Refused batches in a row after which only time decides: the stream may take none at all. A
+conflict, which refuses a batch too, is rare."""
 
 OUTLIER: Final = 2.0
 """How many times the average a new time counts for at most. One slow sync of the disk says
@@ -51,6 +55,7 @@ class Pace:
         self._is_fixed = is_fixed
         self._single_s = 0.0
         self._batch_s = BATCH_S
+        self._refused = 0
         self.worth = least
         """From how many messages on a batch is the faster way."""
         self._weigh()
@@ -63,13 +68,18 @@ class Pace:
 
     def note_batch(self, took_s: float) -> None:
         """Count a batch whose messages were all stored after `took_s`."""
-        self._batch_s = _average(self._batch_s, took_s)
-        self._single_s *= FADING
-        self._weigh()
+        self._refused = 0
+        self._note_batch(took_s)
 
     def note_refused_batch(self, count: int, took_s: float) -> None:
         """Count a batch that was refused after `took_s`: its `count` messages go one by one."""
-        self.note_batch(took_s + count * self._single_s)
+        self._refused += 1
+        self._note_batch(took_s + count * self._single_s)
+
+    def _note_batch(self, took_s: float) -> None:
+        self._batch_s = _average(self._batch_s, took_s)
+        self._single_s *= FADING
+        self._weigh()
 
     def _weigh(self) -> None:
         if not self._is_fixed:
@@ -79,8 +89,10 @@ class Pace:
         if self._single_s == 0.0:
             return sys.maxsize
         worth = math.ceil(ADVANTAGE * self._batch_s / self._single_s)
-        is_synced = self._single_s >= SYNCED_S and self._batch_s < BUSY_BATCH_S
-        return min(worth, WORTH_SYNCED_MAX) if is_synced else worth
+        is_synced, is_slow = self._single_s >= SYNCED_S, self._batch_s >= BUSY_BATCH_S
+        if is_synced and not is_slow and self._refused < REFUSED_MAX:
+            return min(worth, WORTH_SYNCED_MAX)
+        return worth
 
 
 def _average(before_s: float, now_s: float) -> float:
