@@ -239,7 +239,9 @@ def _is_no_starter(actor_id: str) -> bool:
 
 def _process_in(stands: BucketEntry) -> str:
     said = nodes.decoded(stands.value or b"")
-    return "a process of another version" if said is None else _process(said.host, said.pid, said.since)
+    if said is None:
+        return "a process of another version"
+    return _process(said.host, said.pid, said.since)
 
 
 def _process(host: str, pid: int, since: datetime) -> str:
