@@ -6886,8 +6886,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "who delivers what is left has not started the episode",
         "engine/reactor/follow_up.py",
-        "            if not state.is_deferred:",
-        "            if True:",
+        "            if not state.is_deferred and opened",
+        "            if opened",
         FOLLOWING_UP,
     ),
     Mutant(
@@ -6916,6 +6916,41 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/reactor/follow_up.py",
         "replace(trigger, payload={})",
         "trigger",
+        FOLLOWING_UP,
+    ),
+    Mutant(
+        "an episode publishes what its actor says",
+        "engine/triggers/evaluate.py",
+        "            public_events=PublicEvents(context.actor.public_events),\n",
+        "",
+        "tests/engine/triggers/test_timers.py",
+    ),
+    Mutant(
+        "the episode of a step publishes what its actor says",
+        "engine/workflows/effects.py",
+        "        public_events=task.public_events,\n",
+        "",
+        "tests/engine/workflows/test_instance_effects.py",
+    ),
+    Mutant(
+        "an instance knows what the episodes of its actors publish",
+        "engine/app/workflow_plan.py",
+        "        public_events=PublicEvents(actors[actor].public_events),\n",
+        "",
+        "tests/engine/workflows/test_workflow.py",
+    ),
+    Mutant(
+        "an actor may leave out that an episode was opened",
+        "engine/reactor/follow_up.py",
+        "case EpisodeOpened(public_events=PublicEvents.ALL):",
+        "case EpisodeOpened():",
+        FOLLOWING_UP,
+    ),
+    Mutant(
+        "an actor may leave out that an episode was started",
+        "engine/reactor/follow_up.py",
+        " and opened.public_events is PublicEvents.ALL",
+        "",
         FOLLOWING_UP,
     ),
     Mutant(

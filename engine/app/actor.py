@@ -59,6 +59,9 @@ Durability = Literal["pipelined", "strict"]
 Logging = Literal["none", "summary_only", "timeline", "full_debug"]
 """What people may see; see `ExpectationOptions.log_strategy`."""
 
+Publishing = Literal["all", "ends"]
+"""Which public events an actor's episodes publish; see `Actor`."""
+
 DEFAULT_BUDGET: Final = Budget()
 
 DEFAULT_SCHEMA: Final = StateSchema()
@@ -370,6 +373,7 @@ class Actor:
     max_concurrent_cluster: int | None
     overflow: Overflow
     queue_max: int
+    public_events: Publishing
     stacks: tuple[str, ...]
     """Those that it runs on; none named: every one."""
     tools: Mapping[str, Tool]
@@ -389,6 +393,7 @@ class Actor:
         max_concurrent_cluster: int | None = None,
         overflow: Overflow = "queue",
         queue_max: int = QUEUE_MAX,
+        public_events: Publishing = "all",
         stacks: Sequence[str] | None = None,
         tools: Tools | None = None,
         capabilities: Sequence[str] | None = None,
@@ -408,6 +413,8 @@ class Actor:
             overflow: what becomes of an episode that finds no room; see `Overflow`.
             queue_max: how many wait for their turn at a time, at most `QUEUE_MAX`. An app refuses
                 it where nothing does: see `is_laned`.
+            public_events: `"all"`; or `"ends"`, without `expectation.triggered` and
+                `episode.started`, which nobody may listen to: an episode then costs less.
             stacks: the stacks that it runs on, each by its whole name: `orders` is not `orders-qa`.
                 Nodes of others do not have it. Default: every stack.
             tools: functions with `@tool`, or capability → tool; before those of the app.
@@ -438,6 +445,7 @@ class Actor:
             ),
             "overflow": check.choice("overflow", overflow, get_args(Overflow)),
             "queue_max": check.count("queue_max", queue_max, most=QUEUE_MAX),
+            "public_events": check.choice("public_events", public_events, get_args(Publishing)),
             "stacks": check.stacks("stacks", stacks, most=STACKS_MAX),
             "tools": checked_tools(tools or {}, actor=id),
             "capabilities": check.capabilities("capabilities", capabilities),

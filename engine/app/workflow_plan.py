@@ -19,7 +19,7 @@ from engine.app.strategy import Abort, ConvergeResult, Retry, StepTaken, Strateg
 from engine.app.tools import WORKFLOWS, Failure
 from engine.app.workflow import Workflow, WorkflowCheck, WorkflowStep, cycle, depths
 from engine.errors import DeclarationError
-from streams.model.triggers import LogStrategy, Trigger
+from streams.model.triggers import LogStrategy, PublicEvents, Trigger
 from streams.model.workflows import StepSpec, Task, WorkflowSpec
 
 DEPTH_MAX: Final = 8
@@ -184,6 +184,7 @@ def _task(actor: str, expectation: str, actors: Mapping[str, Actor]) -> Task:
         priority=declared.priority,
         overrides=declared.dry_run,
         log_strategy=LogStrategy(declared.log_strategy),
+        public_events=PublicEvents(actors[actor].public_events),
         service_level=declared.service_level,
         adaptive_budget=declared.adaptive_budget,
     )

@@ -31,6 +31,7 @@ from engine.app.actor import (
     Actor,
     ExpectationOptions,
     Overflow,
+    Publishing,
     StrategyLike,
 )
 from engine.app.app import App
@@ -357,6 +358,7 @@ class AgentDefinition(Strict):
     max_concurrent_cluster: int | None = None
     overflow: Overflow = "queue"
     queue_max: int = QUEUE_MAX
+    public_events: Publishing = "all"
     stacks: Listed[str] | None = Field(default=None, min_length=1, max_length=STACKS_MAX)
     """Those that it runs on; every one by default."""
     capabilities: Listed[str] | None = None
@@ -407,6 +409,7 @@ def to_actor(definition: AgentDefinition, app: App, *, revision: int = 0) -> Act
             max_concurrent_cluster=definition.max_concurrent_cluster,
             overflow=definition.overflow,
             queue_max=definition.queue_max,
+            public_events=definition.public_events,
             stacks=definition.stacks,
             capabilities=definition.capabilities,
         )

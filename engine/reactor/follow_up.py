@@ -51,6 +51,7 @@ from streams.model.events import (
     OutputProposed,
     OutputRetried,
 )
+from streams.model.triggers import PublicEvents
 from streams.ports.log import Recorded
 from streams.ports.timers import Timer
 
@@ -265,13 +266,13 @@ def _public_events(
 ) -> Iterator[PublicEvent | CountEnd]:
     opened, seq = state.opened, record.seq
     match event:
-        case EpisodeOpened():
+        case EpisodeOpened(public_events=PublicEvents.ALL):
             yield episode_events.triggered(opened, seq=seq)
         case EpisodeStarted(attempt=attempt, node=node):
             if state.node:
                 lost, by = state.attempt, state.node
                 yield episode_events.claim_lost(opened, attempt=lost, node=by, seq=seq)
-            if not state.is_deferred:
+            if not state.is_deferred and opened.public_events is PublicEvents.ALL:
                 yield episode_events.started(opened, attempt=attempt, node=node, seq=seq)
         case EpisodeBlocked():
             block = waits.Blocked(event=event, at=record.commit.at)

@@ -46,7 +46,7 @@ from engine.triggers.rules import (
 from streams.errors import RevisionConflict, TooLarge, Unavailable, UnreadableEvent
 from streams.keys import cooldown_key
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
-from streams.model.triggers import LogStrategy, Mode, Trigger
+from streams.model.triggers import LogStrategy, Mode, PublicEvents, Trigger
 from streams.ports.bucket import Bucket
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import DomainEvent
@@ -213,6 +213,7 @@ class OpeningBuilder:
             priority=expectation.priority,
             opened_by=context.node,
             log_strategy=LogStrategy(expectation.log_strategy),
+            public_events=PublicEvents(context.actor.public_events),
             service_level=expectation.service_level,
             adaptive_budget=expectation.adaptive_budget,
             is_request=context.permits.wakes.is_given and not context.permits.runs.is_given,

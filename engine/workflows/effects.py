@@ -272,6 +272,7 @@ def _episode(
         overrides=instance.overrides(event.step, task.overrides),
         priority=task.priority,
         log_strategy=task.log_strategy,
+        public_events=task.public_events,
         service_level=task.service_level,
         adaptive_budget=task.adaptive_budget,
     )

@@ -142,6 +142,14 @@ class LogStrategy(StrEnum):
     FULL_DEBUG = "full_debug"
 
 
+class PublicEvents(StrEnum):
+    """Which public events an episode publishes."""
+
+    ALL = "all"
+    ENDS = "ends"
+    """All but `expectation.triggered` and `episode.started`."""
+
+
 class Overrides(Struct, frozen=True, kw_only=True):
     """What a dry run puts in the place of the outside."""
 

@@ -10,7 +10,13 @@ from enum import StrEnum
 
 from streams.model.service_levels import ServiceLevel
 from streams.model.struct import Struct
-from streams.model.triggers import AdaptiveBudget, Budget, LogStrategy, Overrides
+from streams.model.triggers import (
+    AdaptiveBudget,
+    Budget,
+    LogStrategy,
+    Overrides,
+    PublicEvents,
+)
 
 
 class Remedy(StrEnum):
@@ -52,6 +58,8 @@ class Task(Struct, frozen=True, kw_only=True):
     overrides: Overrides | None = None
     """What the expectation puts in the place of the outside in dry runs."""
     log_strategy: LogStrategy = LogStrategy.FULL_DEBUG
+    public_events: PublicEvents = PublicEvents.ALL
+    """The actor's."""
     service_level: ServiceLevel | None = None
     """What the expectation promises."""
     adaptive_budget: AdaptiveBudget | None = None

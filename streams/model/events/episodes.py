@@ -19,6 +19,7 @@ from streams.model.triggers import (
     LogStrategy,
     Mode,
     Overrides,
+    PublicEvents,
     Trigger,
 )
 from streams.model.waits import Approval, Wait
@@ -71,6 +72,7 @@ class EpisodeOpened(Event, frozen=True, kw_only=True, tag="episode.opened@1"):
     metadata: JsonObject = msgspec.field(default_factory=dict)
     """What whoever fired it says of it, for people and queries."""
     log_strategy: LogStrategy = LogStrategy.FULL_DEBUG
+    public_events: PublicEvents = PublicEvents.ALL
     fork: Fork | None = None
     """Of an episode that began with the past of another one: its steps follow in this commit."""
     service_level: ServiceLevel | None = None

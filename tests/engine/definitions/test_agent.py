@@ -146,6 +146,7 @@ OF_ACTORS = {
     "max_concurrent_cluster": (20, {}),
     "overflow": ("shed_oldest", {}),
     "queue_max": (5, {"overflow": "shed_oldest"}),
+    "public_events": ("ends", {}),
     "stacks": (["orders", "orders-qa"], {}),
     "capabilities": (["gather"], {}),
 }

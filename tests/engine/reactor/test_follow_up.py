@@ -16,6 +16,7 @@ from engine.runtime.publish import PublicEvent
 from streams.model.commands import Start, StepDone
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
 from streams.model.service_levels import LevelOutcome, ServiceLevel
+from streams.model.triggers import PublicEvents
 from streams.ports.log import Recorded
 from tests.engine.reactor import journals as given
 
@@ -81,6 +82,12 @@ def test_a_whole_life_in_one_commit_is_told_in_order():
     assert told[-1].payload["summary"] == "all is well"
     assert {each.payload["journal_seq"] for each in told} == {1}
     assert {each.hops for each in told} == {4}
+
+
+def test_an_actor_may_leave_out_what_every_episode_publishes_before_its_end():
+    quiet = replace(given.OPENED, public_events=PublicEvents.ENDS)
+    life = (quiet, given.STARTED, given.STEP, given.CONVERGED, given.FINISHED)
+    assert ids(of_episode(life)) == ["e1.ended"]
 
 
 def test_the_end_tells_what_was_concluded_before():

@@ -8,9 +8,11 @@ import msgspec
 import pytest
 
 from engine.app.actions import observe
+from engine.app.actor import Actor
+from engine.app.app import App
 from engine.app.checks import Breaker
 from engine.app.conditions import gt
-from engine.app.triggers import event, every
+from engine.app.triggers import event, every, manual
 from engine.episodes import fire as firing
 from engine.episodes.breaker import BreakerState
 from engine.episodes.fire import fire, fired_episode_id
@@ -26,7 +28,7 @@ from streams.model.events import (
     EpisodeOpened,
     EpisodeStarted,
 )
-from streams.model.triggers import Budget, LogStrategy, Mode
+from streams.model.triggers import Budget, LogStrategy, Mode, PublicEvents
 from streams.ports.domain_events import DomainEvent
 from streams.ports.timers import Timer
 from tests.engine.stage import (
@@ -217,6 +219,15 @@ async def test_a_fire_may_have_another_budget_and_show_people_less(ports):
         "budget_exceeded",
         "turns: 1 used of 1",
     )
+
+
+async def test_what_is_opened_publishes_what_its_actor_says(ports):
+    actor = Actor("worker", public_events="ends")
+    actor.expect("thing", Scripted(observe(1)), on=manual())
+    async with running(App(actors=[actor]), ports):
+        life_ = await lived(ports, await fire(ports, "worker", "thing", by="me"))
+    (begun,) = life_.of(EpisodeOpened)
+    assert begun.public_events is PublicEvents.ENDS
 
 
 async def test_a_log_strategy_that_there_is_not_is_refused(ports):

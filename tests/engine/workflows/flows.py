@@ -48,7 +48,7 @@ from streams.model.events import (
     WorkflowStarted,
 )
 from streams.model.service_levels import ServiceLevel
-from streams.model.triggers import AdaptiveBudget, Budget, ManualTrigger
+from streams.model.triggers import AdaptiveBudget, Budget, ManualTrigger, PublicEvents
 from streams.model.workflows import ResumeHow, StepOutcome, StepSpec, Task, WorkflowSpec
 from streams.ports.log import Commit, Recorded
 from streams.wire.codec import decode_commit, encode_commit
@@ -62,6 +62,7 @@ def task(actor: str, expectation: str) -> Task:
         actor_id=actor,
         expectation_id=expectation,
         budget=Budget(),
+        public_events=PublicEvents.ENDS,
         service_level=ServiceLevel(end_s=9),
         adaptive_budget=AdaptiveBudget(turns=(1, 40)),
     )

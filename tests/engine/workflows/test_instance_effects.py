@@ -15,7 +15,7 @@ from engine.workflows.start import sub_started
 from engine.workflows.steps import end_of_episode, end_of_instance
 from streams.json import raw, unraw
 from streams.model.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeStarted
-from streams.model.triggers import Mode, Overrides
+from streams.model.triggers import Mode, Overrides, PublicEvents
 from streams.model.workflows import StepOutcome
 from tests.engine.workflows.flows import (
     STACK,
@@ -51,6 +51,7 @@ def test_a_step_opens_an_episode_that_knows_where_it_belongs():
     trigger = opened.trigger
     assert (opened.actor_id, opened.expectation_id) == ("act", "b")
     assert opened.dedupe_key == attempt_key(instance, "b", 0, 1)
+    assert opened.public_events is PublicEvents.ENDS
     assert opened.service_level == task("act", "b").service_level
     assert opened.adaptive_budget == task("act", "b").adaptive_budget
     assert (trigger.workflow_id, trigger.workflow_instance_id) == ("w", instance)

@@ -30,7 +30,7 @@ from engine.workflows.instance import attempt_id, attempt_key, instance_id, reus
 from engine.workflows.start import started
 from streams.json import raw
 from streams.model.service_levels import ServiceLevel
-from streams.model.triggers import AdaptiveBudget, Budget, ManualTrigger, Mode
+from streams.model.triggers import AdaptiveBudget, Budget, ManualTrigger, Mode, PublicEvents
 from streams.model.workflows import OnFailure, Remedy, Task
 from tests.spec import EPOCH
 
@@ -47,7 +47,7 @@ class Nothing(Strategy):
 
 
 def actor(id_="risk", *expectations):
-    made = Actor(id_, spec_rev="r7")
+    made = Actor(id_, spec_rev="r7", public_events="ends")
     for name in expectations or ("rate", "undo"):
         made.expect(
             name,
@@ -300,6 +300,7 @@ def test_an_instance_is_told_what_its_actors_say():
         subject_key="client.id",
         priority=3,
         overrides=overrides(synthesis="ok"),
+        public_events=PublicEvents.ENDS,
         service_level=ServiceLevel(end_s=9),
         adaptive_budget=AdaptiveBudget(turns=(1, 9)),
     )
