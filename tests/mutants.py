@@ -7955,6 +7955,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/vigil/test_episode_ids.py",
     ),
     Mutant(
+        "ids: the latest may have started before one that was opened earlier",
+        "projections/sql/latest_episode.sql",
+        "SELECT queued_at FROM started_last",
+        "SELECT max(started_at) FROM episodes",
+        "tests/projections/test_reader.py",
+    ),
+    Mutant(
         "ids: one that waits may be the latest",
         "projections/sql/latest_episode.sql",
         "started_at IS NULL",

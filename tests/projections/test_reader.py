@@ -114,6 +114,17 @@ async def test_the_latest_episode_was_opened_last_whether_or_not_it_has_started(
     assert [each and each.int for each in seen] == [None, 3, 1, 2, 2]
 
 
+async def test_an_episode_that_had_to_wait_for_its_start_is_not_the_latest(pool, stack):
+    late_start = {1: 9, 2: 3}  # The first one waited for its turn.
+    for number, started in late_start.items():
+        subject = stack.episode(lives.episode_id(number))
+        opened_at, started_at = (AT + timedelta(seconds=each) for each in (number, started))
+        await write_events(pool, lives.opened(number), stack=stack, subject=subject, at=opened_at)
+        await write_events(pool, lives.started(), stack=stack, subject=subject, at=started_at)
+
+    assert await reader.latest_episode(pool, stack) == UUID(int=2)
+
+
 async def test_ids_of_episodes_are_found_between_two(filled, stack):
     ids = await reader.list_episode_ids(filled, stack, first=UUID(int=2), last=UUID(int=3), limit=9)
     assert ids == [UUID(int=2), UUID(int=3)]
