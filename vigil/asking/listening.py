@@ -34,7 +34,7 @@ class _Node(msgspec.Struct, frozen=True):
     actors: dict[str, _Actor] = {}
 
 
-async def why_unheard(ports: Ports, name: str) -> str:
+async def why_nobody_listens(ports: Ports, name: str) -> str:
     """Return that no live node listens to the event `name`; empty: one does, or nobody knows."""
     try:
         entries = await ports.gates.entries(under=NODES)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
+
+import typer
 
 from projections.errors import QueryRefused
 from projections.postgres.queries import query
@@ -14,8 +16,9 @@ from projections.postgres.reader import has_stack, list_stacks, run_sql, show_ep
 from streams.clock import SystemClock
 from streams.model.events import EndStatus
 from vigil.asking.connect import pooled, run
-from vigil.errors import NAMES_SHOWN_MAX, Mistake, Trouble, near_hint
+from vigil.errors import EXIT_TROUBLE, NAMES_SHOWN_MAX, Mistake, Trouble, near_hint
 from vigil.printing.output import show_rows
+from vigil.printing.tables import as_json, last_line
 from vigil.settings import Config, shown
 
 if TYPE_CHECKING:
@@ -135,6 +138,27 @@ async def wait_ended(
             status = "not opened" if row is None else row["status"]
             raise Trouble(f"episode {episode_id} is still {status} after {timeout_s:g} s")
         await _CLOCK.sleep(LOOK_S)
+
+
+def wait_end(config: Config, episode_id: str, *, timeout_s: float, delay_s: float = 0.0) -> Row:
+    """Return the row of an episode that may begin in `delay_s`, as `wait_ended` does."""
+    until_s = _CLOCK.monotonic_s() + delay_s + timeout_s
+    ended = partial(wait_ended, stack=config.stack, episode_id=UUID(episode_id))
+    return ask(config, partial(ended, until_s=until_s, timeout_s=timeout_s))
+
+
+def report_begun(begun: Mapping[str, object], row: Row | None, *, is_json: bool) -> None:
+    """Print how an episode ended, as JSON with what was `begun`; exit 1 unless it is done.
+
+    `row` is None if nobody has waited for the end.
+    """
+    if is_json:
+        print(as_json({**begun, **(row or {})}))
+    elif row is not None:
+        words = (row["status"], row["error_class"], last_line(row["error_detail"]), row["summary"])
+        print(": ".join(str(each) for each in words if each))
+    if row is not None and row["status"] != EndStatus.DONE:
+        raise typer.Exit(EXIT_TROUBLE)
 
 
 async def answer(pool: Pool, stack: Stack, name: str) -> Table:

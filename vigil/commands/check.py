@@ -34,7 +34,7 @@ def check(
     from vigil.serving.app import load
 
     app = load(name, option="")
-    # What is found more than once is listed for the first expectation: the last one to be put in.
+    # Several expectations may share a line: `found` keeps the first one, which is put in last.
     functions = [
         *(("", name, Function(each)) for name, each in app.strategies.items() if isfunction(each)),
         *(

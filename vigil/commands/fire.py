@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Annotated, Final
-from uuid import UUID
 
 import typer
 from typer import Argument, Option
@@ -14,17 +12,14 @@ from engine.app.checks import LIMITS
 from engine.app.tools import parse_overrides
 from engine.episodes import fire as requester
 from engine.validation import seconds_of
-from projections.postgres.query_result import Row
 from streams.clock import SystemClock
-from streams.model.events import EndStatus
 from streams.model.triggers import LogStrategy, Overrides
 from streams.ports.all import Ports
 from vigil import options
 from vigil.asking import stack as stacks
 from vigil.asking.requests import KeyUse, key_use_of, request, say_begun, waiting
-from vigil.asking.rows import ask, wait_ended
-from vigil.errors import EXIT_TROUBLE, Mistake
-from vigil.printing import tables
+from vigil.asking.rows import report_begun, wait_end
+from vigil.errors import Mistake
 
 DELAY_S_MAX: Final = 366 * 86_400
 """Longest `--in`, in seconds. A later time can be given with `--at`."""
@@ -115,29 +110,16 @@ def fire(
         say_begun(actor, episode_id, used=used, obstacle=obstacle, is_json=is_json)
         if is_waiting:
             delay_s = 0.0 if when is None else max(0.0, (when - _CLOCK.now()).total_seconds())
-            until_s = _CLOCK.monotonic_s() + delay_s + timeout_s
-            ended = partial(wait_ended, stack=config.stack, episode_id=UUID(episode_id))
-            row = ask(config, partial(ended, until_s=until_s, timeout_s=timeout_s))
-    if is_json:
-        said = {
-            "episode_id": episode_id,
-            "is_new": used is None,
-            "actor_id": actor,
-            "expectation_id": expectation,
-            "mode": "dry_run" if is_dry else "live",
-            "at": when,
-        }
-        print(tables.as_json({**said, **(row or {})}))
-    elif row is not None:
-        print(_end_in_words(row))
-    if row is not None and row["status"] != EndStatus.DONE:
-        raise typer.Exit(EXIT_TROUBLE)
-
-
-def _end_in_words(row: Row) -> str:
-    detail = str(row["error_detail"] or "").splitlines()[-1:]
-    words = (row["status"], row["error_class"], *detail, row["summary"])
-    return ": ".join(str(each) for each in words if each)
+            row = wait_end(config, episode_id, timeout_s=timeout_s, delay_s=delay_s)
+    begun = {
+        "episode_id": episode_id,
+        "is_new": used is None,
+        "actor_id": actor,
+        "expectation_id": expectation,
+        "mode": "dry_run" if is_dry else "live",
+        "at": when,
+    }
+    report_begun(begun, row, is_json=is_json)
 
 
 def overrides_of(text: str, *, what: str = "--overrides") -> Overrides:

@@ -21,7 +21,7 @@ from streams.subjects import Stack
 from streams.wire.messages import MESSAGE_ID_HEADER, StreamMessage, parse_event
 from vigil import options
 from vigil.asking.connect import with_ports
-from vigil.asking.listening import why_unheard
+from vigil.asking.listening import why_nobody_listens
 from vigil.errors import Mistake
 
 _CLOCK: Final = SystemClock()
@@ -52,7 +52,7 @@ def publish(
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         published = with_ports(config, lambda p: _publish_lines(p, name, prefix=id_), creates=True)
         print(f"published {published:,} events")
-        _warn(with_ports(config, lambda p: why_unheard(p, name)))
+        _warn(with_ports(config, lambda p: why_nobody_listens(p, name)))
         return
     data = sys.stdin.buffer.read(EVENT_BYTES_MAX + 1) if payload == "-" else payload.encode()
     body = checked(data, name=name, id=id_, stack=config.stack)
@@ -64,7 +64,7 @@ def publish(
         said = (
             f"was there already, at sequence {seq}" if was_there else f"published, sequence {seq}"
         )
-        return said, await why_unheard(ports, name)
+        return said, await why_nobody_listens(ports, name)
 
     said, unheard = with_ports(config, stored, creates=True)
     print(f"{name} {id_}: {said}")

@@ -181,6 +181,11 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() or each in "\n\t" else UNPRINTABLE for each in text)
 
 
+def last_line(detail: object) -> str:
+    """Return the last line of an error's detail: of a traceback, what was raised."""
+    return "".join(str(detail or "").rstrip().splitlines()[-1:])
+
+
 def spelled_out(row: Row, *columns: str) -> Row:
     """Return `row` with the JSON of `columns` on lines of its own, behind everything else."""
     last = {each: as_json(row[each]) for each in columns if row.get(each) is not None}

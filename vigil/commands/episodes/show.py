@@ -176,8 +176,7 @@ def shown_as(row: Row) -> object:
 
 def says(row: Row) -> str:
     """Return an episode's summary, else what went wrong; of a traceback, its last line."""
-    detail = str(row["error_detail"] or "").rstrip().splitlines()[-1:]
-    return str(row["summary"] or "".join(detail))
+    return str(row["summary"] or tables.last_line(row["error_detail"]))
 
 
 def came_to(outcomes: Iterable[OutputOutcome], own: Iterable[Row]) -> list[Row]:
