@@ -4195,6 +4195,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/vigil/test_hearing.py",
     ),
     Mutant(
+        "mistakes: a loop that runs is not taken for a blocked one",
+        "vigil/serving/loop_watch.py",
+        " or self._clock.monotonic_s() - ran_s < self._blocked_s:",
+        ":",
+        "tests/vigil/test_loop_watch.py",
+    ),
+    Mutant(
         "mistakes: who blocks the event loop is named, once",
         "vigil/serving/loop_watch.py",
         "if ran_s == told_of or",

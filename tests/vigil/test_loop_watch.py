@@ -11,7 +11,7 @@ from pathlib import Path
 from structlog.testing import capture_logs
 
 from streams.clock import SystemClock
-from vigil.serving.loop_watch import BLOCKED, _place, watched_loop
+from vigil.serving.loop_watch import BLOCKED, LOOKS, _place, watched_loop
 
 BLOCKED_S = 0.05
 
@@ -57,10 +57,13 @@ async def forever(waiting):
     await asyncio.sleep(1)
 
 
-async def test_a_loop_that_runs_is_not_reported():
+async def test_a_loop_that_is_blocked_for_short_times_only_is_not_reported():
+    clock, blocked_s = SystemClock(), 0.5
     with capture_logs() as lines:
-        async with watched_loop():
-            for _ in range(100):
+        async with watched_loop(blocked_s=blocked_s):
+            until_s = clock.monotonic_s() + 3 * blocked_s / LOOKS
+            while clock.monotonic_s() < until_s:  # The watch looks meanwhile.
+                threading.Event().wait(blocked_s / 50)
                 await asyncio.sleep(0)
     assert reported(lines) == []
 
