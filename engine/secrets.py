@@ -1,7 +1,7 @@
 """Secrets: which texts of a call nobody may see, and what people may read without them. Pure.
 
-Whoever refuses a call may quote what was given: a token in an error, a header in an answer. What is
-hidden of the arguments is therefore hidden in errors and in what people see of results, too.
+A service that refuses a call may quote its arguments: a token in an error, a header in an answer.
+So what is hidden in the arguments is hidden in errors and in the results that people see, too.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ episodes_ended: Final = _meter.create_counter(
 service_levels: Final = _meter.create_counter(
     "vigil.service_levels",
     unit="{episode}",
-    description="Episodes that were to keep a service level, by actor, expectation and what came of"
-    " it: met, late_start, failed, late_end",
+    description="Ended episodes with a service level, by actor, expectation and outcome: met,"
+    " late_start, failed, late_end",
 )
 
 episodes_running: Final = _meter.create_up_down_counter(

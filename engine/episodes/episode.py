@@ -265,7 +265,7 @@ ARGS_CHARS_MAX: Final = 120
 """How much of a call's arguments an error shows."""
 
 AGAIN: Final = ".0."
-"""What stands between the path of a call and the number of what repeats it."""
+"""Separates the path of a call from the number of what repeats it."""
 
 
 def attempt_at(path: str) -> tuple[str, int]:
@@ -536,7 +536,7 @@ def _without(announced: tuple[StepAnnounced, ...], path: str) -> tuple[StepAnnou
 
 
 def _outcome(step: StepRecorded) -> bytes:
-    """Return a digest of what came of a step: equal calls of two branches are no loop."""
+    """Return a digest of a step's result and branch: equal calls of two branches are no loop."""
     where = step.path if step.tool_name == NOW else ".".join(step.path.split(".")[1::2])
     result = bytes(step.result) if step.stored is None else step.stored.digest.encode()
     brought_back = b"\0".join((result, step.error_class.encode(), where.encode()))

@@ -95,8 +95,8 @@ TIMER_S: Final = 0.001
 class WallTime:
     """The running time of one attempt, on top of what earlier ones used.
 
-    Its timer goes on while the episode stands still, and is set anew when it fires too early: an
-    episode stands still at each step.
+    The time does not count while the episode waits for the log, which it does at each step. The
+    timer is not moved each time; it is set anew if it fires too early.
     """
 
     def __init__(self, clock: Clock, *, limit_s: float, used_s: float) -> None:

@@ -27,18 +27,18 @@ class Leader(msgspec.Struct, frozen=True):
 
 async def leader_of(gates: Bucket, part: str) -> tuple[Leader | None, int]:
     """Return the leader of the stream `part`, dead or alive, and the key's revision."""
-    stands = await gates.get(reactor_key(part))
-    if stands is None or stands.value is None:
+    entry = await gates.get(reactor_key(part))
+    if entry is None or entry.value is None:
         return None, 0
-    return msgspec.json.decode(stands.value, type=Leader), stands.revision
+    return msgspec.json.decode(entry.value, type=Leader), entry.revision
 
 
 async def is_alive(gates: Bucket, leader: Leader) -> bool:
     """Return whether the entry of a node is that of this process; also if it cannot be read."""
-    stands = await gates.get(node_key(leader.node))
-    if stands is None or stands.value is None:
+    entry = await gates.get(node_key(leader.node))
+    if entry is None or entry.value is None:
         return False
-    info = decoded(stands.value)
+    info = decoded(entry.value)
     return info is None or info.since == leader.since
 
 

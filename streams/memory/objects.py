@@ -9,7 +9,7 @@ from streams.clock import Clock
 from streams.ports.objects import DAYS, digest_of
 
 AGE: Final = timedelta(days=DAYS)
-"""How long an object stands after its last put."""
+"""How long an object is kept after its last put."""
 
 
 class MemoryObjects:

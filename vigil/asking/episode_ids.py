@@ -1,4 +1,4 @@
-"""Which episode is meant: by its id, by the beginning of its id, or as the latest one."""
+"""Finds the episode that was named: by its id, by the beginning of its id, or as the latest one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Says which line of whose code blocks the event loop, while it does.
 
-The loop notes in turns that it runs. A thread sees when it has not for a while, and looks where the
-loop's thread stands: whatever tool, strategy or library of the user waits there without `await`.
+A task of the loop notes the time again and again. A thread sees when that was long ago, and looks
+at the stack of the loop's thread: a tool, strategy or library of the user waits without `await`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Watch:
 
     def look(self) -> None:
         """Look until the end; in a thread of its own."""
-        # Whoever gets a signal wakes up, and it is the loop's thread that must.
+        # A signal interrupts one of the threads that do not block it, and must interrupt the loop.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         told_of = 0.0
         while not self.ended.wait(self._every_s):
