@@ -43,6 +43,7 @@ from engine.execution.driver import Driver, Leaving, admitting
 from engine.execution.steps import OutputSteps
 from engine.execution.takeover import decide_takeover
 from engine.findings.apply import FindingApplier
+from engine.findings.finding import NEWLY_RAISED
 from engine.outputs.deliver import NOTHING_DONE, ConclusionState, OutputDelivery
 from engine.outputs.pool import OutputContext
 from engine.runtime.leases import NO_CLAIM, Busy, EpisodeLease
@@ -56,9 +57,6 @@ from streams.model.events import EndStatus, EpisodeEvent, EpisodeFinished, Episo
 from streams.ports.log import START, Recorded
 
 Accept: TypeAlias = Callable[[], Awaitable[None]]
-
-RAISED: Final = "raised"
-"""Outcome of a finding that was not active before."""
 
 PLAN_BYTES_MAX: Final = 200
 """How much of a plan without a summary a log line shows."""
@@ -230,7 +228,7 @@ class Attempt:
                 **_line_of(finished.error_detail),
             )
         for outcome in finished.findings if finished is not None else ():
-            if outcome.outcome == RAISED:
+            if outcome.outcome == NEWLY_RAISED:
                 log.info(
                     "finding raised",
                     actor=self.opened.actor_id,

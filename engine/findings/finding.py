@@ -40,6 +40,9 @@ IntentEvent: TypeAlias = FindingRaised | FindingUpdated | FindingCleared
 """The events that an intent may lead to."""
 
 
+NEWLY_RAISED: Final = "raised"
+"""Outcome of an intent whose finding was not active before."""
+
 _CHANGEABLE: Final = (
     "class_",
     "severity",
@@ -137,7 +140,7 @@ def outcome_of(intent: FindingIntent, event: IntentEvent | None) -> FindingOutco
         case None:
             return FindingOutcome(finding_key=intent.finding_key, outcome="unchanged")
         case FindingRaised(finding=finding):
-            outcome = "raised"
+            outcome = NEWLY_RAISED
         case FindingUpdated(finding=finding):
             outcome = "updated"
         case FindingCleared(finding=finding):
