@@ -59,3 +59,49 @@ def test_a_test_that_fails_shows_what_its_app_did_and_no_others(tmp_path):
     assert "2 failed" in said
     assert said.count("vigil.testing.run 1") == 1
     assert "finding disk:web-1 is active, high" in said
+
+
+SERVERS = """
+import asyncio
+import pytest
+from vigil import Actor, App, Node, connect, fire, manual, propose_output
+from vigil.queries import connect as ask
+
+pytestmark = pytest.mark.vigil
+desk = Actor("desk")
+
+
+@desk.expectation(on=manual())
+async def page(ctx, trigger):
+    return propose_output("pager", {"to": "ann"})
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_node_on_a_real_server(vigil_nats, vigil_stack, number):
+    delivered = asyncio.Queue()
+    app = App(actors=[desk], outputs={"pager": pager_of(delivered)})
+    async with connect(vigil_nats, stack=vigil_stack) as ports:
+        node = Node(app, ports, name="n1")
+        running = asyncio.create_task(node.run())
+        await fire(ports, "desk", "page", by="test")
+        assert (await asyncio.wait_for(delivered.get(), 30)).payload == {"to": "ann"}
+        node.stop()
+        await running
+    assert delivered.empty()
+
+
+def pager_of(delivered):
+    async def pager(output):
+        await delivered.put(output)
+
+    return pager
+
+
+async def test_a_real_postgres(vigil_postgres):
+    async with await ask(vigil_postgres) as pool:
+        assert await pool.fetchval("SELECT 1") == 1
+"""
+
+
+def test_tests_that_want_real_servers_get_them(tmp_path):
+    assert "3 passed" in outcome_of(tmp_path, SERVERS)

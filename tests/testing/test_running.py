@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import timedelta
 
 import pytest
 
 from tests.engine.stage import HAPPENED, Scripted
 from tests.testing.apps import HOURLY, KEY, LOOKS, Proposing, app_with, finds
-from vigil import Actor, App, DeliveryFailed, Retries, Route, approval, cron, event, observe, wait
+from vigil import (
+    Actor,
+    App,
+    DeliveryFailed,
+    Retries,
+    Route,
+    approval,
+    cron,
+    event,
+    observe,
+    overrides,
+    wait,
+)
 from vigil.histories import load, replay
 from vigil.testing import StillBusy, in_turn, run
 
@@ -212,3 +225,28 @@ async def test_the_journal_of_an_episode_is_a_history():
         kept = await vigil.history(vigil.episode().id)
 
     assert (await replay(load(kept), app)).steps == 1
+
+
+async def test_a_fire_by_hand_takes_what_the_command_takes():
+    stubs = {"disk.*": 1}
+    async with run(app_with(Scripted(*4 * [LOOKS])), tools=stubs) as vigil:
+        later = vigil.now + timedelta(minutes=1)
+        options = {"reason": "a try", "priority": 1, "metadata": {"ticket": 7}, "at": later}
+        limits = {"budget": {"turns": 2}, "log_strategy": "none"}
+        id_ = await vigil.fire("worker", "thing", **options, **limits)
+        await vigil.run_until_idle()
+        assert not vigil.episodes()
+        await vigil.advance(minutes=1)
+        opened = load(await vigil.history(id_))[0].commit.events[0]
+        assert vigil.episode().error_class == "budget_exceeded"
+    assert (opened.trigger.reason, opened.priority, opened.metadata) == ("a try", 1, {"ticket": 7})
+    assert opened.log_strategy == "none"
+
+
+async def test_a_dry_run_takes_overrides_and_an_unknown_revision_opens_nothing():
+    async with run(app_with(Scripted(LOOKS))) as vigil:
+        instead = overrides(tools={"disk.largest": {"path": "/srv"}})
+        await vigil.fire("worker", "thing", dry_run=True, overrides=instead)
+        await vigil.fire("worker", "thing", revision=7)
+        await vigil.run_until_idle()
+        assert vigil.episode().classification == {"seen": [{"path": "/srv"}]}

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from streams.memory.fake_leases import FakeLeases
     from streams.model.events import EpisodeFinished, FindingRaised, StepRecorded
     from vigil.testing.cassettes import Cassette
+    from vigil.testing.contracts import (
+        check_adapter,
+        check_migrations,
+        check_synthesizer,
+        check_tool,
+    )
     from vigil.testing.crashes import crash_everywhere, deliver_twice
     from vigil.testing.replays import replay_histories
     from vigil.testing.running import RunningApp, StillBusy, run
@@ -52,6 +58,10 @@ __all__ = [
     "Unstubbed",
     "Waiting",
     "WorkflowSnapshot",
+    "check_adapter",
+    "check_migrations",
+    "check_synthesizer",
+    "check_tool",
     "crash_everywhere",
     "deliver_twice",
     "in_turn",
@@ -62,6 +72,7 @@ __all__ = [
 
 _HOMES: Final = {
     "vigil.testing.cassettes": "Cassette",
+    "vigil.testing.contracts": "check_adapter check_migrations check_synthesizer check_tool",
     "vigil.testing.crashes": "crash_everywhere deliver_twice",
     "streams.memory.fake_leases": "FakeLeases",
     "vigil.testing.replays": "replay_histories",

@@ -4,6 +4,10 @@ A test that fails inside `vigil.testing.run` shows what the app did until then. 
 `vigil` may be `async def` without any other plugin:
 
     pytestmark = pytest.mark.vigil                      all tests of a file
+
+For tests that want real servers, which come with the extra `embedded`, there are fixtures: the URL
+`vigil_nats` and the DSN `vigil_postgres`, of servers that start when a test first asks for them and
+serve the whole run, and `vigil_stack`, which no other test has.
 """
 
 from __future__ import annotations
@@ -11,11 +15,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from streams.subjects import Stack
+
 MARK = "vigil"
+_numbers = count(1)
 _RUNNING = "vigil.testing.running"
 
 
@@ -34,6 +46,39 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     given = {name: value for name, value in pyfuncitem.funcargs.items() if name in wanted}
     asyncio.run(function(**given))
     return True
+
+
+@pytest.fixture(scope="session")
+def vigil_nats() -> Iterator[str]:
+    """Return the URL of a real nats-server, fast and not durable, for the whole run."""
+    # Whoever asks for none of these imports nothing for them.
+    from streams.embedded import EmbeddedNats
+
+    with _folder() as folder, EmbeddedNats(Path(folder), sync='"2m"') as server:
+        yield server.url
+        server.kill()  # Nobody will read what it holds.
+
+
+@pytest.fixture(scope="session")
+def vigil_postgres() -> Iterator[str]:
+    """Return the DSN of a real Postgres for the whole run."""
+    from projections.embedded import EmbeddedPostgres
+
+    with _folder() as folder, EmbeddedPostgres(Path(folder)) as server:
+        yield server.dsn
+
+
+@pytest.fixture
+def vigil_stack() -> Stack:
+    """Return a stack of the test's own on servers that it shares."""
+    from streams.subjects import Stack
+
+    return Stack(f"test{next(_numbers)}")
+
+
+def _folder() -> TemporaryDirectory[str]:
+    # Not one of pytest's, which every run closes to others: Postgres may be another user.
+    return TemporaryDirectory(prefix="vigil-", ignore_cleanup_errors=True)
 
 
 def pytest_runtest_setup() -> None:

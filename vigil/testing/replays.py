@@ -23,7 +23,7 @@ async def replay_histories(folder: str | Path, app: App) -> int:
     """
     journals = _read(Path(folder))
     assert journals, f"there is no recorded journal, no *{SUFFIX}, in {folder}"
-    checked = {name: await _problem(data, app) for name, data in journals.items()}
+    checked = {name: await problem_of(data, app) for name, data in journals.items()}
     problems = [f"{name}: {why}" for name, why in checked.items() if why]
     if problems:
         told = "\n".join(["these could not go on with the code of today:", *problems])
@@ -35,7 +35,8 @@ def _read(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted(folder.glob(f"*{SUFFIX}"))}
 
 
-async def _problem(journal: bytes, app: App) -> str:
+async def problem_of(journal: bytes, app: App) -> str:
+    """Return why an episode cannot be replayed from `journal`; empty: it can."""
     try:
         await replay(load(journal), app)
     except EngineError as error:

@@ -24,6 +24,7 @@ from typing import Final
 
 from msgspec import UNSET
 
+from engine.app.actor import Logging
 from engine.app.app import App
 from engine.app.outputs import OutputAdapter, OutputView
 from engine.episodes.cancel import cancel
@@ -42,12 +43,14 @@ from streams.memory import MemoryPorts, memory_ports
 from streams.memory.fake_leases import FakeLeases
 from streams.model.events import DeadLettered
 from streams.model.findings import Finding
+from streams.model.triggers import Overrides
 from streams.ports.domain_events import DomainEvent
 from streams.ports.log import Recorded
 from streams.subjects import Stack
 from vigil.testing.idle import next_due_at, what_is_left
 from vigil.testing.mortal import mortal
 from vigil.testing.quiet import quiet
+from vigil.testing.replays import problem_of
 from vigil.testing.stubs import Answer, Call, Stubs, stubbed
 from vigil.testing.views import (
     EpisodeSnapshot,
@@ -132,18 +135,34 @@ class RunningApp:
         payload: JsonObject | None = None,
         *,
         by: str = BY,
+        reason: str = "",
         key: str | None = None,
+        priority: int = 0,
+        at: datetime | None = None,
         dry_run: bool = False,
+        overrides: Overrides | None = None,
+        metadata: JsonObject | None = None,
+        budget: Mapping[str, int | float] | None = None,
+        revision: int = 0,
+        log_strategy: Logging | None = None,
     ) -> str:
-        """Ask for an episode by hand, as `vigil fire` does, and return its id."""
+        """Ask for an episode by hand, as `vigil.fire` and `vigil fire` do, and return its id."""
         return await fire(
             self.ports,
             actor,
             expectation,
             payload,
             by=by,
+            reason=reason,
             key=key or f"fire-{next(self._numbers)}",
+            priority=priority,
+            at=at,
             dry_run=dry_run,
+            overrides=overrides,
+            metadata=metadata,
+            budget=budget,
+            revision=revision,
+            log_strategy=log_strategy,
         )
 
     async def start_workflow(
@@ -357,6 +376,23 @@ class RunningApp:
             event for each in self.ports.log.records(Stream.DEAD) for event in each.commit.events
         )
         return [each for each in events if isinstance(each, DeadLettered)]
+
+    async def check_replay(self) -> int:
+        """Replay every episode so far from its journal, and return how many there are.
+
+        Raises an `AssertionError` that names each whose code asks for something else than it did:
+        what it decides with, such as a clock or chance, is not on its journal.
+        """
+        episodes = self.episodes()
+        replayed = [(each, await self.history(each.id)) for each in episodes]
+        problems = [
+            f"episode {each.id} of {each.actor}.{each.expectation}: {problem}"
+            for each, journal in replayed
+            if (problem := await problem_of(journal, self._app))
+        ]
+        if problems:
+            raise AssertionError("\n".join(["a replay goes another way:", *problems]))
+        return len(episodes)
 
     async def history(self, episode_id: str) -> bytes:
         """Return the journal of an episode, for `vigil.histories.load`."""

@@ -1,0 +1,168 @@
+"""Contracts of the parts that users write, as cases for tests of their own.
+
+    await check_adapter(Pager(url), {"to": "ann"})
+    await check_tool(fetch, {"url": "http://127.0.0.1:8080/a"})
+    await check_synthesizer(ask_the_model, {"ask": "what now?"})
+    check_migrations(desk.expectations["close"], {1: [{"asked": True}]})
+
+Each calls the real part, with whatever the test has it talk to, and raises an `AssertionError` that
+says what a node would stumble over. A part that fails raises as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from engine import validation
+from engine.app.actor import Expectation
+from engine.app.context import migrate
+from engine.app.function_tool import CALL, FunctionTool
+from engine.app.outputs import AdapterLike, OutputAdapter, OutputView, as_adapter
+from engine.app.strategy import Function
+from engine.app.tools import (
+    RESULT_BYTES_MAX,
+    CallContext,
+    Synthesis,
+    Synthesizer,
+    ToolLike,
+    as_tool,
+)
+from engine.errors import Unencodable
+from streams.clock import SystemClock
+from streams.json import JsonObject, raw, unraw
+from streams.memory import memory_ports
+
+AT_ONCE: Final = 4
+"""Deliveries at the same time: as many routes allow."""
+
+_CTX: Final = CallContext(
+    actor_id="actor",
+    expectation_id="expectation",
+    episode_id="episode",
+    step_no=1,
+    idempotency_key="episode:1:0123456789abcdef",
+)
+
+
+async def check_adapter(
+    adapter: AdapterLike, *payloads: object, recognizes_keys: bool = True
+) -> None:
+    """Deliver each of `payloads` once, again under the same key, and some of them at a time.
+
+    `recognizes_keys`: whether the receiver knows an output that comes again, as it may after a
+    crash, by its `idempotency_key`: then the reference is the same.
+    """
+    made = as_adapter(adapter)
+    await made.open(memory_ports(clock=SystemClock()))
+    try:
+        for number, payload in enumerate(payloads):
+            output = _output(payload, number)
+            first = await _delivered(made, output)
+            again = await _delivered(made, replace(_output(payload, number), attempt=2))
+            if recognizes_keys and first != again:
+                _fail(
+                    f"deliver() returned {first!r}, and {again!r} for the same output again: hand"
+                    " on its idempotency_key, or say recognizes_keys=False"
+                )
+        numbers = range(len(payloads), len(payloads) + AT_ONCE)
+        beside = [_output(payloads[number % len(payloads)], number) for number in numbers]
+        await asyncio.gather(*(_delivered(made, each) for each in beside))
+    finally:
+        await made.close()
+
+
+async def check_tool(tool: ToolLike, *calls: JsonObject, action: str = CALL) -> None:
+    """Call a tool with each of `calls`, its arguments, as a node does.
+
+    An idempotent side effect is called twice under one key: the result must be the same. `action`
+    is for tools that have several.
+    """
+    made = as_tool(tool)
+    for args in calls:
+        kept = unraw(_json(args, "arguments", validation.KEPT_BYTES_MAX))
+        if isinstance(made, FunctionTool) and (problem := made.problem_of(args)):
+            _fail(problem)
+        result = _awaited(await made.call(action, {**kept}, _CTX), f"{action}()")
+        first = _json(result, "result", RESULT_BYTES_MAX)
+        _json(made.redact(unraw(raw(kept))), "redacted arguments", validation.KEPT_BYTES_MAX)
+        _json(made.redact_result(unraw(first)), "redacted result", RESULT_BYTES_MAX)
+        if made.side_effect and made.idempotent:
+            again = raw(await made.call(action, {**kept}, _CTX))
+            if again != first:
+                _fail(
+                    f"a call returned {unraw(first)!r}, and {unraw(again)!r} again under the same"
+                    " ctx.idempotency_key; hand the key on, or do not say idempotent=True"
+                )
+
+
+async def check_synthesizer(synthesizer: Synthesizer, *prompts: object) -> None:
+    """Ask a synthesizer each of `prompts`: what it says must be what a journal can keep."""
+    for prompt in prompts:
+        kept = unraw(_json(prompt, "prompt", validation.KEPT_BYTES_MAX))
+        said = _awaited(await synthesizer(kept, {}, _CTX), "the synthesizer")
+        content = said.content if isinstance(said, Synthesis) else said
+        _json(content, "content", validation.KEPT_BYTES_MAX)
+
+
+def check_migrations(expectation: Expectation, states: Mapping[int, Sequence[object]]) -> None:
+    """Bring recorded states of every older version to the shape of today.
+
+    `states`: version → states as JSON, as a journal of that version has them. Each must become what
+    today's strategy can read and keep, and the same one each time.
+    """
+    schema = expectation.state_schema
+    if left_out := [each for each in range(1, schema.version) if not states.get(each)]:
+        _fail(f"states of version {left_out[0]} are left out; give one at least")
+    given = [(version, each) for version, several in states.items() for each in several]
+    for version, each in given:
+        what = f"a state of version {version}"
+        first = migrate(raw(each), schema, version=version)
+        if first != migrate(raw(each), schema, version=version):
+            _fail(f"{what} becomes another one each time")
+        if isinstance(expectation.strategy, Function):
+            continue
+        try:
+            state = validation.decode(first, type_=expectation.state_type, what=what)
+            validation.encode(state, what=what)
+        except Unencodable as error:
+            _fail(str(error))
+
+
+def _output(payload: object, number: int) -> OutputView:
+    return OutputView(
+        payload=unraw(_json(payload, "payload", validation.KEPT_BYTES_MAX)),
+        output_key=f"output-{number}",
+        idempotency_key=f"{number:064x}",
+    )
+
+
+async def _delivered(adapter: OutputAdapter, output: OutputView) -> str | None:
+    ref: object = _awaited(await adapter.deliver(output), "deliver()")
+    if ref is not None and not isinstance(ref, str):
+        _fail(f"deliver() returned {ref!r}; return the receiver's reference, a text, or None")
+    return None if ref is None else str(ref)
+
+
+def _awaited(value: Any, of: str) -> Any:  # noqa: ANN401 - the user's
+    if inspect.iscoroutine(value):
+        value.close()
+        _fail(f"{of} returned a coroutine; write `await` before it")
+    return value
+
+
+def _json(value: object, what: str, bytes_max: int) -> msgspec.Raw:
+    try:
+        return validation.encode(value, what=what, bytes_max=bytes_max)
+    except Unencodable as error:
+        raise AssertionError(str(error)) from error
+
+
+def _fail(problem: str) -> None:
+    __tracebackhide__ = True
+    raise AssertionError(problem)
