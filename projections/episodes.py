@@ -200,8 +200,16 @@ def announced(event: StepAnnounced, *, episode_id: str, seq: int, at: datetime) 
         tool_name=event.tool_name or None,
         created_at=at,
         announced_at=at,
-        side_effect_key=event.idempotency_key or None,
+        side_effect_key=_shown_key(event.idempotency_key) or None,
     )
+
+
+def _shown_key(key: str) -> str:
+    """Return the key of a call without the hash of its arguments, as for a step.
+
+    What is left is unique: the episode and the turn, or the call of a function.
+    """
+    return key.rpartition(":")[0] or key
 
 
 def recorded(event: StepRecorded, *, episode_id: str, seq: int, at: datetime) -> StepChange:

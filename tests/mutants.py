@@ -7395,6 +7395,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/testing/test_replays.py",
     ),
     Mutant(
+        "secrets: a row of a step has no hash of its arguments",
+        "projections/episodes.py",
+        'return key.rpartition(":")[0] or key',
+        "return key",
+        "tests/projections/test_rows.py",
+    ),
+    Mutant(
+        "secrets: an error quotes no hash of arguments",
+        "engine/functions/order.py",
+        'return (was, asks) if was != asks else (OTHERS, "others")',
+        "return (was, asks) if was != asks else (recorded.fingerprint, asked.mark)",
+        "tests/engine/functions/test_replay.py",
+    ),
+    Mutant(
         "retries: a call is not repeated for ever",
         "engine/app/function_tool.py",
         "attempt >= retries.attempts_max or ",

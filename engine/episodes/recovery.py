@@ -155,9 +155,10 @@ def check_same(recorded: Asked, *, asked: str, action: Step) -> None:
     """Raise `NondeterministicReplay` unless `asked` is the recorded action's fingerprint."""
     if recorded.fingerprint == asked:
         return
+    was, asks = text_of_step(recorded), kind_of(action)
+    other = " with other values" if asks == was else ""
     raise NondeterministicReplay(
-        f"step {recorded.step_no} was {text_of_step(recorded)} ({recorded.fingerprint[:12]}…);"
-        f" the replay asks for {kind_of(action)} ({asked[:12]}…)"
+        f"step {recorded.step_no} was {was}; the replay asks for {asks}{other}"
     )
 
 

@@ -22,8 +22,10 @@ from engine.functions.history import History
 from engine.functions.place import place_of_call
 from streams.model.events import StepAnnounced, StepRecorded
 
-MARK_CHARS: Final = 12
-"""How much of a fingerprint an error shows."""
+OTHERS: Final = "with values that are not shown"
+"""In the place of the arguments of two calls of one tool that look the same. Not a hash of them: it
+would tell whoever guesses a secret that the guess is right.
+"""
 
 REMEDY: Final = (
     "an episode that an earlier version began must be able to go its way:"
@@ -170,27 +172,25 @@ class Comparison:
         kind = recorded.kind if isinstance(recorded, StepRecorded | Performed) else "tool_call"
         what = f"{kind} {recorded.tool_name}".strip()
         was, asks = self._sides(recorded, asked)
-        said = f"call {recorded.path} was {what} {was}"
+        said = f"call {recorded.path} was {what} {was}".rstrip()
         if asked is None:
             return f"{said}; the replay ends, or waits, without it; {self.remedy}"
         at = "" if asked.path == recorded.path else f"as call {asked.path} "
-        now = f"the replay asks {at}for {kind_of(asked.action)} {asks}"
+        now = f"the replay asks {at}for {kind_of(asked.action)} {asks}".rstrip()
         return f"{said}; {now} at {asked.place}; {self.remedy}"
 
     def _sides(
         self, recorded: StepRecorded | StepAnnounced | Performed, asked: Asked | None
     ) -> tuple[str, str]:
-        """Return the arguments of two calls of one tool if they tell them apart, else hashes."""
-        action = asked.action if asked is not None else None
+        """Return the arguments of two calls of one tool, or what to say of them; else nothing."""
+        if asked is None:
+            return "", ""
+        action, kind = asked.action, recorded.kind if isinstance(recorded, StepRecorded) else ""
         if isinstance(recorded, StepRecorded | Performed) and isinstance(action, ToolCall):
             was, asks = _short(recorded.args), _short(self.shown(action))
-            if was != asks and recorded.tool_name == f"{action.capability}.{action.action}":
-                return was, asks
-        return _mark(recorded.fingerprint), _mark(asked.mark if asked is not None else "")
-
-
-def _mark(fingerprint: str) -> str:
-    return f"({fingerprint[:MARK_CHARS]}…)"
+            if recorded.tool_name == f"{action.capability}.{action.action}":
+                return (was, asks) if was != asks else (OTHERS, "others")
+        return (OTHERS, "others") if kind_of(action) == kind else ("", "")
 
 
 def _short(args: msgspec.Raw) -> str:

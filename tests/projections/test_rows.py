@@ -289,6 +289,13 @@ async def test_an_announced_side_effect_shows_before_anyone_knows_what_came_of_i
     assert (row["tool_name"], row["side_effect_key"]) == ("disk.clean", "k1")
 
 
+async def test_the_key_of_a_call_shows_no_hash_of_its_arguments(pool, stack):
+    announced = msgspec.structs.replace(lives.announced(1), idempotency_key="e1:3:0123456789abcdef")
+    await live(pool, stack, lives.opened(), announced)
+    row = await only_row(pool, "episode_steps", stack=stack)
+    assert row["side_effect_key"] == "e1:3"
+
+
 async def test_an_announced_output_is_no_tool_call(pool, stack):
     announced = msgspec.structs.replace(lives.announced(1), output_key="mail:1")
     await live(pool, stack, lives.opened(), announced)

@@ -89,6 +89,13 @@ def test_an_announced_step_must_be_the_same_too():
         check_same(announced, asked="b" * 64, action=observe("x"))
 
 
+def test_other_values_are_said_to_be_others_and_a_hash_of_them_confirms_no_guess():
+    with pytest.raises(NondeterministicReplay) as refused:
+        check_same(step(1), asked=fingerprint(observe("pin 42")), action=observe("pin 42"))
+    said = str(refused.value)
+    assert said == "step 1 was observation; the replay asks for observation with other values"
+
+
 def test_no_secret_gets_into_the_message():
     asked = tool_call("mail", "send", {"_token": "s3cret"})
     with pytest.raises(NondeterministicReplay) as refused:
