@@ -50,6 +50,11 @@ flight, and how many times shorter our median, one at a time."""
 
 IN_FLIGHT_ALIKE: Final = 64
 
+BY_FUNCTION: Final = "steps_function"
+BY_CLASS: Final = "steps_strict"
+BY_FUNCTION_MOST: Final = "1.1x"
+"""Processor time that five steps by a function may cost, beside those by a class."""
+
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a Markdown table: the first column to the left, the others to the right."""
@@ -124,6 +129,21 @@ def cases(lines: Sequence[Line]) -> str:
 
 def _label(line: Line, *, is_alone: bool) -> str:
     return f"`{line['case']}`" if is_alone else f"{line['system']}: `{line['case']}`"
+
+
+def forms(lines: Sequence[Line]) -> str:
+    """Return what five steps cost by a function beside a class; empty: not both were measured."""
+    found = {
+        (str(line["case"]), round(number(line, "in_flight"))): line
+        for line in of(lines, "episodes")
+    }
+    rows = [
+        (in_flight, _ratio("cpu_us_each", line, found.get((BY_CLASS, in_flight))), BY_FUNCTION_MOST)
+        for (case, in_flight), line in found.items()
+        if case == BY_FUNCTION
+    ]
+    head = ("in flight", f"processor time, `{BY_FUNCTION}` to `{BY_CLASS}`", "at most")
+    return table(head, rows) if any(ratio != ABSENT for _, ratio, _ in rows) else ""
 
 
 def climb(lines: Sequence[Line]) -> str:
@@ -284,7 +304,9 @@ def plain(lines: Sequence[Line]) -> str:
 
 PARTS: Final[Mapping[str, Callable[[Sequence[Line]], str]]] = {
     "machine": machines,
-    "episodes": lambda lines: cases(of(lines, "episodes")),
+    "episodes": lambda lines: "\n\n".join(
+        filter(None, (cases(of(lines, "episodes")), forms(lines)))
+    ),
     "budget": budget,
     "limits": limits,
     "scaling": lambda lines: cases(of(lines, "scaling")),

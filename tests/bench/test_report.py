@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,19 @@ def test_a_table_has_a_row_for_each_case():
                  ["episodes"])  # fmt: skip
 
     assert found == [["`findings`", "1", "45", "45", "45", "20", "20", "0.1", "0", "0"]]
+
+
+def test_steps_by_a_function_are_compared_with_those_by_a_class():
+    took = [
+        replace(Run(count=100, seconds=1.0, took_ms=[5.0], load_cores=0.1), cpu_s={"node": cpu_s})
+        for cpu_s in (0.2, 0.21)
+    ]
+    by_class, by_function = (
+        {"suite": "episodes", **summarise(Case("vigil", name, 64), [run], sync="always").line}
+        for name, run in zip(("steps_strict", "steps_function"), took, strict=True)
+    )
+    assert "| 64 | 1.1x | 1.1x |" in tables([by_class, by_function])["episodes"]
+    assert "at most" not in tables([by_function])["episodes"]
 
 
 @pytest.mark.parametrize(
