@@ -89,6 +89,7 @@ class BlockBegun(AnswerGiven, kw_only=True):
     plan_hash: str | None = None
     summary: str | None = None
     approvers: tuple[str, ...] = ()
+    request: str | None = None
     ref: str | None = None
     expires_at: datetime | None = None
     on_expiry: str | None = None
@@ -142,6 +143,7 @@ def _request(block: BlockBegun, approval: Approval) -> None:
     block.summary = approval.summary or None
     block.approvers = approval.approvers
     block.editable = approval.editable
+    block.request = approval.request or None
 
 
 class StepChange(Row, kw_only=True):

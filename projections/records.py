@@ -332,6 +332,7 @@ class InboxItem(RowRecord, frozen=True, kw_only=True):
     since: datetime
     expires_at: datetime | None
     what_to_do: str
+    episodes: int | None
     approvers: list[str] | None
     editable: bool
 

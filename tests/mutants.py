@@ -76,6 +76,7 @@ OUTPUTS_LEFT: Final = "tests/engine/outputs/test_outputs_left.py"
 AT_A_RATE: Final = "tests/engine/outputs/test_outputs_at_a_rate.py"
 IN_LINE: Final = "tests/engine/outputs/test_outputs_in_line.py"
 CALLED_OFF: Final = "tests/engine/outputs/test_outputs_called_off.py"
+SHARING: Final = "tests/engine/waits/test_shared_requests.py"
 AHEAD: Final = "tests/engine/functions/test_signals_ahead.py"
 SIGNALS: Final = "tests/engine/waits/test_signal_rules.py"
 REFERENCES: Final = "tests/engine/waits/test_references.py"
@@ -4969,6 +4970,62 @@ TABLE: Final[Sequence[Mutant]] = (
         BLOCKING,
     ),
     Mutant(
+        "equal requests: one about nothing is shared with nobody",
+        "engine/waits/approval.py",
+        "if not subject or asked.shared is False:",
+        "if asked.shared is False:",
+        SHARING,
+    ),
+    Mutant(
+        "equal requests: who asks alone is shared with nobody",
+        "engine/waits/approval.py",
+        "if not subject or asked.shared is False:",
+        "if not subject:",
+        SHARING,
+    ),
+    Mutant(
+        "equal requests: a decision is brought to the others",
+        "engine/reactor/follow_up.py",
+        "if isinstance(newest, EpisodeResolved) and newest.request:",
+        "if False:",
+        FOLLOWING_UP,
+    ),
+    Mutant(
+        "equal requests: a decision counts for no request that may have been made after it",
+        "engine/waits/signal.py",
+        "tolerance_s = 0.0 if is_request(waited.ref) else CLOCKS_S",
+        "tolerance_s = CLOCKS_S",
+        SHARING,
+    ),
+    Mutant(
+        "equal requests: a decision that nobody else waits for is kept for nobody",
+        "engine/waits/signals.py",
+        "            waiting += filter(None, [had_by])\n",
+        "",
+        SHARING,
+    ),
+    Mutant(
+        "equal requests: no signal may be taken for a decision",
+        "engine/waits/signal.py",
+        "    if is_request(str(ref)):\n",
+        "    if False:\n",
+        SHARING,
+    ),
+    Mutant(
+        "equal requests: people see one of them",
+        "projections/sql/migrations/0019_shared_requests.sql",
+        "    AND others.is_older IS NOT TRUE\n",
+        "",
+        "tests/projections/test_inbox.py",
+    ),
+    Mutant(
+        "equal requests: one whose episode has ended stands for no other",
+        "projections/sql/migrations/0019_shared_requests.sql",
+        "AND asking.blocked_by = 'approval'",
+        "",
+        "tests/projections/test_inbox.py",
+    ),
+    Mutant(
         "signals: what was sent to who waits later is kept for its turn",
         "engine/waits/signal.py",
         "if before is not None and before.is_ahead and due is not None:",
@@ -5049,14 +5106,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what others have had is for those who waited and were not on the journal yet",
         "engine/waits/signal.py",
-        "    return waited.since <= at + timedelta(seconds=CLOCKS_S)",
+        "    return waited.since <= at + timedelta(seconds=tolerance_s)",
         "    return False",
         SIGNALS,
     ),
     Mutant(
         "what others have had is for nobody who comes later",
         "engine/waits/signal.py",
-        "    return waited.since <= at + timedelta(seconds=CLOCKS_S)",
+        "    return waited.since <= at + timedelta(seconds=tolerance_s)",
         "    return True",
         SIGNALS,
     ),
@@ -5106,7 +5163,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a signal finds only who waits",
         "engine/waits/signals.py",
-        "    return block is not None and (block.ref, block.step_no) == (wait.ref, wait.step_no)",
+        "    return block is not None and (block.reference, block.step_no) == (wait.ref, wait.step_no)",
         "    return True",
         "tests/engine/waits/test_signals.py",
     ),

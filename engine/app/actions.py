@@ -94,6 +94,8 @@ class RequestApproval(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind
     remind_every_s: float = 0.0
     editable: bool | msgspec.UnsetType = msgspec.UNSET
     """Unset: no. It is then no part of the fingerprint, as in requests of earlier versions."""
+    shared: bool | msgspec.UnsetType = msgspec.UNSET
+    """Unset: yes, and no part of the fingerprint either."""
 
 
 class WaitFor(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="wait"):
@@ -190,6 +192,7 @@ def approval(
     on_expiry: ExpiryOfApproval = "deny",
     remind_every_s: float | None = None,
     editable: bool = False,
+    shared: bool = True,
 ) -> RequestApproval:
     """Return the action that asks people whether `plan` may be carried out, and waits for them.
 
@@ -206,6 +209,8 @@ def approval(
         on_expiry: the decision if nobody decides in time: `deny`, `approve` or `fail`.
         remind_every_s: seconds between two public reminders, at least 1; None: none.
         editable: whether who approves may change the plan: only if you carry out the result's.
+        shared: whether episodes of the actor that ask exactly this for the same subject at the same
+            time ask once, so that one decision is the answer of them all.
 
     Raises `InvalidAction` if a value is impossible.
     """
@@ -217,6 +222,7 @@ def approval(
         on_expiry=_on_expiry(on_expiry, OF_APPROVALS),
         remind_every_s=_seconds("remind_every_s", remind_every_s),
         editable=True if editable else msgspec.UNSET,
+        shared=msgspec.UNSET if shared else False,
     )
 
 

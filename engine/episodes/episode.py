@@ -133,6 +133,7 @@ class AnswerEpisode(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     decision_id: str = ""
     edited_hash: str = ""
+    request: str = ""
 
 
 class Finish(msgspec.Struct, frozen=True, kw_only=True):

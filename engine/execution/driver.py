@@ -70,6 +70,7 @@ from engine.secrets import without
 from engine.validation import KEPT_BYTES_MAX
 from engine.waits import answer as answers
 from engine.waits import wait as blocking
+from engine.waits.approval import request_of
 from streams.clock import Clock
 from streams.json import NOTHING
 from streams.model.events import (
@@ -283,6 +284,9 @@ class EpisodeTurns:
         if announced is not None and announced.until is None:
             await self.repeat(announced, action, mark, None)
         block = await call(blocking.block_for, action, at=at)
+        if isinstance(action, RequestApproval) and block.approval is not None:
+            request = request_of(self.opened, action, mark=mark)
+            block = replace(block, approval=replace(block.approval, request=request))
         self.journal.record(*also, replace(block, path=path, ahead=ahead))
 
     async def settle(self) -> None:

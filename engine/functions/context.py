@@ -253,13 +253,14 @@ class FunctionContext:
         on_expiry: ExpiryOfApproval = "deny",
         remind_every_s: float | None = None,
         editable: bool = False,
+        shared: bool = True,
     ) -> ApprovalAnswer:
         """Ask people whether `plan`, any JSON value, may be carried out; return what they decided.
 
         The answer is true if they approved: `if await ctx.approval({"restart": "web"}): …`. With
         `on_expiry="fail"` it fails as `approval_expired` if nobody decides in time. With `editable`
-        who approves may change the plan; then carry out the answer's `plan`. The arguments are
-        those of `vigil.approval`.
+        who approves may change the plan; then carry out the answer's `plan`. With `shared=False` a
+        decision is about this episode alone. The arguments are those of `vigil.approval`.
         """
         asked = approval(
             plan,
@@ -269,6 +270,7 @@ class FunctionContext:
             on_expiry=on_expiry,
             remind_every_s=remind_every_s,
             editable=editable,
+            shared=shared,
         )
         try:
             said = await self._run.step(asked)

@@ -264,7 +264,7 @@ class EpisodeSweeper:
         if block is not None:
             references = References(ports, self.clock, self.turns)
             for ref in block.refs:
-                is_ahead = ref != block.ref
+                is_ahead = ref != block.reference
                 if not await references.is_seen_to(ref, id_, block.step_no, is_ahead=is_ahead):
                     return True
         if block is not None and block.pending.next_wake(after=self.clock.now()) is None:

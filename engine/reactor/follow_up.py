@@ -28,7 +28,7 @@ from engine.workflows.events import instance_events
 from engine.workflows.instance import Instance, fold_instance
 from engine.workflows.steps import told_of
 from streams.json import NOTHING, JsonObject
-from streams.model.commands import Command, Start, WorkflowCommand
+from streams.model.commands import Command, ShareDecision, Start, WorkflowCommand
 from streams.model.events import (
     DeadDiscarded,
     DeadEvent,
@@ -238,6 +238,10 @@ def _deciding(record: Recorded) -> LogEvent:
 def _calls(opened: EpisodeOpened, newest: LogEvent) -> Iterator[SendCommand | SendTimer]:
     """Yield the calls of nodes that follow from a commit with this last event."""
     actor_id, episode_id = opened.actor_id, opened.episode_id
+    if isinstance(newest, EpisodeResolved) and newest.request:
+        step_no = newest.step_no
+        share = ShareDecision(actor_id=actor_id, episode_id=episode_id, step_no=step_no)
+        yield SendCommand(share, f"share.{episode_id}.{step_no}")
     match newest:
         case EpisodeOpened(in_lane=True, fork=Fork()):
             # Its lane did not open it.

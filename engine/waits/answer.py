@@ -24,6 +24,8 @@ from engine.waits.approval import (
     problem_of_decision,
     problem_of_time,
 )
+from engine.waits.signal import Decision as SignalledDecision
+from engine.waits.signal import Signal
 from engine.waits.wait import Blocked, is_denial
 from streams.json import NOTHING, JsonObject, raw
 from streams.model.commands import Decide, Resolve, Verdict
@@ -34,6 +36,7 @@ from streams.model.events import (
     EpisodeResolved,
     Resolution,
     StepKind,
+    StepRecorded,
 )
 from streams.model.waits import Approval, OnExpiry
 from streams.ports.log import Recorded
@@ -97,6 +100,42 @@ def answer(records: Sequence[Recorded], decision: Decision, *, at: datetime) -> 
     return _answer(fold(records), *_decided(wait.blocked, decision))
 
 
+class SharedDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision that is the answer to every equal request of its time."""
+
+    signal: Signal
+    at: datetime
+
+
+def shared(records: Sequence[Recorded], step_no: int) -> SharedDecision | None:
+    """Return the decision that became a step, for others; None: it is for this episode alone."""
+    waits = [each for each in waits_of(records) if each.blocked.step_no == step_no]
+    wait = waits[-1] if waits else None
+    end, approval = (wait.end, wait.blocked.event.approval) if wait is not None else (None, None)
+    if wait is None or approval is None or wait.ended_at is None:
+        return None
+    if not isinstance(end, EpisodeResolved) or not end.request:
+        return None
+    is_approval = end.resolution is Resolution.APPROVED
+    plan = _edited_plan(records, step_no) if end.edited_hash else NOTHING
+    decision = SignalledDecision(
+        verdict=Verdict.APPROVE if is_approval else Verdict.DENY,
+        plan_hash=approval.plan_hash,
+        reason=end.reason,
+        edited_hash=end.edited_hash,
+        edited_plan=plan,
+    )
+    said = Signal(id=end.decision_id, ref=end.request, by=end.by, result=raw(decision))
+    return SharedDecision(signal=said, at=wait.ended_at)
+
+
+def _edited_plan(records: Sequence[Recorded], step_no: int) -> msgspec.Raw:
+    events = (event for record in records for event in record.commit.events)
+    steps = (each for each in events if isinstance(each, StepRecorded) and each.step_no == step_no)
+    found = [msgspec.json.decode(each.result, type=dict[str, msgspec.Raw]) for each in steps]
+    return found[-1][PLAN] if found else NOTHING
+
+
 def expire(records: Sequence[Recorded], *, at: datetime) -> WaitAnswer | None:
     """Return the result of the expiry at `at`; None: it does not wait, or may wait longer."""
     waits = waits_of(records)
@@ -155,14 +194,20 @@ def _decided(blocked: Blocked, decision: Decision) -> tuple[Performed, commands.
             ending = _ending(decision, Resolution.RESOLVED)
             return _step(blocked, result=decision.result), ending
         case Decide(verdict=Verdict.APPROVE):
-            ending = _ending(decision, Resolution.APPROVED, reason=decision.reason)
+            asked = _request_of(blocked)
+            ending = _ending(decision, Resolution.APPROVED, reason=decision.reason, request=asked)
             edited = decision.edited_hash
             plan = {PLAN: decision.edited_plan} if edited else {}
             approved = _approved(blocked, by=decision.by, reason=decision.reason, **plan)
             return approved, replace(ending, edited_hash=edited)
         case Decide():
-            ending = _ending(decision, Resolution.DENIED, reason=decision.reason)
+            asked = _request_of(blocked)
+            ending = _ending(decision, Resolution.DENIED, reason=decision.reason, request=asked)
             return _denied(blocked, by=decision.by, reason=decision.reason), ending
+
+
+def _request_of(blocked: Blocked) -> str:
+    return blocked.event.approval.request if blocked.event.approval else ""
 
 
 def _expired(blocked: Blocked) -> Performed:
@@ -218,10 +263,14 @@ def _waited_for(blocked: Blocked) -> JsonObject:
 
 
 def _ending(
-    decision: Decision, resolution: Resolution, *, reason: str = ""
+    decision: Decision, resolution: Resolution, *, reason: str = "", request: str = ""
 ) -> commands.AnswerEpisode:
     return commands.AnswerEpisode(
-        resolution=resolution, by=decision.by, reason=reason, decision_id=decision.id
+        resolution=resolution,
+        by=decision.by,
+        reason=reason,
+        decision_id=decision.id,
+        request=request,
     )
 
 

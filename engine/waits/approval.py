@@ -7,16 +7,24 @@ or the expiry leads to. Signals that are waited for expire, and people are remin
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Generic, TypeVar
+from hashlib import blake2b
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
 from engine.app.actions import RequestApproval
-from streams.json import NOTHING
+from streams.json import NOTHING, raw
+from streams.model.events import EpisodeOpened
 from streams.model.outputs import OutputIntent
 from streams.model.waits import Approval, Wait
 
 T = TypeVar("T", bound=Approval | Wait)
+
+REQUESTS: Final = "vigil:approval:"
+"""Begins the reference of a request that equal ones share. No signal may have such a one."""
+
+REQUEST_BYTES: Final = 16
+"""Length of the hash in it: long enough that two never collide."""
 
 
 class Pending(msgspec.Struct, Generic[T], frozen=True):
@@ -66,6 +74,18 @@ def approval_for(
         # Nothing but its delivery looks at what an output is.
         editable=isinstance(asking, OutputIntent) or asking.editable is True,
     )
+
+
+def request_of(opened: EpisodeOpened, asked: RequestApproval, *, mark: str) -> str:
+    """Return the reference of a request, the same for equal ones of a subject; empty: of none.
+
+    `mark` is its fingerprint, which has all that people see of it, and until when they may decide.
+    """
+    subject = opened.trigger.entity_id
+    if not subject or asked.shared is False:
+        return ""
+    said = raw([opened.actor_id, opened.subject_kind, subject, mark])
+    return f"{REQUESTS}{blake2b(said, digest_size=REQUEST_BYTES).hexdigest()}"
 
 
 def expiry_of(expires_s: float, *, at: datetime) -> datetime | None:

@@ -30,7 +30,7 @@ from engine.waits import wait as waits
 from engine.waits.answer import WaitAnswer
 from engine.waits.signals import References
 from engine.waits.wait import Blocked, block_in
-from streams.model.commands import Attend, Command, Decide, Resolve
+from streams.model.commands import Attend, Command, Decide, Resolve, ShareDecision
 from streams.model.events import (
     EpisodeEvent,
     EpisodeOpened,
@@ -108,7 +108,7 @@ class WaitRegistry:
                 episode_id=opened.episode_id,
                 step_no=block.step_no,
                 since=block.at,
-                is_ahead=ref != block.ref,
+                is_ahead=ref != block.reference,
             )
             await references.wait(waited)
 
@@ -147,6 +147,8 @@ class WaitHandler:
         match command:
             case Decide() | Resolve():
                 await self._decide(command, records, delivery)
+            case ShareDecision(step_no=step_no):
+                await self._share(records, step_no)
             case Attend() if episode.status is Status.BLOCKED:
                 await self._look_after(records, delivery)
             case _:
@@ -171,6 +173,15 @@ class WaitHandler:
             kind = type(decision).__name__.lower()
             log.info("refused", command=kind, by=decision.by, id=decision.id, why=str(refused))
             await self._expire(records, delivery)
+
+    async def _share(self, records: Sequence[Recorded], step_no: int) -> None:
+        """Give a decision to all that have made the same request by then."""
+        opened, decision = fold(records).opened, answering.shared(records, step_no)
+        if opened is not None and decision is not None:
+            node = self.context
+            references = References(node.ports, node.clock, node.turns)
+            had_by = opened.episode_id
+            await references.give(decision.signal, at=decision.at, had_by=had_by)
 
     async def _look_after(self, records: Sequence[Recorded], delivery: Incoming) -> None:
         records = await self._expire(records, delivery)

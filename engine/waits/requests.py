@@ -182,7 +182,7 @@ async def _journal(ports: Ports, episode_id: str) -> list[Recorded]:
     return list(await ports.log.read(ports.stack.episode(episode_id)))
 
 
-async def _is_waited_for(ports: Ports, command: Resolve) -> bool:
+async def _is_waited_for(ports: Ports, command: Resolve | Decide) -> bool:
     records = await _journal(ports, command.episode_id)
     try:
         return answers.answer(records, command, at=_CLOCK.now()) is not None

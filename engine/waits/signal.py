@@ -26,8 +26,9 @@ from engine import validation
 from engine.app.actions import REF_CHARS_MAX
 from engine.errors import BadRequest, Unencodable
 from engine.validation import check_cause, check_text
+from engine.waits.approval import REQUESTS
 from streams.json import NOTHING
-from streams.model.commands import Resolve
+from streams.model.commands import Decide, Resolve, Verdict
 from streams.model.events import SignalGiven, SignalWaited
 from streams.ports.domain_events import DomainEvent
 from streams.ports.log import Recorded
@@ -164,13 +165,16 @@ def _is_for(sent: SentSignal, waited: SignalWaited) -> bool:
     if not sent.episodes:
         return waited.since <= kept_until(at)
     # Others have had it. This one waited by then, but its node was late, or died, before it could
-    # write that down.
-    return waited.since <= at + timedelta(seconds=CLOCKS_S)
+    # write that down. A decision counts for no request that may have been made after it.
+    tolerance_s = 0.0 if is_request(waited.ref) else CLOCKS_S
+    return waited.since <= at + timedelta(seconds=tolerance_s)
 
 
 def signal(id_: str, ref: object, result: object, by: object) -> Signal:
     """Return a signal; `BadRequest` names an impossible field."""
     check_text("ref", ref, least=1, most=REF_CHARS_MAX)
+    if is_request(str(ref)):
+        raise BadRequest(field="ref", problem=f"{ref!r} is a request for approval; decide on it")
     check_cause(by)
     try:
         kept = validation.encode(result, what="result")
@@ -186,8 +190,37 @@ def signal_in(event: DomainEvent) -> Signal:
     return signal(f"event.{id_}", said.get("ref"), said.get("result"), said.get("by", RESOLVED))
 
 
-def command_for(said: Signal | SignalGiven, waited: SignalWaited) -> Resolve:
-    """Return the command that brings a signal to an episode."""
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What was decided about a request, as the result of its signal."""
+
+    verdict: Verdict
+    plan_hash: str
+    reason: str
+    edited_hash: str
+    edited_plan: msgspec.Raw
+
+
+def is_request(ref: str) -> bool:
+    """Return whether a reference is that of a request that equal ones share."""
+    return ref.startswith(REQUESTS)
+
+
+def command_for(said: Signal | SignalGiven, waited: SignalWaited) -> Resolve | Decide:
+    """Return the command that brings a signal to an episode, or the decision on its request."""
+    if is_request(said.ref):
+        decision = msgspec.json.decode(said.result, type=Decision)
+        return Decide(
+            actor_id=waited.actor_id,
+            episode_id=waited.episode_id,
+            id=said.id,
+            by=said.by,
+            step_no=waited.step_no,
+            verdict=decision.verdict,
+            plan_hash=decision.plan_hash,
+            reason=decision.reason,
+            edited_hash=decision.edited_hash,
+            edited_plan=decision.edited_plan,
+        )
     return Resolve(
         actor_id=waited.actor_id,
         episode_id=waited.episode_id,

@@ -114,11 +114,12 @@ class References:
         state = await self._store.retry(subject, attempt, seed=id_)
         await self._send(state, [waited.episode_id])
 
-    async def give(self, said: Signal, *, at: datetime | None) -> SignalState:
+    async def give(self, said: Signal, *, at: datetime | None, had_by: str = "") -> SignalState:
         """Write down a signal, and send it to all that wait; return what is known then.
 
         Args:
             at: when it came, by the server's clock; None: it is for those that wait now alone.
+            had_by: the episode that has it already, so that it is kept for none that comes later.
         """
         subject = self.ports.stack.signal(said.ref)
 
@@ -127,7 +128,8 @@ class References:
             came_at = at or max((each.since for each in waits), default=None)
             if came_at is None:
                 return before.state
-            waiting = [each.episode_id for each in waits]
+            waiting = [each.episode_id for each in waits if each.episode_id != had_by]
+            waiting += filter(None, [had_by])
             given = rules.give(before.state, said, waiting, at=came_at)
             if not given:
                 return before.state
@@ -135,7 +137,8 @@ class References:
             return (await self._store.append(before, given, id=id_, at=self.clock.now())).state
 
         state = await self._store.retry(subject, attempt, seed=said.id)
-        await self._send(state, [id_ for id_, due in state.due.items() if due.id == said.id])
+        sends = [id_ for id_, due in state.due.items() if due.id == said.id and id_ != had_by]
+        await self._send(state, sends)
         return state
 
     async def waiting(self, ref: str) -> list[SignalWaited]:
@@ -197,7 +200,7 @@ async def is_waiting(ports: Ports, wait: SignalWaited) -> bool:
         return True
     if wait.is_ahead:
         return block is not None and wait.ref in block.refs
-    return block is not None and (block.ref, block.step_no) == (wait.ref, wait.step_no)
+    return block is not None and (block.reference, block.step_no) == (wait.ref, wait.step_no)
 
 
 @dataclass(frozen=True)

@@ -74,9 +74,14 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
         return self.event.wait.ref if self.event.wait else ""
 
     @property
+    def reference(self) -> str:
+        """The aggregate that it waits at: of a signal, or of a request that others may share."""
+        return self.event.approval.request if self.event.approval else self.ref
+
+    @property
     def refs(self) -> tuple[str, ...]:
-        """The signal that it waits for, if any, and those that it will wait for after that."""
-        return tuple(filter(None, (self.ref, *self.event.ahead)))
+        """Its reference, if any, and those of the signals that it will wait for after that."""
+        return tuple(filter(None, (self.reference, *self.event.ahead)))
 
     @property
     def is_sleep(self) -> bool:
@@ -183,6 +188,7 @@ def _block(block: Blocked) -> JsonObject:
         "summary": event.approval.summary if event.approval else "",
         "plan_hash": event.approval.plan_hash if event.approval else "",
         "approvers": list(event.approval.approvers) if event.approval else [],
+        "request": event.approval.request if event.approval else "",
         "expires_at": terms.expires_at.isoformat() if terms.expires_at else None,
         "blocked_at": block.at.isoformat(),
     }

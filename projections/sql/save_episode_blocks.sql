@@ -3,16 +3,16 @@
 -- $1 stack, $2 rows as JSON (projections/episodes.py, Block).
 INSERT INTO episode_blocks (
     stack, episode_id, step_no, journal_seq, reason, blocked_at, plan, plan_hash, summary,
-    approvers, ref, expires_at, on_expiry, remind_every_s, resolution, resolved_by,
+    approvers, request, ref, expires_at, on_expiry, remind_every_s, resolution, resolved_by,
     resolved_reason, decision_id, resolved_at, editable
 )
 SELECT
     $1, episode_id, step_no, journal_seq, reason, blocked_at, plan, plan_hash, summary,
-    coalesce(approvers, '{}'), ref, expires_at, on_expiry, remind_every_s, resolution,
+    coalesce(approvers, '{}'), request, ref, expires_at, on_expiry, remind_every_s, resolution,
     resolved_by, resolved_reason, decision_id, resolved_at, coalesce(editable, false)
 FROM json_to_recordset($2::json) AS saved (
     episode_id uuid, step_no bigint, journal_seq bigint, reason text, blocked_at timestamptz,
-    plan jsonb, plan_hash text, summary text, approvers text[], ref text,
+    plan jsonb, plan_hash text, summary text, approvers text[], request text, ref text,
     expires_at timestamptz, on_expiry text, remind_every_s double precision, resolution text,
     resolved_by text, resolved_reason text, decision_id text, resolved_at timestamptz,
     editable boolean
@@ -25,6 +25,7 @@ ON CONFLICT (stack, episode_id, step_no) DO UPDATE SET
     plan_hash = excluded.plan_hash,
     summary = excluded.summary,
     approvers = excluded.approvers,
+    request = excluded.request,
     ref = excluded.ref,
     expires_at = excluded.expires_at,
     on_expiry = excluded.on_expiry,

@@ -85,6 +85,15 @@ class Decide(_Tagged, frozen=True, kw_only=True, tag="decide@1"):
     """What is approved in the place of the plan."""
 
 
+class ShareDecision(_Tagged, frozen=True, kw_only=True, tag="share_decision@1"):
+    """Bring a decision that an episode has to the others that have made the same request."""
+
+    actor_id: str
+    episode_id: str
+    step_no: int
+    """The step that the decision became."""
+
+
 class Resolve(_Tagged, frozen=True, kw_only=True, tag="resolve@1"):
     """Say that what an episode waits for has come about."""
 
@@ -128,7 +137,9 @@ class Carry(_Tagged, frozen=True, kw_only=True, tag="carry@1"):
     episode_id: str
 
 
-Attending: TypeAlias = Attend | Cancel | CancelOutput | Decide | Resolve | RetryOutput
+Attending: TypeAlias = (
+    Attend | Cancel | CancelOutput | Decide | Resolve | RetryOutput | ShareDecision
+)
 """People's and time's commands to an episode. They are ruled on and written down, and nobody need
 have room to run the episode for that."""
 

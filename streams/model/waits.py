@@ -43,6 +43,9 @@ class Approval(Struct, frozen=True, kw_only=True):
     """Seconds between two public reminders; 0: none."""
     editable: bool = False
     """Whether who approves may change the plan."""
+    request: str = ""
+    """The reference of the request, if other episodes may have made the same; empty: it is of this
+    one alone."""
 
 
 class Wait(Struct, frozen=True, kw_only=True):

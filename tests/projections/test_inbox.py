@@ -108,6 +108,34 @@ async def test_an_episode_that_asks_again_is_there_once(pool, stack):
     assert len(await reader.list_inbox(pool, stack)) == 1
 
 
+async def test_equal_requests_of_several_episodes_are_there_once(pool, stack):
+    async def asked(number, second, *more, request="r1"):
+        events = (lives.opened(number), lives.started(), lives.blocked(request=request), *more)
+        made = Commit(id=f"c{number}", at=AT + timedelta(seconds=second), events=events)
+        subject = stack.episode(lives.episode_id(number))
+        record = Recorded(subject=subject, seq=number, commit=made)
+        await write(pool, changes_of([record], stack=stack), stack=stack)
+
+    async def listed():
+        return [(row["id"], row["episodes"]) for row in await reader.list_inbox(pool, stack)]
+
+    await asked(1, 5)
+    await asked(2, 3)
+    await asked(3, 4, lives.resolved())
+    await asked(4, 1, lives.finished(EndStatus.CANCELED))
+    await asked(5, 9, request="r2")
+    assert await listed() == [(lives.episode_id(2), 2), (lives.episode_id(5), 1)]
+
+
+async def test_what_asks_alone_is_there_as_often_as_it_is_asked(pool, stack):
+    for number in (1, 2):
+        events = (lives.opened(number), lives.started(), lives.blocked())
+        subject = stack.episode(lives.episode_id(number))
+        await write_events(pool, *events, stack=stack, subject=subject)
+    rows = await reader.list_inbox(pool, stack)
+    assert [row["episodes"] for row in rows] == [1, 1]
+
+
 async def test_who_may_decide_is_said_of_what_waits_now(pool, stack):
     asks = (
         *(*BEGUN, lives.blocked(approvers=("ann",)), lives.resolved()),

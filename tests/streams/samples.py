@@ -20,6 +20,7 @@ from streams.model.commands import (
     Recover,
     Resolve,
     RetryOutput,
+    ShareDecision,
     Start,
     Verdict,
 )
@@ -472,6 +473,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "recover@1": Recover(actor_id="monitor", episode_id="e1", reason="lapsed"),
     "cancel@1": Cancel(actor_id="monitor", episode_id="e1", by="ada", reason="not wanted"),
     "attend@1": Attend(actor_id="monitor", episode_id="e1"),
+    "share_decision@1": ShareDecision(actor_id="monitor", episode_id="e1", step_no=3),
     "carry@1": Carry(actor_id="monitor", episode_id="e1"),
     "decide@1": Decide(
         actor_id="monitor",

@@ -22,6 +22,7 @@ def row(**fields: object) -> dict[str, object]:
         "since": SINCE,
         "expires_at": None,
         "what_to_do": "vigil episodes approve e1",
+        "episodes": 1,
         "approvers": [],
         "editable": False,
     }
@@ -46,6 +47,11 @@ def test_who_may_decide_is_said_unless_anybody_may():
 
 def test_what_may_be_changed_says_how():
     assert said(row(editable=True))[-1] == "  add --changes '{…}' to approve it with changes"
+
+
+def test_what_several_episodes_ask_for_says_how_many():
+    (headline, *_) = said(row(episodes=3))
+    assert headline == "approval of dba.shrink since 2030-01-01 08:00:00, for 3 episodes"
 
 
 def test_what_can_expire_says_when():

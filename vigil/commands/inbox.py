@@ -55,8 +55,10 @@ def lines(rows: Iterable[Row]) -> Iterator[Text]:
 def _headline(row: Row) -> str:
     about = [said(row[each]) for each in ("actor_id", "expectation_id") if row[each]]
     until = f", until {said(row['expires_at'])}" if row["expires_at"] else ""
+    many = row["episodes"] if row["episodes"] != 1 else None
+    among = f", for {many} episodes" if many else ""
     words = [str(row["kind"]).replace("_", " "), *([".".join(about)] if about else [])]
-    return f"{' of '.join(words)} since {said(row['since'])}{until}"
+    return f"{' of '.join(words)} since {said(row['since'])}{until}{among}"
 
 
 def _one_line(text: object) -> str:

@@ -243,6 +243,8 @@ class EpisodeResolved(Event, frozen=True, kw_only=True, tag="episode.resolved@1"
     """Of the request that it follows: an answer of the same id is the same answer."""
     edited_hash: str = ""
     """SHA-256 of what was approved in the place of the plan; empty: the plan as it was."""
+    request: str = ""
+    """The reference of the request that was decided, if others may have made the same."""
 
 
 class EpisodeDeferred(Event, frozen=True, kw_only=True, tag="episode.deferred@1"):

@@ -13,7 +13,7 @@ from engine.episodes.breaker import TRIPPED
 from engine.reactor import follow_up
 from engine.reactor.follow_up import Effect, SendCommand
 from engine.runtime.publish import PublicEvent
-from streams.model.commands import Start, StepDone
+from streams.model.commands import ShareDecision, Start, StepDone
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
 from streams.model.service_levels import LevelOutcome, ServiceLevel
 from streams.model.triggers import PublicEvents
@@ -148,6 +148,14 @@ def test_a_wait_and_its_answer_are_told_and_the_answer_calls_a_node():
     effects = of_episode(begun, given.BLOCKED, (given.STEP, given.RESOLVED), told=2)
     assert ids(effects) == ["e1.blocked.2", "e1.resumed.2", "answered.e1.2"]
     assert effects[-1].command == Start(actor_id="monitor", episode_id="e1", answered_step=2)
+
+
+def test_a_decision_that_others_wait_for_is_brought_to_them():
+    shared = replace(given.RESOLVED, request="vigil:approval:1")
+    effects = of_episode((given.OPENED, given.STARTED), given.BLOCKED, (given.STEP, shared), told=2)
+    assert ids(effects)[2:] == ["share.e1.2", "answered.e1.2"]
+    command = effects[2].command
+    assert command == ShareDecision(actor_id="monitor", episode_id="e1", step_no=2)
 
 
 def test_in_a_lane_the_answer_asks_for_a_place_at_once():

@@ -1,0 +1,195 @@
+"""Episodes of one subject that ask people for the same have one answer."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from engine.app.actions import approval, fingerprint
+from engine.errors import BadRequest
+from engine.waits import signal as rules
+from engine.waits.approval import request_of
+from engine.waits.signal import signal
+from streams.json import NOTHING, raw
+from streams.model.commands import Decide, Verdict
+from streams.model.events import EpisodeBlocked, EpisodeResolved, SignalGiven
+from tests.engine.reactor import journals as given
+from tests.engine.waits.test_signal_rules import NOON, sent, waited
+from tests.engine.waits.test_signal_rules import given as folded
+from vigil import Actor, App, ConvergeResult, event
+from vigil.testing import crash_everywhere, run
+
+PLAN = {"restart": "web"}
+ABOUT = replace(given.OPENED, trigger=replace(given.OPENED.trigger, entity_id="web-1"))
+
+
+async def asks(ctx, trigger):
+    kind = trigger.payload.get("kind", "")
+    answer = await ctx.approval(
+        {**PLAN, "kind": kind},
+        approvers=["ann", "bob"],
+        expires_s=3_600,
+        editable=True,
+        shared=not trigger.payload.get("alone"),
+    )
+    return ConvergeResult(
+        classification={"is": bool(answer), "by": answer.by, "plan": answer.plan}, summary=kind
+    )
+
+
+def app_of(function=asks) -> App:
+    actor = Actor("worker")
+    actor.expect("thing", function, on=event("thing.happened"), subject_key="host")
+    return App(actors=[actor])
+
+
+async def asking(vigil, *payloads) -> list[str]:
+    """Have an episode ask for each payload, and return their ids."""
+    ids = []
+    for number, payload in enumerate(payloads):
+        await vigil.publish("thing.happened", {"host": "web-1", "n": number, **payload})
+        await vigil.run_until_idle()
+        ids += [each.id for each in vigil.episodes() if each.id not in ids]
+    return ids
+
+
+def statuses(vigil, ids) -> list[str]:
+    by_id = {each.id: each.status for each in vigil.episodes()}
+    return [by_id[id_] for id_ in ids]
+
+
+async def test_one_decision_is_the_answer_of_all_that_wait():
+    async with run(app_of()) as vigil:
+        _, second, _ = ids = await asking(vigil, {}, {}, {})
+        await vigil.approve(second, by="ann", reason="fine")
+        await vigil.run_until_idle()
+        assert statuses(vigil, ids) == ["done"] * 3
+        assert [each.classification["by"] for each in vigil.episodes()] == ["ann"] * 3
+
+
+async def test_a_denial_is_one_too():
+    async with run(app_of()) as vigil:
+        first, _ = ids = await asking(vigil, {}, {})
+        await vigil.deny(first, by="bob", reason="not now")
+        await vigil.run_until_idle()
+        assert statuses(vigil, ids) == ["done"] * 2
+        assert [each.classification["is"] for each in vigil.episodes()] == [False] * 2
+
+
+async def test_a_plan_that_was_changed_is_changed_for_all():
+    async with run(app_of()) as vigil:
+        first, _ = await asking(vigil, {}, {})
+        await vigil.approve(first, by="ann", plan={"restart": "db"})
+        await vigil.run_until_idle()
+        assert [each.classification["plan"] for each in vigil.episodes()] == [{"restart": "db"}] * 2
+
+
+@pytest.mark.parametrize("other", [{"host": "web-2"}, {"kind": "other"}, {"alone": True}], ids=str)
+async def test_another_subject_another_plan_and_who_asks_alone_are_asked_separately(other):
+    async with run(app_of()) as vigil:
+        first, _ = ids = await asking(vigil, {}, other)
+        await vigil.approve(first, by="ann")
+        await vigil.run_until_idle()
+        assert statuses(vigil, ids) == ["done", "blocked"]
+
+
+async def test_a_decision_counts_for_nobody_who_asks_later():
+    async with run(app_of()) as vigil:
+        (first,) = await asking(vigil, {})
+        await vigil.approve(first, by="ann")
+        await vigil.run_until_idle()
+        await vigil.advance(seconds=1)
+        await vigil.publish("thing.happened", {"host": "web-1", "n": 9})
+        await vigil.run_until_idle()
+        assert sorted(each.status for each in vigil.episodes()) == ["blocked", "done"]
+
+
+async def test_each_expires_in_its_own_time():
+    async with run(app_of()) as vigil:
+        ids = await asking(vigil, {})
+        await vigil.advance(minutes=30)
+        await vigil.publish("thing.happened", {"host": "web-1", "n": 9})
+        await vigil.advance(minutes=31)
+        assert sorted(each.status for each in vigil.episodes()) == ["blocked", "done"]
+        assert len(ids) == 1
+
+
+async def test_a_crash_at_any_moment_leaves_nobody_without_the_answer():
+    async def story(vigil):
+        first, _ = await asking(vigil, {}, {})
+        await vigil.approve(first, by="ann")
+        await vigil.advance(minutes=5)
+        assert statuses(vigil, [each.id for each in vigil.episodes()]) == ["done"] * 2
+
+    await crash_everywhere(lambda: run(app_of()), story)
+
+
+async def test_the_journal_says_which_request_it_is_and_was():
+    async with run(app_of()) as vigil:
+        (first,) = await asking(vigil, {})
+        await vigil.approve(first, by="ann")
+        await vigil.run_until_idle()
+        stack, log = vigil.ports.stack, vigil.ports.log
+        records = await log.read(stack.episode(first))
+        events = [each for record in records for each in record.commit.events]
+        (blocked,) = [each for each in events if isinstance(each, EpisodeBlocked)]
+        (resolved,) = [each for each in events if isinstance(each, EpisodeResolved)]
+        assert blocked.approval.request == resolved.request != ""
+        shared = await log.read(stack.signal(resolved.request))
+        (decided,) = shared[-1].commit.events
+        assert isinstance(decided, SignalGiven)
+        assert decided.episodes == (first,)
+
+
+def requested(opened=ABOUT, **asked):
+    action = approval(PLAN, **asked)
+    return request_of(opened, action, mark=fingerprint(action))
+
+
+def test_equal_requests_are_of_one_actor_and_subject_and_the_same_in_all_that_people_see():
+    same = requested()
+    assert same == requested(replace(ABOUT, episode_id="e9", expectation_id="other"))
+    assert same != requested(summary="please")
+    assert same != requested(approvers=["ann"])
+    assert same != requested(replace(ABOUT, actor_id="other"))
+    assert same != requested(replace(ABOUT, subject_kind="disk"))
+
+
+def test_a_request_about_nothing_and_one_that_is_to_be_alone_are_shared_with_nobody():
+    assert requested(given.OPENED) == ""
+    assert requested(shared=False) == ""
+
+
+def test_no_signal_may_be_taken_for_a_decision():
+    with pytest.raises(BadRequest, match="is a request for approval; decide on it"):
+        signal("s1", requested(), {"verdict": "approve"}, "eve")
+
+
+def test_a_decision_counts_for_no_request_that_may_have_been_made_after_it():
+    ref = requested()
+    past = folded(replace(sent("s1", "a"), ref=ref))
+    before, after = (
+        replace(waited("b"), ref=ref, since=NOON + timedelta(seconds=each)) for each in (-1, 1)
+    )
+    assert rules.wait(past, before)[0].signal_id == "s1"
+    assert rules.wait(past, after)[0].signal_id == ""
+
+
+def test_a_decision_is_brought_as_a_decision():
+    decision = rules.Decision(
+        verdict=Verdict.DENY, plan_hash="h", reason="no", edited_hash="", edited_plan=NOTHING
+    )
+    said = rules.Signal(id="d1", ref=requested(), by="ann", result=raw(decision))
+    command = rules.command_for(said, waited("b", step_no=4))
+    assert command == Decide(
+        actor_id="worker",
+        episode_id="b",
+        id="d1",
+        verdict=Verdict.DENY,
+        plan_hash="h",
+        by="ann",
+        reason="no",
+        step_no=4,
+    )
