@@ -2,8 +2,9 @@
 
 A `SourceBatch` has the changes for some messages, and the position that the checkpoint moves to
 with them. A transaction costs as much as a hundred rows, so messages are gathered: the first after
-a pause is a batch of its own, at once; the next ones follow `GATHER_S` later, together. While full
-batches wait, there is no pause.
+a pause is a batch of its own, at once; the next ones follow `GATHER_S` later, together. When many
+come they gather for up to `GATHERINGS_MAX` times as long. While full batches wait, there is no
+pause.
 """
 
 from __future__ import annotations
@@ -35,7 +36,18 @@ MESSAGES_AT_ONCE: Final = 100
 """Messages folded before other tasks of the loop may run: under 1 ms."""
 
 GATHER_S: Final = 0.05
-"""Least time between two batches that are not full, in seconds: how late a row may be."""
+"""Least time between two batches that are not full, in seconds: how late a row may be, unless many
+commits come."""
+
+MANY: Final = 20
+"""So many messages within `GATHER_S` are many: a batch of fewer is not worth less of a wait."""
+
+GATHERINGS_MAX: Final = 5
+"""How many times `GATHER_S` commits gather when many come. With 64 episodes of five steps in flight
+Postgres spends half as much on each, and the node a tenth less (measured)."""
+
+ENOUGH: Final = MESSAGES_MAX // 2
+"""A batch of so many messages gathers no longer: more would hardly make one cheaper."""
 
 CLAIMS_GATHER_S: Final = 0.25
 """The same for claims: most of them are given up within less, and are then one row change and not
@@ -133,12 +145,13 @@ class _Pace:
         """When the next batch may end, by the monotonic clock."""
         self._over_s = self._ready_s
 
-    async def rest(self) -> None:
-        """Wait until `GATHER_S` after the last rest; at once when that is over already."""
+    async def rest(self) -> bool:
+        """Wait until `GATHER_S` after the last rest; False, at once, when that is over already."""
         left_s = self._ready_s - self._clock.monotonic_s()
         if left_s > 0:
             await self._clock.sleep(left_s)
         self._ready_s = self._clock.monotonic_s() + self._gather_s
+        return left_s > 0
 
     def begin(self) -> None:
         self._over_s = self._clock.monotonic_s() + GLEAN_S_MAX
@@ -161,28 +174,36 @@ class _CommitReader:
         records = await self._follower.receive(most=MESSAGES_AT_ONCE, wait_s=SILENCE_S)
         if not records:
             return None
-        if self._follower.pending < MESSAGES_MAX:
-            await self._pace.rest()
-        self._pace.begin()
-        return await self._glean(records)
+        is_live = self._follower.pending < MESSAGES_MAX
+        has_rested = is_live and await self._pace.rest()
+        return await self._glean(records, gatherings=GATHERINGS_MAX if has_rested else 1)
 
-    async def _glean(self, records: Sequence[Recorded]) -> SourceBatch:
+    async def _glean(self, records: Sequence[Recorded], *, gatherings: int) -> SourceBatch:
         """Return the changes of `records` and those behind them, as far as they can be decoded."""
         stretch = _Stretch(self._stack, self._stream)
         try:
             stretch.take(records)
-            while stretch.messages < MESSAGES_MAX and not self._pace.is_over():
-                await asyncio.sleep(0)
-                wait_s = COMING_S if self._follower.pending else 0.0
-                records = await self._follower.receive(most=MESSAGES_AT_ONCE, wait_s=wait_s)
-                if not records:
+            await self._take_waiting(stretch)
+            for _ in range(gatherings - 1):
+                if not MANY <= stretch.messages < ENOUGH:
                     break
-                stretch.take(records)
+                await self._pace.rest()
+                await self._take_waiting(stretch)
         except UnreadableEvent as error:
             if stretch.messages == 0:
                 raise
             self._unreadable = error
         return stretch.gleaning(pending=self._follower.pending)
+
+    async def _take_waiting(self, stretch: _Stretch) -> None:
+        self._pace.begin()
+        while stretch.messages < MESSAGES_MAX and not self._pace.is_over():
+            await asyncio.sleep(0)
+            wait_s = COMING_S if self._follower.pending else 0.0
+            records = await self._follower.receive(most=MESSAGES_AT_ONCE, wait_s=wait_s)
+            if not records:
+                return
+            stretch.take(records)
 
 
 class _Stretch:

@@ -8,8 +8,11 @@ from datetime import UTC, datetime
 import pytest
 
 from projections.postgres.batches import (
+    ENOUGH,
     GATHER_S,
+    GATHERINGS_MAX,
     GLEAN_S_MAX,
+    MANY,
     MESSAGES_AT_ONCE,
     MESSAGES_MAX,
     LogSource,
@@ -65,6 +68,36 @@ async def test_what_comes_soon_after_is_gathered(ports):
         await open_many(ports, first=2, count=3)
         gleaning = await gleaner.receive()
     assert (gleaning.position, gleaning.events) == (4, 3)
+    assert clock.waits == [pytest.approx(GATHER_S)]
+
+
+async def test_many_are_gathered_for_longer(ports):
+    clock = StoppedClock()
+    async with feed(ports, clock).open(after=0, mark="") as gleaner:
+        await open_many(ports, first=1, count=1)
+        await gleaner.receive()
+        await open_many(ports, first=2, count=MANY)
+        gleaning = await gleaner.receive()
+    assert gleaning.events == MANY
+    assert clock.waits == [pytest.approx(GATHER_S)] * GATHERINGS_MAX
+
+
+async def test_many_after_a_pause_are_handed_out_at_once(ports):
+    clock = StoppedClock()
+    async with feed(ports, clock).open(after=0, mark="") as gleaner:
+        await open_many(ports, first=1, count=MANY)
+        gleaning = await gleaner.receive()
+    assert (gleaning.events, clock.waits) == (MANY, [])
+
+
+async def test_enough_are_gathered_no_longer(ports):
+    clock = StoppedClock()
+    async with feed(ports, clock).open(after=0, mark="") as gleaner:
+        await open_many(ports, first=1, count=1)
+        await gleaner.receive()
+        await open_many(ports, first=2, count=ENOUGH)
+        gleaning = await gleaner.receive()
+    assert gleaning.events == ENOUGH
     assert clock.waits == [pytest.approx(GATHER_S)]
 
 
