@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 from msgspec.structs import replace
@@ -64,6 +64,8 @@ FAILED: Final = "failed"
 FINDINGS_IN_FLIGHT_MAX: Final = 32
 """Findings of one episode that are written at a time."""
 
+
+LoadedFinding: TypeAlias = Loaded[FindingEvent | None]
 
 log = structlog.get_logger("vigil.findings")
 
@@ -193,15 +195,38 @@ class FindingApplier:
             )
             by_key[intent.finding_key].append(job)
 
+        read = await self._read([jobs[0] for jobs in by_key.values()])
+
         async def in_order(jobs: list[IntentJob]) -> list[AppliedIntent]:
             async with room:
-                return [await self._apply(job) for job in jobs]
+                first, *others = jobs
+                applied = [await self._apply(first, read.get(first.intent.finding_key))]
+                return applied + [await self._apply(job) for job in others]
 
         groups = await asyncio.gather(*(in_order(jobs) for jobs in by_key.values()))
         return sorted((one for group in groups for one in group), key=lambda one: one.index)
 
-    async def _apply(self, job: IntentJob) -> AppliedIntent:
-        subject = self.ports.stack.finding(job.intent.finding_key)
+    async def _read(self, jobs: Sequence[IntentJob]) -> Mapping[str, LoadedFinding]:
+        """Return the findings of `jobs` by key, read together; none if one read would not do.
+
+        A replica may lag. An append after such a read is refused; that nothing changes is decided
+        again on what the leader has.
+        """
+        if len(jobs) <= 1 or any(job.attempt > 1 for job in jobs):
+            return {}
+        subjects = {job.intent.finding_key: self._subject(job) for job in jobs}
+        newest = await self.ports.log.newest([*subjects.values()])
+        job = jobs[0]
+        if newest and job.version is not None:
+            await self._check_ours(job.opened, version=job.version)
+        return {key: _loaded(subject, newest.get(subject)) for key, subject in subjects.items()}
+
+    def _subject(self, job: IntentJob) -> str:
+        return self.ports.stack.finding(job.intent.finding_key)
+
+    async def _apply(self, job: IntentJob, read: LoadedFinding | None = None) -> AppliedIntent:
+        """Apply an intent; `read` is its finding as it may have been just now."""
+        subject = self._subject(job)
 
         def after(newest: Recorded) -> int:
             return START if job.attempt > 1 else only_newest(newest)
@@ -209,8 +234,11 @@ class FindingApplier:
         store = Store[FindingEvent | None, FindingEvent](
             self.ports.log, self.clock, newest_of, after=after, turns=self.turns
         )
-        attempt = partial(self._try, job, store)
-        carried = await store.retry(subject, attempt, seed=job.id)
+        attempt = partial(self._try, job, store, read)
+        known = None if self.turns.of(subject).locked() else read
+        carried = await store.retry(subject, attempt, seed=job.id, known=known)
+        if carried.newest is None and known is not None:
+            carried = await store.retry(subject, attempt, seed=job.id)
         if carried.newest is None:
             return carried.applied
         timers = FindingTimers(self.ports, self.actors, self.clock)
@@ -242,9 +270,10 @@ class FindingApplier:
         self,
         job: IntentJob,
         store: Store[FindingEvent | None, FindingEvent],
-        loaded: Loaded[FindingEvent | None],
+        checked: LoadedFinding | None,
+        loaded: LoadedFinding,
     ) -> StoredIntent:
-        """Apply an intent to the finding as it was read."""
+        """Apply an intent to the finding as it was read; of `checked`, the episode was ours."""
         records, newest, version = loaded.records, loaded.state, loaded.version
         done = find(records, job.cause)
         if done is not None:
@@ -254,7 +283,7 @@ class FindingApplier:
                 version=version,
                 is_enriched=is_enriched_by(records, job.cause),
             )
-        if job.version is not None and newest is not None:
+        if job.version is not None and newest is not None and loaded is not checked:
             await self._check_ours(job.opened, version=job.version)
         before = newest.finding if newest else None
         now = self.clock.now()
@@ -287,3 +316,8 @@ class FindingApplier:
         last = await self.ports.log.last(subject)
         if last is None or last.seq != version:
             raise VersionConflict(subject, expected=version)
+
+
+def _loaded(subject: str, newest: Recorded | None) -> LoadedFinding:
+    records = () if newest is None else (newest,)
+    return Loaded(subject, newest_of(records), records)

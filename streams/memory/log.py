@@ -38,6 +38,11 @@ class MemoryLog:
         message = self._stream_of(subject).last_of(subject)
         return None if message is None else parse_commit(message)
 
+    async def newest(self, subjects: Sequence[str]) -> Mapping[str, Recorded]:
+        """See `EventLog.newest`."""
+        found = [self._stream_of(each).last_of(each) for each in subjects]
+        return {one.subject: parse_commit(one) for one in found if one is not None}
+
     async def at(
         self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0
     ) -> Recorded | None:

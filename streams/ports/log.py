@@ -12,7 +12,7 @@ goes by sequence has to name a stream and a partition, and to get everything is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Final, Protocol
@@ -92,6 +92,12 @@ class EventLog(Protocol):
 
     async def last(self, subject: str) -> Recorded | None:
         """Return the aggregate's last commit as the stream's leader knows it, or None."""
+
+    async def newest(self, subjects: Sequence[str]) -> Mapping[str, Recorded]:
+        """Return the last commit of each aggregate that has one, by subject, in few requests.
+
+        May lag an acknowledged append for moments, as `read` may.
+        """
 
     async def at(
         self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0

@@ -117,6 +117,27 @@ async def test_last_returns_the_newest_commit_of_the_aggregate_alone(log, subjec
     assert (last.subject, last.seq, last.commit.id) == (subject, second, "c2")
 
 
+async def test_the_newest_commits_of_many_aggregates_are_read_together(log, stack):
+    subjects = [stack.finding(f"disk:{number}") for number in range(250)]
+    versions = [await log.append(each, commit("c1"), after=START) for each in subjects[:3]]
+    newest = await log.append(subjects[0], commit("c2"), after=versions[0])
+    neighbour = stack.episode("e1")
+    await log.append(neighbour, commit("other"), after=START)
+
+    found = await log.newest([*subjects, neighbour])
+
+    assert found.keys() == {*subjects[:3], neighbour}
+    assert [(found[each].seq, found[each].commit.id) for each in subjects[:3]] == [
+        *[(newest, "c2"), (versions[1], "c1"), (versions[2], "c1")]
+    ]
+    assert found[neighbour].commit.id == "other"
+
+
+async def test_of_aggregates_that_do_not_exist_there_is_no_newest_commit(log, stack):
+    assert await log.newest([stack.finding("disk"), stack.finding("memory")]) == {}
+    assert await log.newest([]) == {}
+
+
 async def test_the_head_is_zero_before_the_first_commit(log):
     assert await log.head() == 0
 

@@ -356,6 +356,16 @@ class WiredLog:
             return records[:-1]
         return records
 
+    async def newest(self, subjects: Sequence[str]) -> Mapping[str, Recorded]:
+        stale = self.wire.servers.weather.draw(Fault.STALE)
+        lag_s = STALE_S if stale else 0.0
+
+        def read() -> Mapping[str, Recorded]:
+            found = [self._fresh(subject, START, lag_s=lag_s) for subject in subjects]
+            return {records[-1].subject: records[-1] for records in found if records}
+
+        return await self.wire.request("newest", read)
+
     async def last(self, subject: str) -> Recorded | None:
         log = self.wire.servers.ports.log
         return await self.wire.request("last", lambda: done(log.last(subject)))

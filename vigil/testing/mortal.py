@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, fields
 from typing import TypeAlias
@@ -37,6 +37,10 @@ class MortalLog:
     async def last(self, subject: str) -> Recorded | None:
         """See `EventLog.last`."""
         return await self.log.last(subject)
+
+    async def newest(self, subjects: Sequence[str]) -> Mapping[str, Recorded]:
+        """See `EventLog.newest`."""
+        return await self.log.newest(subjects)
 
     async def at(
         self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0

@@ -10,7 +10,9 @@ sequence of its exact subject. When an answer is lost the identical message is s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 
@@ -74,6 +76,15 @@ class JetStreamLog:
         """See `EventLog.last`."""
         found = await stored.last(self._link, self._stack.stream_of(subject), subject)
         return parse_commit(found) if found else None
+
+    async def newest(self, subjects: Sequence[str]) -> Mapping[str, Recorded]:
+        """See `EventLog.newest`."""
+        by_stream: dict[str, list[str]] = defaultdict(list)
+        for subject in subjects:
+            by_stream[self._stack.stream_of(subject)].append(subject)
+        reads = (stored.newest(self._link, name, each) for name, each in by_stream.items())
+        found = [message for messages in await asyncio.gather(*reads) for message in messages]
+        return {message.subject: parse_commit(message) for message in found}
 
     async def at(
         self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0

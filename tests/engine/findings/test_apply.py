@@ -10,8 +10,10 @@ from msgspec.structs import replace
 from engine.app.findings import clear_finding, raise_finding, update_finding
 from engine.findings.apply import FindingApplier
 from engine.runtime.store import CONFLICTS_MAX, Contended, Turns
+from streams.errors import VersionConflict
 from streams.memory import memory_ports
-from streams.model.events import FindingRaised, FindingUpdated
+from streams.memory.log import MemoryLog
+from streams.model.events import EpisodeStarted, FindingRaised, FindingUpdated
 from streams.model.triggers import Mode
 from tests.engine.stage import (
     CLOCK,
@@ -24,6 +26,7 @@ from tests.engine.stage import (
     react,
     running,
     told,
+    write,
 )
 from tests.simulation.time import SimClock, simulate
 
@@ -167,6 +170,73 @@ async def test_a_replica_that_lags_does_not_hide_what_was_carried_out(ports, app
     assert await later.apply([clear_finding("disk")], opened=OPENED, attempt=2) == [once]
     assert once.outcome.outcome == "cleared"
     assert len(await events_of(ports)) == 2
+
+
+class ReadTogether(MemoryLog):
+    """A log that counts its reads; the newest of many aggregates are those of `before`."""
+
+    def __init__(self, ports, *, before=None):
+        super().__init__(ports.log._streams, stack=ports.stack)
+        self._before = before
+        self.reads = []
+
+    async def last(self, subject):
+        self.reads.append("last")
+        return await super().last(subject)
+
+    async def newest(self, subjects):
+        self.reads.append("newest")
+        return await super().newest(subjects) if self._before is None else self._before
+
+
+async def test_the_findings_of_an_episode_are_read_together(ports, applier):
+    await applier.apply([disk], opened=OTHER, attempt=1)
+    log = ReadTogether(ports)
+    later = FindingApplier(dataclasses.replace(ports, log=log), ACTORS, CLOCK, Turns())
+    intents = [disk, *(raise_finding(f"disk{number}", class_="c") for number in range(9))]
+
+    applied = await later.apply(intents, opened=OPENED, attempt=1)
+
+    assert [one.outcome.outcome for one in applied] == ["updated", *["raised"] * 9]
+    assert log.reads == ["newest"]
+
+
+async def test_that_nothing_changes_is_not_decided_on_a_replica_that_lags(ports, applier):
+    await applier.apply([disk], opened=OTHER, attempt=1)
+    log = ReadTogether(ports, before={})
+    later = FindingApplier(dataclasses.replace(ports, log=log), ACTORS, CLOCK, Turns())
+
+    cleared, raised = await later.apply(
+        [clear_finding("disk"), raise_finding("other", class_="c")], opened=OPENED, attempt=1
+    )
+
+    assert (cleared.outcome.outcome, raised.outcome.outcome) == ("cleared", "raised")
+
+
+async def test_what_a_replica_lacks_is_decided_upon_when_the_append_is_refused(ports, applier):
+    await applier.apply([disk], opened=OTHER, attempt=1)
+    log = ReadTogether(ports, before={})
+    later = FindingApplier(dataclasses.replace(ports, log=log), ACTORS, CLOCK, Turns())
+
+    again, other = await later.apply(
+        [disk, raise_finding("other", class_="c")], opened=OPENED, attempt=1
+    )
+
+    assert (again.outcome.outcome, other.outcome.outcome) == ("updated", "raised")
+    assert [event.finding.raise_no for event in await events_of(ports)] == [1, 1]
+
+
+async def test_a_former_owner_changes_none_of_its_findings(ports, applier):
+    both = [disk, raise_finding("other", class_="c")]
+    await applier.apply(both, opened=OTHER, attempt=1)
+    await write(ports, OPENED.episode_id, OPENED)
+    ours = await ports.log.last(ports.stack.episode(OPENED.episode_id))
+    await write(ports, OPENED.episode_id, EpisodeStarted(node="n2", attempt=1, claim_revision=1))
+    before = await events_of(ports)
+
+    with pytest.raises(VersionConflict):
+        await applier.apply(both, opened=OPENED, attempt=1, version=ours.seq)
+    assert await events_of(ports) == before
 
 
 async def test_a_dry_run_leaves_all_out(applier):
