@@ -5062,14 +5062,14 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "equal requests: people see one of them",
-        "projections/sql/migrations/0019_shared_requests.sql",
+        "projections/sql/migrations/0021_shared_requests.sql",
         "    AND others.is_older IS NOT TRUE\n",
         "",
         "tests/projections/test_inbox.py",
     ),
     Mutant(
         "equal requests: one whose episode has ended stands for no other",
-        "projections/sql/migrations/0019_shared_requests.sql",
+        "projections/sql/migrations/0021_shared_requests.sql",
         "AND asking.blocked_by = 'approval'",
         "",
         "tests/projections/test_inbox.py",
