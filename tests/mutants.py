@@ -5212,8 +5212,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a signal finds only who waits",
         "engine/waits/signals.py",
-        "    return block is not None and (block.reference, block.step_no) == (wait.ref, wait.step_no)",
-        "    return True",
+        "return block is not None and (block.reference, block.step_no) == (wait.ref, wait.step_no)",
+        "return True",
         "tests/engine/waits/test_signals.py",
     ),
     Mutant(
@@ -7753,10 +7753,10 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/functions/test_replay.py",
     ),
     Mutant(
-        "functions: arguments that look alike are told apart",
+        "functions: of arguments that look alike it says so",
         "engine/functions/order.py",
-        "            if was != asks and ",
-        "            if ",
+        'return (was, asks) if was != asks else (OTHERS, "others")',
+        "return was, asks",
         "tests/engine/functions/test_replay.py",
     ),
     Mutant(

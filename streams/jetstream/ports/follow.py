@@ -54,8 +54,8 @@ WAITING_BYTES_MAX: Final = 3 * PULL_BYTES_MAX
 """Most bytes that wait at one reader: two pulls, and what may wait when the second is sent."""
 
 PULL_S: Final = 120
-"""Life of a pull that finds nothing. That it is lost is seen by its heartbeats, long before; and the
-server keeps a consumer that has one for longer than `IDLE_S_MAX` (seen with 2.15)."""
+"""Life of a pull that finds nothing. That it is lost is seen by its heartbeats, long before; and
+the server keeps a consumer that has one for longer than `IDLE_S_MAX` (seen with 2.15)."""
 
 SILENT_BEATS_MAX: Final = 2.5
 """Without a message or a heartbeat for as long as so many beats, the pull counts as lost."""
