@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.docs.pages import blocks
+from tests.docs.pages import ROOT, blocks
 from tests.moments import STRIDE
 from vigil.demo.app import app as demo
 from vigil.testing import RunningApp, crash_everywhere, deliver_twice, run
@@ -37,7 +37,7 @@ class Guide:
     given: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return self.file
+        return f"{self.page} {self.file}"
 
     def run(self):
         app = demo if self.page == "demo" else app_of(self.page, self.file)
@@ -127,6 +127,42 @@ async def services(vigil):
     assert vigil.episode().summary.startswith("web restarted, by ")
 
 
+async def watch(vigil):
+    await vigil.publish("resource.updated", {"host": "web-1", "disk_used": 0.97})
+    await vigil.run_until_idle()
+    assert vigil.finding("host:disk:web-1").severity == "high"
+    await vigil.publish("resource.updated", {"host": "web-1", "disk_used": 0.5})
+    await vigil.run_until_idle()
+    assert vigil.findings() == []
+
+
+async def probes(vigil):
+    for service in ("db", "web"):
+        await vigil.fire("services", "service_is_up", {"service": service})
+    await vigil.advance(minutes=1)
+    assert [each.finding_key for each in vigil.findings()] == ["service:down:db"]
+
+
+async def pages(vigil):
+    await vigil.fire("reports", "pages_are_read")
+    await vigil.run_until_idle()
+    assert vigil.episode().summary == "12 rows"
+
+
+async def mails(vigil):
+    await vigil.fire("mails", "customer_is_told", {"to": "ann"})
+    await vigil.run_until_idle()
+    await vigil.approve()
+    await vigil.run_until_idle()
+    assert vigil.episode().step("mail.send").result == "sent"
+
+
+async def books(vigil):
+    await vigil.fire("books", "all_counted", {"tables": ["a", "bb", "ccc", "dddd"]})
+    await vigil.run_until_idle()
+    assert vigil.episode().summary == "6 rows in the first 3 tables"
+
+
 async def watching(vigil):
     measured = {"host": "web-1", "mount": "/", "used_fraction": 0.97}
     await vigil.publish("host.disk.measured", measured)
@@ -145,7 +181,22 @@ ADVICE = {
     "synthesizer": "Empty /var/log.",
 }
 
+NOT_HERE = {
+    "definitions": "its actors are made of files",
+    "deploying": "its apps differ in one line from each other, and are started and stopped",
+    "stacks": "its app runs on several stacks",
+    "templates": "its actors are made of files",
+    "testing": "its tests are run with the page, and have a node die at every moment, too",
+    "vendor-onboarding": "its actors and its workflow are made of files",
+}
+"""Page with an app → why it is not among `GUIDES`."""
+
 GUIDES = [
+    Guide("first-actor", "watch", watch),
+    Guide("functions", "services", probes, {"allow": ["service.*"]}),
+    Guide("functions", "pages", pages, {"allow": ["page.*"]}),
+    Guide("functions", "changed", mails, {"allow": ["mail.*"]}),
+    Guide("functions", "partial", books, {"allow": ["count_rows.*"]}),
     Guide("approvals", "releases", releases),
     Guide("outputs", "orders", orders),
     Guide("findings", "disks", disks),
@@ -157,6 +208,16 @@ GUIDES = [
     Guide("tools", "services", services, {"allow": ["measure.call", "restart.call"]}),
     Guide("demo", "watching", watching, ADVICE),
 ]
+
+
+def test_the_apps_of_every_guide_are_run():
+    pages = {each.stem for each in (ROOT / "docs/guides").glob("*.md")}
+    have = {
+        page
+        for page in pages
+        if any("\napp = App(" in each.text for each in blocks(f"docs/guides/{page}.md", "python"))
+    }
+    assert have - {guide.page for guide in GUIDES} == set(NOT_HERE)
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=str)
