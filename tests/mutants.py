@@ -76,6 +76,7 @@ OUTPUTS_LEFT: Final = "tests/engine/outputs/test_outputs_left.py"
 AT_A_RATE: Final = "tests/engine/outputs/test_outputs_at_a_rate.py"
 IN_LINE: Final = "tests/engine/outputs/test_outputs_in_line.py"
 CALLED_OFF: Final = "tests/engine/outputs/test_outputs_called_off.py"
+NAMES: Final = "tests/engine/functions/test_names.py"
 SHARING: Final = "tests/engine/waits/test_shared_requests.py"
 AHEAD: Final = "tests/engine/functions/test_signals_ahead.py"
 SIGNALS: Final = "tests/engine/waits/test_signal_rules.py"
@@ -5019,6 +5020,34 @@ TABLE: Final[Sequence[Mutant]] = (
         BLOCKING,
     ),
     Mutant(
+        "names: a severity that does not exist is found",
+        "engine/functions/names.py",
+        "if severity is not None and severity not in SEVERITIES:",
+        "if False:",
+        NAMES,
+    ),
+    Mutant(
+        "names: an output that does not exist is found",
+        "engine/functions/names.py",
+        "if adapter is not None and adapter not in app.outputs:",
+        "if False:",
+        NAMES,
+    ),
+    Mutant(
+        "names: a tool that the actor may not call is none that it has",
+        "engine/functions/names.py",
+        "if not actor.may_call(capability) or app.tool(",
+        "if app.tool(",
+        NAMES,
+    ),
+    Mutant(
+        "names: what a method of a class calls on itself is no call of ctx",
+        "engine/functions/names.py",
+        "ctx = first_argument(waiting[0]) if isinstance(strategy, Function) and waiting else ()",
+        "ctx = first_argument(waiting[0])",
+        NAMES,
+    ),
+    Mutant(
         "equal requests: one about nothing is shared with nobody",
         "engine/waits/approval.py",
         "if not subject or asked.shared is False:",
@@ -7279,8 +7308,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what a check finds is listed by line",
         "vigil/commands/check.py",
-        "sorted(found, key=lambda each: _by_line(each.place))",
-        "found",
+        '    rows.sort(key=lambda row: _by_line(str(row["place"])))\n',
+        "",
         "tests/vigil/test_checking.py",
     ),
     Mutant(
@@ -7727,7 +7756,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "functions: check finds what is called past the journal",
         "engine/functions/source.py",
-        "            if isinstance(_value(node.func, function), FunctionTool):",
+        "            if isinstance(value_of(node.func, function), FunctionTool):",
         "            if False:",
         "tests/engine/functions/test_source.py",
     ),

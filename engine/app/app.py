@@ -22,6 +22,7 @@ from engine.app.outputs import Outputs, Route, checked_routes
 from engine.app.strategy import Needs, Strategy, StrategyFunction, Template, checked_templates
 from engine.app.tools import (
     GATHER,
+    OF_THE_ENGINE,
     Gatherer,
     Gathering,
     Synthesizer,
@@ -142,7 +143,9 @@ class App:
         if problem := problem_of_id(actor):
             raise Check(actor.id).refuse("id", problem)
         if absent := sorted((actor.capabilities or set()) - {*actor.tools, *self.tools}):
-            raise Check(actor.id).refuse("capabilities", f"no tool is called {absent[0]!r}")
+            known = ", ".join(sorted({*actor.tools, *self.tools} - OF_THE_ENGINE)) or "none"
+            problem = f"no tool is called {absent[0]!r}; there are: {known}"
+            raise Check(actor.id).refuse("capabilities", problem)
         if problem := _problem_of_queue(actor):
             raise Check(actor.id).refuse("queue_max", problem)
         if problem := _problem_of_breakers(actor):

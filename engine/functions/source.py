@@ -94,18 +94,18 @@ def unreplayable_in(function: Function) -> list[Unreplayable]:
     seen, waiting = {run}, [run]
     while waiting and len(seen) < FUNCTIONS_MAX:
         looked_at = waiting.pop(0)
-        tree, first_line = _tree(looked_at)
+        tree, first_line = tree_of(looked_at)
         if tree is None:
             continue
         found += _problems(tree, looked_at, first_line)
-        for called in _called(tree, looked_at):
+        for called in called_in(tree, looked_at):
             if called not in seen:
                 seen.add(called)
                 waiting.append(called)
     return found
 
 
-def _tree(function: FunctionType) -> tuple[ast.AST | None, int]:
+def tree_of(function: FunctionType) -> tuple[ast.AST | None, int]:
     """Return the syntax of a function, and the line where it begins; None: its source is away."""
     try:
         lines, first_line = inspect.getsourcelines(function)
@@ -115,15 +115,14 @@ def _tree(function: FunctionType) -> tuple[ast.AST | None, int]:
 
 
 def _problems(tree: ast.AST, function: FunctionType, first_line: int) -> Iterator[Unreplayable]:
-    file = Path(function.__code__.co_filename).name
-    forgotten = _forgotten(tree, function.__code__.co_varnames[:1])
+    forgotten = _forgotten(tree, first_argument(function))
     for node in ast.walk(tree):
-        place = f"{file}:{first_line + getattr(node, 'lineno', 1) - 1}"
+        place = place_of(node, function, first_line)
         if method := forgotten.get(node):
             found = f"{method}(…) without `await`"
             yield Unreplayable(place=place, found=found, instead=f"await {method}(…)")
         if isinstance(node, ast.Call):
-            if isinstance(_value(node.func, function), FunctionTool):
+            if isinstance(value_of(node.func, function), FunctionTool):
                 name = ast.unparse(node.func)
                 instead = f"await ctx.call({name}, …)"
                 yield Unreplayable(place=place, found=f"{name}(…) called directly", instead=instead)
@@ -131,6 +130,17 @@ def _problems(tree: ast.AST, function: FunctionType, first_line: int) -> Iterato
             matches = ((names, instead) for pattern, instead in _TABLE if _any(pattern, names))
             for matched, instead in list(matches)[:1]:
                 yield Unreplayable(place=place, found=f"{matched[0]}()", instead=instead)
+
+
+def place_of(node: ast.AST, function: FunctionType, first_line: int) -> str:
+    """Return file and line of a node in the source of a function that begins at `first_line`."""
+    line = first_line + getattr(node, "lineno", 1) - 1
+    return f"{Path(function.__code__.co_filename).name}:{line}"
+
+
+def first_argument(function: FunctionType) -> tuple[str, ...]:
+    """Return the name of a function's first argument, such as `ctx`; nothing: it has none."""
+    return function.__code__.co_varnames[: min(1, function.__code__.co_argcount)]
 
 
 def _any(pattern: re.Pattern[str], names: list[str]) -> bool:
@@ -225,20 +235,20 @@ def _assigned(tree: ast.AST) -> dict[str, list[ast.AST]]:
     return found
 
 
-def _called(tree: ast.AST, function: FunctionType) -> Iterator[FunctionType]:
+def called_in(tree: ast.AST, function: FunctionType) -> Iterator[FunctionType]:
     """Yield the functions of the same module that `function` calls."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            called = _value(node.func, function)
+            called = value_of(node.func, function)
             if isinstance(called, FunctionType) and called.__module__ == function.__module__:
                 yield called
 
 
 def _names(node: ast.expr, function: FunctionType) -> list[str]:
     """Return what a called thing is called: as it is written, and where it comes from."""
-    value, names = _value(node, function), list[str]()
+    value, names = value_of(node, function), list[str]()
     if isinstance(node, ast.Attribute):
-        owner = _value(node.value, function)
+        owner = value_of(node.value, function)
         if isinstance(owner, ModuleType):
             names.append(f"{owner.__name__}.{node.attr}")
         elif isinstance(owner, type):
@@ -248,13 +258,13 @@ def _names(node: ast.expr, function: FunctionType) -> list[str]:
     return [*names, f"{module}.{name}"] if name else names
 
 
-def _value(node: ast.expr, function: FunctionType) -> object:
+def value_of(node: ast.expr, function: FunctionType) -> object:
     """Return what `node` means in the function's module; None: nothing that is known there."""
     match node:
         case ast.Name(id=name) if name not in function.__code__.co_varnames:
             return function.__globals__.get(name, getattr(builtins, name, None))
         case ast.Attribute(value=inner, attr=attr):
-            owner = _value(inner, function)
+            owner = value_of(inner, function)
             is_static = isinstance(owner, ModuleType | type)
             return inspect.getattr_static(owner, attr, None) if is_static else None
         case _:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from structlog.testing import capture_logs
+
+from vigil.serving.app import load, tell_unknown_names
 
 APP = """
 import time
@@ -101,3 +104,53 @@ def test_what_is_found_is_listed_once_by_line_however_often_it_is_registered(vig
     assert [(row["expectation"], row["place"]) for row in rows] == [
         ("first", "clocks.py:7"), ("first", "clocks.py:12"), ("first", "clocks.py:13"),
     ]  # fmt: skip
+
+
+WRONG = """
+from vigil import Actor, App, every, raise_finding, tool
+
+
+@tool
+async def fetch(url: str) -> str:
+    return url
+
+
+names = Actor("names", tools=[fetch])
+
+
+@names.expectation(on=every("1h"))
+async def all_is_well(ctx, trigger):
+    await ctx.call("fetsh.call")
+    await ctx.output("pager", {})
+    return raise_finding("k", class_="c", severity="hgh")
+
+
+app = App(actors=[names])
+"""
+
+
+def test_names_that_do_not_exist_are_listed_with_line_and_those_that_do(vigil, tmp_path):
+    (tmp_path / "names.py").write_text(WRONG)
+    done = vigil.run("check", "names:app", "--json")
+    assert [(row["place"], row["found"], row["instead"]) for row in json.loads(done.stdout)] == [
+        ("names.py:15", "tool 'fetsh.call'", "one of fetch.call"),
+        ("names.py:16", "output 'pager'", "there is none"),
+        ("names.py:17", "severity 'hgh'", "one of low, medium, high, critical"),
+    ]
+    assert done.returncode == 1
+    assert "3 place(s) where a name does not exist" in done.stderr
+
+
+def test_a_node_that_starts_says_so_too(tmp_path, monkeypatch):
+    (tmp_path / "wrongly_named.py").write_text(WRONG)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    with capture_logs() as lines:
+        tell_unknown_names(load("wrongly_named:app"))
+    assert [(line["event"], line["at"], line["found"]) for line in lines] == [
+        ("a name that does not exist", "wrongly_named.py:15", "tool 'fetsh.call'"),
+        ("a name that does not exist", "wrongly_named.py:16", "output 'pager'"),
+        ("a name that does not exist", "wrongly_named.py:17", "severity 'hgh'"),
+    ]
+    assert lines[0]["instead"] == "one of fetch.call"
+    assert lines[0]["expectation"] == "names.all_is_well"

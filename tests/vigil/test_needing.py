@@ -84,17 +84,17 @@ def test_a_workflow_that_is_disabled_needs_nothing():
         (
             [node(desk=["screen"], bank=["pay"])],
             [],
-            ["step rate: actor 'desk' has no expectation 'rate'"],
+            ["step rate: actor 'desk' has no expectation 'rate'; it has: screen"],
         ),
         (
             [node(desk=["screen", "rate"])],
             [disabled(actor("bank", "pay"))],
-            ["step pay: there is no actor 'bank'"],
+            ["step pay: there is no actor 'bank'; there are: desk"],
         ),
         (
             [node(desk=["screen", "rate"])],
             [actor("bank", "pay_out")],
-            ["step pay: actor 'bank' has no expectation 'pay'"],
+            ["step pay: actor 'bank' has no expectation 'pay'; it has: pay_out"],
         ),
     ],
     ids=[
@@ -113,7 +113,8 @@ def test_what_is_in_code_goes_before_what_is_defined():
 
 def test_a_workflow_within_another_must_be_there():
     outer = flow("outer", a="review")
-    assert lacks([node(x=["y"])], [outer], "outer") == ["step a: there is no workflow 'review'"]
+    absent = "step a: there is no workflow 'review'; there are: outer"
+    assert lacks([node(x=["y"])], [outer], "outer") == [absent]
     assert lacks([node(x=["y"])], [outer, REVIEW], "outer") == []
 
 

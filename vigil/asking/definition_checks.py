@@ -288,11 +288,14 @@ def _expectations_of(registered: RegisteredDefinition) -> Collection[str] | None
 def _lack(need: StepReference, there: There) -> str:
     kind, id_ = need.named
     if need.named not in there:
-        return f"step {need.step}: there is no {ID_KINDS[kind]} {id_!r}"
+        known = sorted(each for its_kind, each in there if its_kind is kind)
+        has = f"; there are: {', '.join(known)}" if known else ""
+        return f"step {need.step}: there is no {ID_KINDS[kind]} {id_!r}{has}"
     expectations = there[need.named]
     if not need.expectation or expectations is None or need.expectation in expectations:
         return ""
-    return f"step {need.step}: {ID_KINDS[kind]} {id_!r} has no expectation {need.expectation!r}"
+    lacks = f"has no expectation {need.expectation!r}; it has: {', '.join(sorted(expectations))}"
+    return f"step {need.step}: {ID_KINDS[kind]} {id_!r} {lacks}"
 
 
 Sources: TypeAlias = Mapping[str, Iterable[SourceDefinition]]

@@ -12,6 +12,7 @@ from typer import Argument
 from vigil.errors import Trouble
 from vigil.options import IsJson
 from vigil.printing.output import show_rows
+from vigil.printing.tables import Row
 
 COLUMNS: Final = ("actor", "expectation", "place", "found", "instead")
 
@@ -23,13 +24,14 @@ def check(
     ],
     is_json: IsJson = False,
 ) -> None:
-    """Import an app, and list what in its functions cannot be replayed.
+    """Import an app, and list what cannot be replayed, and names that do not exist.
 
     It looks for clocks, chance, sleeps, tasks, threads and I/O, in functions of expectations, in
-    those that definitions may name, and in those of the same module that they call. It needs no
-    servers.
+    those that definitions may name, and in those of the same module that they call; there, and in
+    strategy classes, for tools, outputs and severities that do not exist. It needs no servers.
     """
     from engine.app.strategy import Function
+    from engine.functions.names import unknown_names
     from engine.functions.source import unreplayable_in
     from vigil.serving.app import load
 
@@ -44,16 +46,26 @@ def check(
             if isinstance(expectation.strategy, Function)
         ),
     ]
-    found = {
-        each: {"actor": actor_id, "expectation": name, **msgspec.structs.asdict(each)}
-        for actor_id, name, function in functions
+    ways = {
+        each: (actor_id, expectation)
+        for actor_id, expectation, function in functions
         for each in unreplayable_in(function)
     }
-    rows = [found[each] for each in sorted(found, key=lambda each: _by_line(each.place))]
+    names = unknown_names(app)
+    rows: list[Row] = [
+        {"actor": actor_id, "expectation": expectation, **msgspec.structs.asdict(each)}
+        for each, (actor_id, expectation) in (*ways.items(), *names.items())
+    ]
+    rows.sort(key=lambda row: _by_line(str(row["place"])))
     if rows or is_json:
         show_rows(rows, COLUMNS, is_json=is_json)
     if rows:
-        raise Trouble(f"{name}: {len(rows)} place(s) that a replay would run otherwise")
+        counts = {
+            "that a replay would run otherwise": len(ways),
+            "where a name does not exist": len(names),
+        }
+        said = ", ".join(f"{count} place(s) {what}" for what, count in counts.items() if count)
+        raise Trouble(f"{name}: {said}")
     if not is_json:
         typer.echo(f"{name}: {len(app.actors)} actor(s), nothing found")
 

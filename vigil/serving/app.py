@@ -10,8 +10,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+import structlog
+
 from engine.app.app import App
 from engine.errors import RAISED, EngineError
+from engine.functions.names import unknown_names
 from vigil.errors import Mistake
 from vigil.public import shadowing_in
 
@@ -23,6 +26,8 @@ NOT_THE_USERS: Final = (
     "<frozen ",
 )
 """How the files begin that are not the user's: ours, Python's, and what is installed."""
+
+log = structlog.get_logger("vigil.node")
 
 
 def load(name: str, *, option: str = "--app") -> App:
@@ -49,6 +54,18 @@ def load(name: str, *, option: str = "--app") -> App:
         what = f"a {type(found).__name__}, not an App"
         raise Mistake(f"{said}: {attribute!r} in {module.__file__} is {what}")
     return found
+
+
+def tell_unknown_names(app: App) -> None:
+    """Log which names in the strategies of `app` do not exist, each with the user's line."""
+    for each, place in unknown_names(app).items():
+        log.warning(
+            "a name that does not exist",
+            at=each.place,
+            found=each.found,
+            instead=each.instead,
+            expectation=".".join(filter(None, place)),
+        )
 
 
 def _module(name: str, *, said: str, sought_in: str) -> ModuleType:

@@ -21,6 +21,7 @@ from vigil import runfile
 from vigil.asking.connect import connected, connected_elsewhere, pooled
 from vigil.errors import EXIT_UNCLEAN
 from vigil.serving import telemetry
+from vigil.serving.app import tell_unknown_names
 from vigil.serving.loop_watch import watched_loop
 from vigil.serving.servers import Servers, embedded
 from vigil.serving.signals import run_program, stopping, unwind_on_sigterm
@@ -137,6 +138,7 @@ async def run_nodes(
 
     In the stacks of `others` it runs episodes that other nodes have opened, and opens none.
     """
+    tell_unknown_names(app)
     name, grace_s, version = config.node, config.settings.grace_s, vigil_version()
     mode = NodeMode(config.settings.mode)
     make = partial(Node, app, name=name, grace_s=grace_s, version=version, reacts=work.reacts)

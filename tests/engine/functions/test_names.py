@@ -1,0 +1,186 @@
+"""Names in strategies that do not exist are found before they are used."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from engine.errors import DeclarationError
+from engine.functions.names import unknown_names
+from vigil import (
+    Actor,
+    App,
+    ConvergeResult,
+    Strategy,
+    event,
+    manual,
+    propose_output,
+    raise_finding,
+    tool,
+    tool_call,
+    update_finding,
+)
+from vigil import output as output_step
+
+
+@tool(capability="disk")
+async def largest(path: str = "/") -> str:
+    return path
+
+
+@tool(capability="disk")
+async def removed(path: str = "/") -> str:
+    return path
+
+
+async def delivered(payload):
+    return "ok"
+
+
+def found_in(strategy):
+    """Return what is found in a strategy, and what there is instead."""
+    actor = Actor("worker", tools=[largest])
+    actor.expect("thing", strategy, on=event("thing.happened"))
+    app = App(actors=[actor], tools={"anything": called}, outputs={"mail": delivered})
+    return [(each.found, each.instead) for each in unknown_names(app)]
+
+
+async def called(args, ctx):
+    return args
+
+
+async def all_is_well(ctx, trigger):
+    await ctx.call("disk.largest")
+    await ctx.call(largest, path="/")
+    await ctx.call("anything.whatever")
+    await ctx.call(trigger.payload["tool"])
+    await ctx.output("mail", {})
+    trigger.call("nothing of ours")
+    return [
+        raise_finding("k", class_="c", severity="high"),
+        raise_finding("k", class_="c", severity=trigger.payload["severity"]),
+        propose_output("mail", {}),
+    ]
+
+
+def test_names_that_exist_and_names_that_are_computed_are_not_listed():
+    assert found_in(all_is_well) == []
+
+
+async def no_tool(ctx, trigger):
+    await ctx.call("disk.biggest")
+
+
+async def no_capability(ctx, trigger):
+    await ctx.gather(ctx.call("disks.largest"), ctx.sleep(1))
+
+
+async def no_function(ctx, trigger):
+    await ctx.call(removed)
+
+
+TOOLS = "one of anything.…, disk.largest"
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [(no_tool, "disk.biggest"), (no_capability, "disks.largest"), (no_function, "disk.removed")],
+)
+def test_a_tool_that_the_actor_does_not_have_is_listed_with_those_that_it_has(function, name):
+    assert found_in(function) == [(f"tool {name!r}", TOOLS)]
+
+
+@tool(capability="mails")
+async def read() -> str:
+    return ""
+
+
+async def calls_two(ctx, trigger):
+    await ctx.call("disk.largest")
+    await ctx.call(read)
+
+
+def test_a_tool_that_the_actor_may_not_call_is_none_that_it_has():
+    actor = Actor("worker", capabilities=["mails"])
+    actor.expect("thing", calls_two, on=manual())
+    (found,) = unknown_names(App(actors=[actor], tools=[largest, read]))
+    assert (found.found, found.instead) == ("tool 'disk.largest'", "one of mails.read")
+
+
+async def no_output(ctx, trigger):
+    await ctx.output("pager", {})
+    return ConvergeResult(outputs=[propose_output("pagers", {})])
+
+
+def test_an_output_that_the_app_does_not_have_is_listed():
+    assert found_in(no_output) == [
+        ("output 'pager'", "one of mail"),
+        ("output 'pagers'", "one of mail"),
+    ]
+
+
+async def helped(ctx, trigger):
+    return helper(trigger)
+
+
+def helper(trigger):
+    return [
+        raise_finding("k", class_="c", severity="hgh"),
+        update_finding("k", severity="worst"),
+    ]
+
+
+def test_a_severity_that_does_not_exist_is_listed_with_those_that_do():
+    known = "one of low, medium, high, critical"
+    assert found_in(helped) == [("severity 'hgh'", known), ("severity 'worst'", known)]
+
+
+class Classic(Strategy):
+    def init(self, episode, trigger):
+        return {}
+
+    def next_step(self, state, ctx):
+        self.call("not a tool")
+        return output_step("pager", {}) if state else tool_call("disk", "biggest")
+
+    def call(self, name):
+        return name
+
+    def handle_result(self, state, step, result):
+        return state
+
+    def converge(self, state, ctx):
+        return ConvergeResult(findings=[raise_finding("k", class_="c", severity="bad")])
+
+
+def test_the_methods_of_a_strategy_class_are_looked_at_too():
+    assert [name for name, _ in found_in(Classic)] == [
+        "output 'pager'",
+        "tool 'disk.biggest'",
+        "severity 'bad'",
+    ]
+
+
+def test_what_definitions_may_name_is_looked_at_too():
+    app = App(strategies={"helped": helped})
+    ((first, place), *_) = unknown_names(app).items()
+    lines, begins = inspect.getsourcelines(helper)
+    assert place == ("", "helped")
+    assert first.place == f"test_names.py:{begins + 2}"
+    assert "hgh" in lines[2]
+
+
+def test_a_name_is_listed_once_however_many_expectations_use_it():
+    actor = Actor("worker", tools=[largest])
+    for name in ("one", "two"):
+        actor.expect(name, no_tool, on=manual())
+    (place,) = unknown_names(App(actors=[actor])).values()
+    assert place == ("worker", "one")
+
+
+def test_a_capability_that_does_not_exist_is_refused_with_those_that_do():
+    actor = Actor("worker", tools=[largest], capabilities=["disk", "disks"])
+    actor.expect("thing", all_is_well, on=manual())
+    with pytest.raises(DeclarationError, match="no tool is called 'disks'; there are: disk"):
+        App(actors=[actor])
