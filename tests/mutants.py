@@ -277,6 +277,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/projections/test_feeds.py",
     ),
     Mutant(
+        "rows: few claims do not gather for longer, nor what comes after a pause",
+        "projections/postgres/batches.py",
+        "if not has_rested or len(seen) < MANY:",
+        "if False:",
+        "tests/projections/test_feeds.py",
+    ),
+    Mutant(
         "rows: what comes after a pause does not gather",
         "projections/postgres/batches.py",
         "gatherings=GATHERINGS_MAX if has_rested else 1",

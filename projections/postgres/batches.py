@@ -51,7 +51,8 @@ ENOUGH: Final = MESSAGES_MAX // 2
 
 CLAIMS_GATHER_S: Final = 0.25
 """The same for claims: most of them are given up within less, and are then one row change and not
-two. The projector and Postgres spend a tenth less on an episode with one step (measured)."""
+two. The projector and Postgres spend a tenth less on an episode with one step (measured). When many
+come, `GATHERINGS_MAX` times as long saves a tenth more of that."""
 
 GLEAN_S_MAX: Final = 0.1
 """Longest time to gather one batch, in seconds: ten times what a full one of ordinary messages
@@ -262,10 +263,14 @@ class _ClaimReader:
         seen = await self._watch.receive(most=MESSAGES_MAX, wait_s=SILENCE_S)
         if not seen:
             return None
-        if len(seen) < MESSAGES_MAX:
-            await self._pace.rest()
+        for _ in range(GATHERINGS_MAX):
+            if len(seen) >= ENOUGH:
+                break
+            has_rested = await self._pace.rest()
             room = MESSAGES_MAX - len(seen)
             seen = [*seen, *await self._watch.receive(most=room, wait_s=0.0)]
+            if not has_rested or len(seen) < MANY:
+                break
         forgotten = [] if self._knows_what_stands else [claims.forget(self._clock.now())]
         self._knows_what_stands = True
         self._position = max(self._position, *(change.revision for change in seen))

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from projections.postgres.batches import (
+    CLAIMS_GATHER_S,
     ENOUGH,
     GATHER_S,
     GATHERINGS_MAX,
@@ -15,6 +16,7 @@ from projections.postgres.batches import (
     MANY,
     MESSAGES_AT_ONCE,
     MESSAGES_MAX,
+    ClaimSource,
     LogSource,
 )
 from streams.clock import SystemClock
@@ -50,6 +52,11 @@ def feed(ports, clock):
 async def open_many(ports, *, first, count):
     for number in range(first, first + count):
         await append(ports.log, ports.stack.episode(lives.episode_id(number)), (lives.opened(),))
+
+
+async def claim_many(ports, *, first, count):
+    for number in range(first, first + count):
+        await ports.leases.acquire(f"episode.{number}", holder="n1")
 
 
 async def test_what_comes_after_a_pause_is_handed_out_at_once(ports):
@@ -99,6 +106,20 @@ async def test_enough_are_gathered_no_longer(ports):
         gleaning = await gleaner.receive()
     assert gleaning.events == ENOUGH
     assert clock.waits == [pytest.approx(GATHER_S)]
+
+
+async def test_many_claims_are_gathered_for_longer_once_claims_have_come(ports):
+    clock = StoppedClock()
+    async with ClaimSource(ports, clock).open(after=0, mark="") as gleaner:
+        await claim_many(ports, first=0, count=1)
+        assert (await gleaner.receive()).events == 1
+        assert clock.waits == []
+        await claim_many(ports, first=1, count=MANY - 1)
+        assert (await gleaner.receive()).events == MANY - 1
+        assert clock.waits == [pytest.approx(CLAIMS_GATHER_S)]
+        await claim_many(ports, first=MANY, count=MANY)
+        assert (await gleaner.receive()).events == MANY
+    assert clock.waits == [pytest.approx(CLAIMS_GATHER_S)] * (1 + GATHERINGS_MAX)
 
 
 async def test_nobody_rests_while_a_full_gleaning_waits(ports):
