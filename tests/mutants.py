@@ -242,6 +242,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/streams/jetstream/test_pace.py",
     ),
     Mutant(
+        "an app that never looks for garbage is left alone",
+        "vigil/serving/signals.py",
+        "if 0 < before[0] < COLLECT_EVERY:",
+        "if before[0] < COLLECT_EVERY:",
+        "tests/vigil/test_collecting.py",
+    ),
+    Mutant(
         "the checkpoint's fence",
         "projections/postgres/store.py",
         "if not moved:",
