@@ -7712,6 +7712,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/app/test_function_tool.py",
     ),
     Mutant(
+        "functions: after an append that was canceled, no branch writes on",
+        "engine/episodes/writer.py",
+        "except asyncio.CancelledError:\n                self._broken = ",
+        "except asyncio.CancelledError:\n                _ = ",
+        "tests/engine/episodes/test_writer.py",
+    ),
+    Mutant(
         "functions: after an append that failed, no branch writes on",
         "engine/episodes/writer.py",
         "                self._broken = error\n",

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from engine.episodes.episode import Command, Episode, decide, evolve
 from engine.episodes.service_level import EpisodeTimes, judge
 from streams.clock import Clock
-from streams.errors import StreamError, TooLarge
+from streams.errors import StreamError, TooLarge, UnknownOutcome
 from streams.model.events import EpisodeEvent, EpisodeFinished, EpisodeStarted
 from streams.ports.log import Commit, EventLog
 from streams.tracing import traceparent
@@ -65,7 +65,8 @@ class JournalWriter:
         self._turn = asyncio.Lock()
         """Branches of a function may come to a barrier at the same time."""
         self._broken: StreamError | None = None
-        """Why an append failed: nothing is written after it, for it may have happened."""
+        """Why an append failed, or that it was canceled: nothing is written after it, for it may
+        have happened."""
 
     def record(self, *commands: Command) -> None:
         """Decide the events of `commands` and start to write them; an earlier append may fail."""
@@ -133,6 +134,9 @@ class JournalWriter:
                 most = len(events) // 2
             except StreamError as error:
                 self._broken = error
+                raise
+            except asyncio.CancelledError:
+                self._broken = UnknownOutcome(self._subject, detail="canceled while it was sent")
                 raise
             else:
                 del self._pending[: len(events)]

@@ -9,7 +9,7 @@ import pytest
 from engine.episodes.episode import Begin, FailEpisode, Performed, fold
 from engine.episodes.writer import EVENTS_PER_COMMIT_MAX, JournalWriter
 from engine.errors import Rejected
-from streams.errors import TooLarge, Unavailable, VersionConflict
+from streams.errors import TooLarge, Unavailable, UnknownOutcome, VersionConflict
 from streams.json import raw
 from streams.model.events import EpisodeOpened, EpisodeStarted, StepKind, StepRecorded
 from tests.engine.stage import CLOCK, Scripted, app_of, life, opening, write
@@ -212,6 +212,24 @@ async def test_after_an_append_that_failed_nothing_is_written(ports, held, journ
     with pytest.raises(Unavailable):
         await first
     with pytest.raises(Unavailable):
+        await second
+    assert await commits(ports, journal) == [[EpisodeOpened]]
+
+
+async def test_after_an_append_that_was_canceled_nothing_is_written(ports, held, journal):
+    """A lost lease cuts branches off one after the other, and what one has sent may arrive."""
+
+    async def recorded(command) -> None:
+        journal.record(command)
+        await journal.barrier()
+
+    first = asyncio.create_task(recorded(begin))
+    await turned()
+    second = asyncio.create_task(recorded(step()))
+    await turned()
+    first.cancel()
+    held.open.set()
+    with pytest.raises(UnknownOutcome):
         await second
     assert await commits(ports, journal) == [[EpisodeOpened]]
 
