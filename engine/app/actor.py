@@ -59,7 +59,7 @@ Durability = Literal["pipelined", "strict"]
 Logging = Literal["none", "summary_only", "timeline", "full_debug"]
 """What people may see; see `ExpectationOptions.log_strategy`."""
 
-Publishing = Literal["all", "ends"]
+Publishing = Literal["all", "without_starts"]
 """Which public events an actor's episodes publish; see `Actor`."""
 
 DEFAULT_BUDGET: Final = Budget()
@@ -413,7 +413,7 @@ class Actor:
             overflow: what becomes of an episode that finds no room; see `Overflow`.
             queue_max: how many wait for their turn at a time, at most `QUEUE_MAX`. An app refuses
                 it where nothing does: see `is_laned`.
-            public_events: `"all"`; or `"ends"`, without `expectation.triggered` and
+            public_events: `"all"`; or `"without_starts"`, without `expectation.triggered` and
                 `episode.started`, which nobody may listen to: an episode then costs less.
             stacks: the stacks that it runs on, each by its whole name: `orders` is not `orders-qa`.
                 Nodes of others do not have it. Default: every stack.

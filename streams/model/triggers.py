@@ -146,7 +146,7 @@ class PublicEvents(StrEnum):
     """Which public events an episode publishes."""
 
     ALL = "all"
-    ENDS = "ends"
+    WITHOUT_STARTS = "without_starts"
     """All but `expectation.triggered` and `episode.started`."""
 
 

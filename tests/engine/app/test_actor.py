@@ -212,7 +212,7 @@ def test_the_values_of_an_actor_are_kept():
         ({"max_concurrent_cluster": "3"}, "max_concurrent_cluster", "'3' is not a whole number"),
         ({"overflow": "spill"}, "overflow", "'spill' is not one of queue, drop, shed_oldest"),
         ({"overflow": ["drop"]}, "overflow", "['drop'] is not one of queue, drop, shed_oldest"),
-        ({"public_events": "none"}, "public_events", "'none' is not one of all, ends"),
+        ({"public_events": "none"}, "public_events", "'none' is not one of all, without_starts"),
         ({"queue_max": 0}, "queue_max", "0 is not a whole number from 1 to 1,000"),
         ({"queue_max": 1_001}, "queue_max", "1001 is not a whole number from 1 to 1,000"),
         ({"domain": 7}, "domain", "7 is not text"),

@@ -146,7 +146,7 @@ OF_ACTORS = {
     "max_concurrent_cluster": (20, {}),
     "overflow": ("shed_oldest", {}),
     "queue_max": (5, {"overflow": "shed_oldest"}),
-    "public_events": ("ends", {}),
+    "public_events": ("without_starts", {}),
     "stacks": (["orders", "orders-qa"], {}),
     "capabilities": (["gather"], {}),
 }

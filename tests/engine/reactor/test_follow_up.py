@@ -85,7 +85,7 @@ def test_a_whole_life_in_one_commit_is_told_in_order():
 
 
 def test_an_actor_may_leave_out_what_every_episode_publishes_before_its_end():
-    quiet = replace(given.OPENED, public_events=PublicEvents.ENDS)
+    quiet = replace(given.OPENED, public_events=PublicEvents.WITHOUT_STARTS)
     life = (quiet, given.STARTED, given.STEP, given.CONVERGED, given.FINISHED)
     assert ids(of_episode(life)) == ["e1.ended"]
 

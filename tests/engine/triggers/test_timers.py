@@ -222,12 +222,12 @@ async def test_a_fire_may_have_another_budget_and_show_people_less(ports):
 
 
 async def test_what_is_opened_publishes_what_its_actor_says(ports):
-    actor = Actor("worker", public_events="ends")
+    actor = Actor("worker", public_events="without_starts")
     actor.expect("thing", Scripted(observe(1)), on=manual())
     async with running(App(actors=[actor]), ports):
         life_ = await lived(ports, await fire(ports, "worker", "thing", by="me"))
     (begun,) = life_.of(EpisodeOpened)
-    assert begun.public_events is PublicEvents.ENDS
+    assert begun.public_events is PublicEvents.WITHOUT_STARTS
 
 
 async def test_a_log_strategy_that_there_is_not_is_refused(ports):

@@ -62,7 +62,7 @@ def task(actor: str, expectation: str) -> Task:
         actor_id=actor,
         expectation_id=expectation,
         budget=Budget(),
-        public_events=PublicEvents.ENDS,
+        public_events=PublicEvents.WITHOUT_STARTS,
         service_level=ServiceLevel(end_s=9),
         adaptive_budget=AdaptiveBudget(turns=(1, 40)),
     )

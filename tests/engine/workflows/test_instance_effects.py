@@ -51,7 +51,7 @@ def test_a_step_opens_an_episode_that_knows_where_it_belongs():
     trigger = opened.trigger
     assert (opened.actor_id, opened.expectation_id) == ("act", "b")
     assert opened.dedupe_key == attempt_key(instance, "b", 0, 1)
-    assert opened.public_events is PublicEvents.ENDS
+    assert opened.public_events is PublicEvents.WITHOUT_STARTS
     assert opened.service_level == task("act", "b").service_level
     assert opened.adaptive_budget == task("act", "b").adaptive_budget
     assert (trigger.workflow_id, trigger.workflow_instance_id) == ("w", instance)

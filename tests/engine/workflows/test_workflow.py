@@ -47,7 +47,7 @@ class Nothing(Strategy):
 
 
 def actor(id_="risk", *expectations):
-    made = Actor(id_, spec_rev="r7", public_events="ends")
+    made = Actor(id_, spec_rev="r7", public_events="without_starts")
     for name in expectations or ("rate", "undo"):
         made.expect(
             name,
@@ -300,7 +300,7 @@ def test_an_instance_is_told_what_its_actors_say():
         subject_key="client.id",
         priority=3,
         overrides=overrides(synthesis="ok"),
-        public_events=PublicEvents.ENDS,
+        public_events=PublicEvents.WITHOUT_STARTS,
         service_level=ServiceLevel(end_s=9),
         adaptive_budget=AdaptiveBudget(turns=(1, 9)),
     )
