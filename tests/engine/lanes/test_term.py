@@ -180,7 +180,7 @@ async def test_what_was_opened_is_completed_though_the_gates_are_shut_by_now(por
 async def test_who_has_ended_unheard_does_not_keep_its_place(ports):
     """As when an operator has emptied the queue in which its end was told."""
     app = laned(cluster=1)
-    gone = opening(app, id_="gone")
+    gone = msgspec.structs.replace(opening(app, id_="gone"), in_lane=True)
     await write(ports, gone.episode_id, gone)
     await write(ports, gone.episode_id, EpisodeFinished(status=EndStatus.FAILED))
     ticket = Ticket(episode_id=gone.episode_id, expectation_id="thing", number=1)
