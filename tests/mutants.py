@@ -3284,6 +3284,27 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/episodes/test_breakers.py",
     ),
     Mutant(
+        "a limit of a budget is not below 0",
+        "engine/app/checks.py",
+        "        if value < 0:\n",
+        "        if False:\n",
+        "tests/engine/app/test_actor.py",
+    ),
+    Mutant(
+        "a fire of an earlier version may have limits below 0",
+        "engine/episodes/fire.py",
+        "budget={limit: max(n, 0) for limit, n in asked.budget.items()}",
+        "budget=asked.budget",
+        "tests/engine/episodes/test_fire.py",
+    ),
+    Mutant(
+        "a stored definition of an earlier version may have limits below 0",
+        "engine/definitions/make.py",
+        "to_actor(_without_negative(agent_of(data)), app,",
+        "to_actor(agent_of(data), app,",
+        "tests/engine/definitions/test_make.py",
+    ),
+    Mutant(
         "gates: a path that leads nowhere is told when it is declared",
         "engine/app/checks.py",
         "if checked and (problem := problem_of_path(checked)):",

@@ -106,7 +106,7 @@ def _is_over_0(number: object, *, most: float) -> bool:
 
 
 def problem_of_budget(budget: object) -> str | None:
-    """Return why `budget` cannot work, or None. A limit of 0 or less is no limit."""
+    """Return why `budget` cannot work, or None. A limit of 0 is no limit."""
     if not isinstance(budget, Budget):
         return f"{budget!r} is not a Budget(turns=…, tokens=…, wall_s=…)"
     for limit in ("turns", "tokens"):
@@ -116,8 +116,10 @@ def problem_of_budget(budget: object) -> str | None:
     if not (is_whole(wall_s) or (isinstance(wall_s, float) and math.isfinite(wall_s))):
         return f"wall_s={wall_s!r} is not a number of seconds; use 0 for no limit"
     for limit in ("turns", "tokens", "wall_s"):
-        if abs(getattr(budget, limit)) > COUNT_MAX:
-            value = getattr(budget, limit)
+        value = getattr(budget, limit)
+        if value < 0:
+            return f"{limit}={value!r} is below 0; use 0 for no limit"
+        if value > COUNT_MAX:
             return f"{limit}={value!r} is over {COUNT_MAX:,}; use 0 for no limit"
     return None
 

@@ -69,7 +69,7 @@ class FireRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     metadata: JsonObject = {}
     """Kept with the episode, for people and queries: up to `METADATA_BYTES_MAX`."""
     budget: dict[str, int | float] = {}
-    """Limit → what is allowed instead of what the expectation says; 0 or less: no limit."""
+    """Limit → what is allowed instead of what the expectation says; 0: no limit."""
     revision: int = 0
     """Of the actor's definition; 0: the one that is in force when the episode is opened."""
     log_strategy: LogStrategy | None = None
@@ -91,6 +91,8 @@ def parse_fire(said: JsonObject) -> FireRequest:
         asked = msgspec.json.decode(raw(said), type=FireRequest)
     except (TypeError, ValueError) as error:
         raise BadRequest(field="fire", problem=str(error)) from error
+    # Earlier versions took less than 0 for no limit, and their requests may still wait.
+    asked = replace(asked, budget={limit: max(n, 0) for limit, n in asked.budget.items()})
     _check(asked)
     return asked
 

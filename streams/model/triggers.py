@@ -95,7 +95,10 @@ Trigger: TypeAlias = EventTrigger | ScheduleTrigger | ManualTrigger | WorkflowTr
 
 
 class Budget(Struct, frozen=True, kw_only=True):
-    """What one episode may use. A limit of 0 or less is no limit."""
+    """What one episode may use. A limit of 0 is no limit.
+
+    Journals of earlier versions may have less than 0, which is no limit, too.
+    """
 
     turns: int = 12
     """Actions asked of the strategy."""

@@ -82,6 +82,7 @@ def test_a_payload_over_the_limit_is_refused(vigil):
         (("--priority", "1001"), "priority: 1001 is not a whole number"),
         (("--key", ""), "key: 0 characters"),
         (("--at", "2300-01-01T00:00:00Z"), "at: "),
+        (("--budget", "turns=-1"), "budget: turns=-1 is below 0; use 0 for no limit"),
         (("--budget", "wall_s=nan"), "budget: wall_s=nan is not a number of seconds"),
     ],
 )

@@ -380,7 +380,9 @@ def test_an_impossible_actor_is_refused_by_field(values, field, problem):
         ({"budget": Budget(turns=1e6)}, "budget", "turns=1000000.0 is not a whole number; use 0"),
         ({"budget": Budget(turns=12.5)}, "budget", "turns=12.5 is not a whole number"),
         ({"budget": Budget(turns=2**31)}, "budget", "turns=2147483648 is over 2,147,483,647"),
-        ({"budget": Budget(tokens=-(2**70))}, "budget", "use 0 for no limit"),
+        ({"budget": Budget(turns=-1)}, "budget", "turns=-1 is below 0; use 0 for no limit"),
+        ({"budget": Budget(tokens=-(2**70))}, "budget", "is below 0; use 0 for no limit"),
+        ({"budget": Budget(wall_s=-0.5)}, "budget", "wall_s=-0.5 is below 0; use 0 for no limit"),
         ({"budget": Budget(wall_s=math.inf)}, "budget", "wall_s=inf is not a number of seconds"),
         ({"budget": Budget(wall_s=math.inf)}, "budget", "use 0 for no limit"),
         ({"budget": Budget(wall_s=math.nan)}, "budget", "wall_s=nan is not a number of seconds"),
@@ -418,7 +420,7 @@ def test_an_impossible_expectation_is_refused_by_place_and_field(values, field, 
 
 
 @pytest.mark.parametrize(
-    "budget", [Budget(turns=0, tokens=-1, wall_s=0), Budget(wall_s=60), Budget(wall_s=0.5)]
+    "budget", [Budget(turns=0, tokens=0, wall_s=0), Budget(wall_s=60), Budget(wall_s=0.5)]
 )
 def test_a_limit_may_be_none_and_seconds_may_be_whole(budget):
     assert Actor("monitor").expect("limits", Watch, on=ON, budget=budget).budget == budget

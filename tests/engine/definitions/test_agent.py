@@ -353,6 +353,8 @@ WRONG = [  # path, what is said
     ("expectations.x.strategy.config", "leave it out", {"strategy": {**REF, "config": {"a": 1}}}),
     ("expectations.x.strategy.ref", "there is no 'os:system'; App(strategies=…) has checks:Watch",
      {"strategy": {"ref": "os:system"}}),
+    ("expectations.x.budget", "turns=-1 is below 0; use 0 for no limit",
+     {"budget": {"turns": -1}}),
     ("expectations.x.strategy.template", "has broken, dispatch, none",
      {"strategy": {"template": "observe"}}),
     ("expectations.x.strategy.config.rules.0.class", "write a text, not 5",

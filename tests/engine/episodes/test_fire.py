@@ -122,6 +122,8 @@ def test_a_limit_that_is_not_asked_for_is_the_expectations():
         ({"priority": True}, "priority"),
         ({"budget": {"turn": 5}}, "budget"),
         ({"budget": {"turns": 2.5}}, "budget"),
+        ({"budget": {"turns": -1}}, "budget"),
+        ({"budget": {"wall_s": -0.5}}, "budget"),
         ({"budget": {"wall_s": math.inf}}, "budget"),
         ({"budget": {"tokens": COUNT_MAX + 1}}, "budget"),
         ({"budget": 5}, "budget"),
@@ -175,6 +177,12 @@ def test_a_timer_that_says_no_fire_that_can_work_is_refused(said):
 def test_what_a_newer_version_adds_is_passed_over():
     said = fire_timer(ASKED, actor="monitor").payload
     assert parse_fire({**said, "mood": "good"}) == ASKED
+
+
+def test_a_limit_below_0_that_an_earlier_version_took_is_none():
+    said = fire_timer(replace(ASKED, budget={"tokens": 9}), actor="monitor").payload
+    earlier = {**said, "budget": {"turns": -1, "tokens": 9, "wall_s": -0.5}}
+    assert parse_fire(earlier).budget == {"turns": 0, "tokens": 9, "wall_s": 0}
 
 
 def test_the_largest_fire_fits_in_a_timer():
