@@ -7236,6 +7236,13 @@ TABLE: Final[Sequence[Mutant]] = (
         TESTING,
     ),
     Mutant(
+        "an app in a test is busy until the signals that a dead node had are answered",
+        "vigil/testing/idle.py",
+        "for _, each in port.durables()",
+        "for name, each in port.durables() if '-waits' not in name",
+        CRASHING,
+    ),
+    Mutant(
         "time passes for people who decide",
         "vigil/testing/running.py",
         "ports, clock = self.ports, self._clock",

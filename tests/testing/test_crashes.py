@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -10,7 +11,7 @@ from streams.layout import Stream
 from streams.model.events import EpisodeStarted
 from tests.engine.stage import HAPPENED, Scripted
 from tests.testing.apps import ASKS, KEY, LOOKS, Proposing, app_with
-from vigil import Actor, App, Tool, event, raise_finding, tool
+from vigil import Actor, App, ConvergeResult, Tool, event, raise_finding, tool
 from vigil.testing import crash_everywhere, deliver_twice, in_turn, run
 
 PLAN = (LOOKS, ASKS, LOOKS)
@@ -170,3 +171,35 @@ async def test_a_second_side_effect_is_told_however_it_ends():
 
     with pytest.raises(AssertionError, match=r"disk\.largest was called twice"):
         await crash_everywhere(effecting(idempotent=False), doubled, may_be_unknown=True)
+
+
+async def waiting(ctx, trigger):
+    return ConvergeResult(summary=f"{await ctx.wait('dns:web')}")
+
+
+def heard():
+    actor = Actor("worker")
+    actor.expect("thing", waiting, on=event(HAPPENED))
+    return run(App(actors=[actor]))
+
+
+async def signalled(vigil):
+    await happening(vigil)
+    await vigil.signal("dns:web", "up")
+    await vigil.run_until_idle()
+    assert vigil.episode().summary == "up"
+
+
+async def test_a_signal_that_a_dying_node_had_comes_again():
+    assert await crash_everywhere(heard, signalled) >= 6
+
+
+async def test_a_signal_that_nobody_waits_for_keeps_nobody_busy():
+    async with heard() as vigil:
+        before = vigil.now
+        await vigil.signal("dns:web", "up")
+        await vigil.run_until_idle()
+        assert vigil.now - before < timedelta(seconds=1)
+        await vigil.advance(minutes=59)
+        await happening(vigil)
+        assert vigil.episode().summary == "up"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -11,7 +11,6 @@ from engine.reactor.reactor import followed
 from engine.triggers import schedule
 from engine.waits.signals import QUEUE
 from streams.memory import MemoryPorts
-from streams.memory.durable import Durable
 from streams.memory.fake_leases import STRANGER
 
 T = TypeVar("T")
@@ -61,8 +60,12 @@ def held(ports: MemoryPorts) -> list[str]:
 
 
 def unanswered(ports: MemoryPorts) -> int:
-    """Return how many messages wait for someone, but for signals that nobody waits for."""
-    return sum(durable.backlog for durable in _queues(ports))
+    """Return how many messages nodes have not answered.
+
+    A signal that nobody waits for is answered: it has a timer.
+    """
+    ports_with_queues = (ports.domain_events, ports.commands, ports.timers)
+    return sum(each.backlog for port in ports_with_queues for _, each in port.durables())
 
 
 def next_due_at(ports: MemoryPorts) -> datetime | None:
@@ -76,11 +79,3 @@ def pending(ports: MemoryPorts) -> list[str]:
     ports.timers.fire()
     subjects = (subject for subject, _ in ports.timers.armed())
     return [subject for subject in subjects if not any(part in subject for part in GOES_ON)]
-
-
-def _queues(ports: MemoryPorts) -> Iterator[Durable]:
-    signals, looks = ports.stack.gate_durable(QUEUE), ports.stack.due_durable(QUEUE)
-    for port in (ports.domain_events, ports.commands, ports.timers):
-        for name, durable in port.durables():
-            if name not in {signals, looks}:
-                yield durable
