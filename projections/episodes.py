@@ -289,6 +289,8 @@ class EpisodeProgress(Row, kw_only=True):
     """Kept from the first start."""
     finished_at: datetime | None = None
     turns_used: int | None = None
+    """The final count, replacing the sum of the steps."""
+    turns_added: int = 0
     tokens_used: int | None = None
     """The final count, replacing the sum of the steps."""
     tokens_added: int = 0
@@ -435,7 +437,7 @@ class EpisodeFold:
             case StepRecorded():
                 self._put(recorded(event, **place))
                 advance = self._advanced(seq)
-                advance.turns_used = event.step_no
+                advance.turns_added += event.is_turn
                 advance.tokens_added += event.cost_tokens
                 advance.wall_added_ms += event.cost_ms
                 advance.model = advance.model or event.model or None
@@ -557,7 +559,7 @@ def _defer(advance: EpisodeProgress, event: EpisodeDeferred) -> None:
 def _finish(advance: EpisodeProgress, event: EpisodeFinished, *, at: datetime) -> None:
     _enter(advance, event.status.value)
     advance.finished_at = at
-    advance.turns_used = event.turns_used
+    advance.turns_used, advance.turns_added = event.turns_used, 0
     advance.tokens_used = event.tokens_used
     advance.tokens_added = 0
     if event.wall_used_ms:

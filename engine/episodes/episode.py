@@ -18,6 +18,7 @@ from engine.episodes.redaction import as_shown
 from engine.errors import BudgetExceeded, Rejected
 from streams.json import NOTHING
 from streams.model.events import (
+    AGAIN,
     BlockReason,
     CheckpointSaved,
     EndStatus,
@@ -265,9 +266,6 @@ class Trace(msgspec.Struct, frozen=True):
 ARGS_CHARS_MAX: Final = 120
 """How much of a call's arguments an error shows."""
 
-AGAIN: Final = ".0."
-"""Separates the path of a call from the number of what repeats it."""
-
 
 def attempt_at(path: str) -> tuple[str, int]:
     """Return the path of the first attempt at the call at `path`, and which attempt this one is.
@@ -303,10 +301,10 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     """Attempts whose node neither finished nor left."""
     node: str = ""
     steps_recorded: int = 0
+    turns_used: int = 0
+    """Steps that count for its budget, over all attempts; `Finish` adds the conclusion."""
     turns_before: int = 0
     """Turns before the strategy last restarted; its turns count from there."""
-    steps_repeating: int = 0
-    """Steps that the engine added to repeat calls: pauses, and attempts after the first."""
     tokens_used: int = 0
     wall_used_s: float = 0.0
     """Seconds that its steps took, over all attempts. What lies between steps is not on the
@@ -345,19 +343,9 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(key for key in self.outputs if key not in settled)
 
     @property
-    def turns_used(self) -> int:
-        """Turns that led to a step, over all attempts; `Finish` adds the last turn."""
-        return self.steps_recorded
-
-    @property
-    def turns_asked(self) -> int:
-        """Those that the strategy asked for, which count for its budget."""
-        return self.turns_used - self.steps_repeating
-
-    @property
     def turn(self) -> int:
         """The number of the strategy's next turn, from 1; a restart counts anew."""
-        return self.turns_asked - self.turns_before + 1
+        return self.turns_used - self.turns_before + 1
 
 
 UNOPENED: Final = Episode()
@@ -514,7 +502,7 @@ def _started(episode: Episode, event: EpisodeStarted) -> Episode:
         node=event.node,
         attempts=event.attempt,
         crashes=episode.crashes + crashed,
-        turns_before=episode.turns_asked if event.fresh else episode.turns_before,
+        turns_before=episode.turns_used if event.fresh else episode.turns_before,
         traces=() if event.fresh else episode.traces,
         announced=() if event.fresh else episode.announced,
         effects=() if event.fresh else episode.effects,
@@ -559,7 +547,7 @@ def _with_step(episode: Episode, step: StepRecorded) -> Episode:
     return replace(
         episode,
         steps_recorded=step.step_no,
-        steps_repeating=episode.steps_repeating + (AGAIN in step.path),
+        turns_used=episode.turns_used + step.is_turn,
         tokens_used=tokens_used,
         wall_used_s=episode.wall_used_s + step.cost_ms / 1000,
         outputs_settled=episode.outputs_settled + settled,

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from engine.app.actions import Action, Step, ToolCall
 from engine.app.actor import Actor, Policy
-from engine.episodes.episode import AGAIN, ENDED, Episode, Performed, Status
+from engine.episodes.episode import ENDED, Episode, Performed, Status
 from engine.errors import NondeterministicReplay
 from engine.runtime.catalog import Hindrance
 from streams.model.events import (
+    AGAIN,
     CheckpointSaved,
     EpisodeBlocked,
     EpisodeStarted,

@@ -305,7 +305,7 @@ class EpisodeTurns:
 
     def _check_limits(self, begun: int) -> None:
         episode, wall_s = self.journal.episode, self.wall.used_s()
-        turns, tokens = episode.turns_asked + begun, episode.tokens_used
+        turns, tokens = episode.turns_used + begun, episode.tokens_used
         spent = overspent(self.opened.budget, turns=turns, tokens=tokens, wall_s=wall_s)
         if spent is not None:
             raise spent

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from engine.episodes.episode import AGAIN
 from engine.errors import RAISED, InvalidAction
+from streams.model.events import AGAIN
 
 T = TypeVar("T")
 

@@ -31,7 +31,7 @@ from engine.app.actions import (
 )
 from engine.app.context import Findings
 from engine.app.strategy import IN_FUNCTION, Function
-from engine.episodes.episode import AGAIN, NOW, Command, Performed
+from engine.episodes.episode import NOW, Command, Performed
 from engine.errors import (
     RAISED,
     CallFailed,
@@ -56,7 +56,7 @@ from engine.runtime.usercode import call
 from engine.waits.wait import HELD_S, sleep_until, slept
 from streams.clock import Clock
 from streams.json import NOTHING, raw, unraw
-from streams.model.events import StepAnnounced, StepKind, StepRecorded, StoredResult
+from streams.model.events import AGAIN, StepAnnounced, StepKind, StepRecorded, StoredResult
 from streams.model.triggers import Trigger
 
 Done: TypeAlias = StepRecorded | Performed

@@ -11,7 +11,8 @@ UPDATE episodes AS episode SET
     attempts = coalesce(advance.attempts, episode.attempts),
     started_at = coalesce(episode.started_at, advance.started_at),
     finished_at = coalesce(advance.finished_at, episode.finished_at),
-    turns_used = coalesce(advance.turns_used, episode.turns_used),
+    turns_used = coalesce(advance.turns_used, episode.turns_used)
+        + coalesce(advance.turns_added, 0),
     tokens_used = coalesce(advance.tokens_used, episode.tokens_used)
         + coalesce(advance.tokens_added, 0),
     classification = coalesce(advance.classification, episode.classification),
@@ -32,7 +33,7 @@ UPDATE episodes AS episode SET
 FROM json_to_recordset($2::json) AS advance (
     episode_id uuid, journal_seq bigint, status text, blocked_by text, node text,
     attempts bigint, started_at timestamptz, finished_at timestamptz, turns_used bigint,
-    tokens_used bigint, tokens_added bigint, classification jsonb, confidence double precision,
+    turns_added bigint, tokens_used bigint, tokens_added bigint, classification jsonb, confidence double precision,
     summary text, error_class text, error_detail text, outputs jsonb, metadata jsonb, model text,
     wall_used_ms bigint, wall_added_ms bigint, first_node text, level_outcome text
 )

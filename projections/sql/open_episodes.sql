@@ -15,7 +15,8 @@ INSERT INTO episodes (
 SELECT
     $1, episode_id, journal_seq, actor_id, expectation_id, spec_rev, generation,
     trigger_type, trigger_ref, subject_kind, subject_id, dedupe_key, budget, queued_at,
-    status, node, coalesce(attempts, 0), started_at, finished_at, coalesce(turns_used, 0),
+    status, node, coalesce(attempts, 0), started_at, finished_at,
+    coalesce(turns_used, 0) + coalesce(turns_added, 0),
     coalesce(tokens_used, 0) + coalesce(tokens_added, 0),
     classification, confidence, summary, error_class, error_detail,
     coalesce(mode, 'live'), coalesce(priority, 0), opened_by, coalesce(is_request, false), start_by,
@@ -29,7 +30,7 @@ FROM json_to_recordset($2::json) AS opened (
     generation bigint, trigger_type text, trigger_ref jsonb, subject_kind text,
     subject_id text, dedupe_key text, budget jsonb, queued_at timestamptz,
     status text, node text, attempts bigint, started_at timestamptz,
-    finished_at timestamptz, turns_used bigint, tokens_used bigint, tokens_added bigint,
+    finished_at timestamptz, turns_used bigint, turns_added bigint, tokens_used bigint, tokens_added bigint,
     classification jsonb, confidence double precision, summary text, error_class text,
     error_detail text, mode text, priority bigint, opened_by text, is_request boolean,
     start_by timestamptz, blocked_by text, outputs jsonb, definition_revision bigint,

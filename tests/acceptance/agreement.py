@@ -67,7 +67,7 @@ def _episode_as_row(episode: Episode) -> dict[str, object]:
         "status": "running" if episode.status is Status.CONVERGING else episode.status.value,
         "attempts": episode.attempts,
         "node": episode.node,
-        "turns_used": finished.turns_used if finished else episode.steps_recorded,
+        "turns_used": finished.turns_used if finished else episode.turns_used,
         "tokens_used": episode.tokens_used,
         "summary": converged.summary or None if converged else None,
         "confidence": converged.confidence if converged else None,

@@ -231,6 +231,30 @@ async def test_a_running_episode_shows_its_node_and_what_it_used(pool, stack):
     assert (row["turns_used"], row["tokens_used"]) == (2, 42)
 
 
+async def test_pauses_and_attempts_after_the_first_are_no_turns(pool, stack):
+    paths = ("3", "3.0.1", "3.0.2", "4")
+    steps = [
+        msgspec.structs.replace(lives.recorded(number), path=path)
+        for number, path in enumerate(paths, start=1)
+    ]
+    await live(pool, stack, lives.opened(), lives.started(), *steps[:2])
+    await live(pool, stack, *steps[2:])
+    row = await only_row(pool, "episodes", stack=stack)
+    log = await only_row(pool, "episode_logs", stack=stack)
+    assert (row["turns_used"], log["last_step_no"]) == (2, 4)
+    await live(pool, stack, lives.finished())
+    row = await only_row(pool, "episodes", stack=stack)
+    assert row["turns_used"] == 3, "the end says it all"
+
+
+async def test_turns_of_an_episode_that_is_opened_and_ends_at_once_are_those_of_the_end(
+    pool, stack
+):
+    await live(pool, stack, lives.opened(), lives.started(), lives.recorded(1), lives.finished())
+    row = await only_row(pool, "episodes", stack=stack)
+    assert row["turns_used"] == 3
+
+
 async def test_a_takeover_keeps_the_first_start(pool, stack):
     first = Recorded(
         subject=stack.episode(lives.episode_id(1)),

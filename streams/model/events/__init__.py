@@ -25,6 +25,7 @@ from streams.model.events.definitions import (
     DefinitionKind,
 )
 from streams.model.events.episodes import (
+    AGAIN,
     BlockReason,
     CheckpointSaved,
     EndStatus,

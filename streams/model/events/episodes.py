@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -137,6 +137,10 @@ class StoredResult(Struct, frozen=True, kw_only=True):
     size_bytes: int
 
 
+AGAIN: Final = ".0."
+"""Separates the path of a call from the number of what repeats it."""
+
+
 class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@1"):
     """A step is done and is never executed again: a replay folds `result` instead."""
 
@@ -168,6 +172,11 @@ class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@
     it is not."""
     stored: StoredResult | None = None
     """Where the result is; None: in `result`."""
+
+    @property
+    def is_turn(self) -> bool:
+        """Whether it counts for the budget: pauses, and attempts after the first, do not."""
+        return AGAIN not in self.path
 
 
 class CheckpointSaved(Event, frozen=True, kw_only=True, tag="episode.checkpoint_saved@1"):
@@ -274,6 +283,7 @@ class EpisodeFinished(Event, frozen=True, kw_only=True, tag="episode.finished@1"
 
     status: EndStatus
     turns_used: int = 0
+    """Those that count for its budget; a conclusion is one, too."""
     tokens_used: int = 0
     error_class: str = ""
     error_detail: str = ""

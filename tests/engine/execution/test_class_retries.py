@@ -71,10 +71,11 @@ async def test_a_class_that_asks_again_begins_another_call():
 async def test_attempts_and_pauses_are_no_turns_of_the_budget():
     site = Site(DOWN, DOWN, DOWN, "up")
     last = await play(Scripted(FETCH), tools=[site.fetch], budget=Budget(turns=2))
-    assert last.end.status is EndStatus.DONE
+    assert (last.end.status, last.end.turns_used) == (EndStatus.DONE, 2)
     site = Site(DOWN, "up")
     used_up = await play(Scripted(FETCH), tools=[site.fetch], budget=Budget(turns=1))
     assert (used_up.end.error_class, len(site.keys)) == ("budget_exceeded", 2)
+    assert used_up.end.turns_used == 1
 
 
 @pytest.mark.parametrize(

@@ -149,9 +149,10 @@ async def test_attempts_and_pauses_are_no_turns_of_the_budget():
     site = Site(DOWN, DOWN, DOWN, "up")
     enough = await play(more, tools=[site.fetch], budget=Budget(turns=3))
     assert enough.end.status is EndStatus.DONE
+    assert enough.end.turns_used == 3, "two calls, and the return"
     site = Site(DOWN, "up")
     too_few = await play(more, tools=[site.fetch], budget=Budget(turns=1))
-    assert too_few.end.error_class == "budget_exceeded"
+    assert (too_few.end.error_class, too_few.end.turns_used) == ("budget_exceeded", 1)
 
 
 async def test_branches_repeat_their_calls_beside_each_other():
