@@ -7243,6 +7243,20 @@ TABLE: Final[Sequence[Mutant]] = (
         CRASHING,
     ),
     Mutant(
+        "equal requests are one for who decides in a test",
+        "vigil/testing/views.py",
+        "if each.request not in requests:",
+        "if True:",
+        DECIDING_IN_TESTS,
+    ),
+    Mutant(
+        "requests that are made alone are not one in a test",
+        "vigil/testing/views.py",
+        'requests |= {each.request} - {""}',
+        "requests |= {each.request}",
+        DECIDING_IN_TESTS,
+    ),
+    Mutant(
         "time passes for people who decide",
         "vigil/testing/running.py",
         "ports, clock = self.ports, self._clock",

@@ -81,6 +81,43 @@ async def test_of_several_that_wait_one_is_named():
         assert [each.id for each in vigil.episodes(status="done")] == [first]
 
 
+@pytest.mark.parametrize("decide", ["approve", "deny"])
+async def test_equal_requests_are_one_for_who_decides(decide):
+    async with run(app_with(Scripted(ASKS))) as vigil:
+        for _ in range(2):
+            await vigil.publish(HAPPENED, {"host": "web-1"})
+        await vigil.run_until_idle()
+        first, second = vigil.waits()
+        assert first.request == second.request != ""
+
+        await getattr(vigil, decide)(by="ann")
+        await vigil.run_until_idle()
+        assert [each.status for each in vigil.episodes()] == ["done", "done"]
+
+
+async def test_of_requests_that_differ_one_is_named_however_many_are_equal():
+    async with run(app_with(Scripted(ASKS))) as vigil:
+        for host in ("web-1", "web-1", "web-2"):
+            await vigil.publish(HAPPENED, {"host": host})
+        await vigil.run_until_idle()
+        with pytest.raises(AssertionError, match="2 times approval that waits, and one is meant"):
+            await vigil.approve(by="ann")
+        await vigil.approve(vigil.episodes(subject="web-1")[1].id)
+        await vigil.run_until_idle()
+        assert [each.subject for each in vigil.episodes(status="blocked")] == ["web-2"]
+
+
+async def test_a_request_that_is_made_alone_is_one_of_its_own():
+    asks = approval({"delete": "/var/log"}, shared=False)
+    async with run(app_with(Scripted(asks))) as vigil:
+        for _ in range(2):
+            await vigil.publish(HAPPENED, {"host": "web-1"})
+        await vigil.run_until_idle()
+        assert [each.request for each in vigil.waits()] == ["", ""]
+        with pytest.raises(AssertionError, match="2 times approval that waits"):
+            await vigil.approve()
+
+
 async def test_a_signal_comes_to_who_waits_for_it():
     async with run(app_with(Scripted(WAITS))) as vigil:
         await vigil.publish(HAPPENED)

@@ -63,6 +63,7 @@ from vigil.testing.views import (
     only,
     output_of,
     output_wait,
+    requests_in,
     workflow_of,
 )
 from vigil.testing.virtual_time import DAY_ONE, VirtualClock, VirtualSelector, virtual_time
@@ -181,6 +182,7 @@ class RunningApp:
     ) -> None:
         """Approve what waits: the only approval, or that of an episode, output or instance `id`.
 
+        Equal requests of several episodes are one, and all of them get the decision.
         `by`: one of the approvers; by default the first of them. Raises `Refused` if that one may
         not, and an `AssertionError` that shows what waits if it is not one.
         `plan`: what is approved instead, if the request is editable, an output's, or that of a
@@ -486,7 +488,8 @@ class RunningApp:
         self, id: str | None, *, by: str, reason: str, is_approved: bool, plan: object = UNSET
     ) -> None:
         known = [each for each in self.waits() if each.plan_hash]
-        found = only(fitting(known, id=id), _described("approval that waits", {"id": id}), known)
+        meant = requests_in(fitting(known, id=id))
+        found = only(meant, _described("approval that waits", {"id": id}), known)
         by = by or next(iter(found.approvers), BY)
         ports, clock = self.ports, self._clock
         if found.what == "episode":

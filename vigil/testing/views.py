@@ -83,6 +83,8 @@ class Waiting:
     """Who may decide; none: anybody."""
     ref: str = ""
     """The signal that it waits for; empty: none."""
+    request: str = ""
+    """The same for equal requests, which one decision answers; empty: it is asked alone."""
     expires_at: datetime | None = None
 
     def __str__(self) -> str:
@@ -252,6 +254,7 @@ def _wait(episode_id: str, still: answers.StillWaiting) -> Waiting:
             plan=unraw(event.approval.plan),
             plan_hash=event.approval.plan_hash,
             approvers=event.approval.approvers,
+            request=event.approval.request,
             expires_at=event.approval.expires_at,
         )
     terms = still.blocked.terms
@@ -303,6 +306,16 @@ def output_wait(records: Sequence[Recorded]) -> Waiting | None:
         approvers=approval.approvers,
         expires_at=approval.expires_at,
     )
+
+
+def requests_in(waits: Iterable[Waiting]) -> list[Waiting]:
+    """Return `waits` for approval: of those that are one request, the first."""
+    requests, found = set[str](), list[Waiting]()
+    for each in waits:
+        if each.request not in requests:
+            found.append(each)
+            requests |= {each.request} - {""}
+    return found
 
 
 def workflow_of(instance_id: str, instance: Instance) -> WorkflowSnapshot:
