@@ -333,6 +333,8 @@ class InboxItem(RowRecord, frozen=True, kw_only=True):
     expires_at: datetime | None
     what_to_do: str
     episodes: int | None
+    subject_kind: str | None
+    subject_id: str | None
     approvers: list[str] | None
     editable: bool
 

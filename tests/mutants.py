@@ -5126,14 +5126,21 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "equal requests: people see one of them",
-        "projections/sql/migrations/0021_shared_requests.sql",
+        "projections/sql/migrations/0022_subjects_in_the_inbox.sql",
         "    AND others.is_older IS NOT TRUE\n",
         "",
         "tests/projections/test_inbox.py",
     ),
     Mutant(
+        "the inbox names the subject of an output",
+        "projections/sql/migrations/0022_subjects_in_the_inbox.sql",
+        "output.journal_seq, NULL,\n    episode.subject_kind, episode.subject_id\n",
+        "output.journal_seq, NULL,\n    NULL, NULL\n",
+        "tests/projections/test_inbox.py",
+    ),
+    Mutant(
         "equal requests: one whose episode has ended stands for no other",
-        "projections/sql/migrations/0021_shared_requests.sql",
+        "projections/sql/migrations/0022_subjects_in_the_inbox.sql",
         "AND asking.blocked_by = 'approval'",
         "",
         "tests/projections/test_inbox.py",

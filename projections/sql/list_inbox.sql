@@ -4,7 +4,7 @@
 WITH listed AS (
     SELECT
         kind, id, actor_id, expectation_id, summary, since, expires_at, what_to_do, episodes,
-        journal_seq
+        subject_kind, subject_id, journal_seq
     FROM inbox
     WHERE stack = $1 AND ($2::text IS NULL OR actor_id = $2)
     ORDER BY since, kind, id

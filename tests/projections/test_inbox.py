@@ -73,6 +73,12 @@ async def test_each_says_what_it_is_about_and_what_to_type(pool, stack):
     ]
 
 
+async def test_each_names_the_subject_of_its_episode(pool, stack):
+    await asking(pool, stack)
+    rows = await reader.list_inbox(pool, stack)
+    assert {(row["subject_kind"], row["subject_id"]) for row in rows} == {("host", "h1")}
+
+
 async def test_what_has_no_summary_shows_the_plan(pool, stack):
     asks = lives.proposed(approval=lives.approval(summary=""))
     await write_events(pool, asks, stack=stack, subject=stack.output("mail:1"))

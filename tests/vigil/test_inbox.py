@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
+
 from streams.model.events import DeadLettered
 from streams.model.waits import Wait
 from tests.vigil.journal import Journal, approval, proposed
@@ -23,6 +25,8 @@ def row(**fields: object) -> dict[str, object]:
         "expires_at": None,
         "what_to_do": "vigil episodes approve e1",
         "episodes": 1,
+        "subject_kind": None,
+        "subject_id": None,
         "approvers": [],
         "editable": False,
     }
@@ -52,6 +56,12 @@ def test_what_may_be_changed_says_how():
 def test_what_several_episodes_ask_for_says_how_many():
     (headline, *_) = said(row(episodes=3))
     assert headline == "approval of dba.shrink since 2030-01-01 08:00:00, for 3 episodes"
+
+
+@pytest.mark.parametrize(("kind", "about"), [("table", "table t1"), (None, "t1")])
+def test_what_it_is_about_is_said(kind, about):
+    (headline, *_) = said(row(subject_kind=kind, subject_id="t1"))
+    assert headline == f"approval of dba.shrink about {about} since 2030-01-01 08:00:00"
 
 
 def test_what_can_expire_says_when():

@@ -53,12 +53,14 @@ def lines(rows: Iterable[Row]) -> Iterator[Text]:
 
 
 def _headline(row: Row) -> str:
-    about = [said(row[each]) for each in ("actor_id", "expectation_id") if row[each]]
+    whose = [said(row[each]) for each in ("actor_id", "expectation_id") if row[each]]
+    thing = _one_line(f"{said(row['subject_kind'])} {said(row['subject_id'])}")
+    about = f" about {thing}" if row["subject_id"] else ""
     until = f", until {said(row['expires_at'])}" if row["expires_at"] else ""
     many = row["episodes"] if row["episodes"] != 1 else None
     among = f", for {many} episodes" if many else ""
-    words = [str(row["kind"]).replace("_", " "), *([".".join(about)] if about else [])]
-    return f"{' of '.join(words)} since {said(row['since'])}{until}{among}"
+    words = [str(row["kind"]).replace("_", " "), *([".".join(whose)] if whose else [])]
+    return f"{' of '.join(words)}{about} since {said(row['since'])}{until}{among}"
 
 
 def _one_line(text: object) -> str:
