@@ -7544,6 +7544,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/workflows/test_instance.py",
     ),
     Mutant(
+        "approvals: the plan is shown also where nobody can be asked",
+        "vigil/asking/approvals.py",
+        "            terminal.print(tables.record(row, width=terminal.width), crop=False)\n",
+        "",
+        "tests/vigil/test_approving.py",
+    ),
+    Mutant(
         "approved with changes: the inbox says what may be changed",
         "projections/episodes.py",
         "block.editable = approval.editable",

@@ -171,11 +171,23 @@ def test_a_second_decision_is_told_of_the_first(journal, standing):
     assert line.endswith("UTC (too early)\n")
 
 
-def test_where_nobody_can_be_asked_the_plan_is_named_by_its_hash(journal, standing):
+@pytest.mark.parametrize("verdict", ["approve", "deny"])
+def test_where_nobody_can_be_asked_the_plan_is_shown_and_then_its_hash(journal, standing, verdict):
     id_ = journal.block(approval())
-    line = one_line(decide(standing, "approve", id_), code=2)
-    assert "there is no terminal to confirm on; give --hash 01234567, or --yes" in line
+    done = decide(standing, verdict, id_)
+    *shown, line = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert '"drop": "t1"' in "\n".join(shown)
+    assert line == ("vigil: there is no terminal to confirm on; give --hash 01234567, or --yes")
     assert not journal.has_command(id_)
+
+
+def test_where_nobody_can_be_asked_what_a_plan_becomes_is_shown(journal, standing):
+    id_ = journal.block(approval(editable=True))
+    done = decide(standing, "approve", id_, "--changes", '{"drop": "t2"}')
+    assert (done.returncode, done.stdout) == (2, "")
+    assert '"drop": "t1"' in done.stderr
+    assert '"drop": "t2"' in done.stderr
 
 
 def test_a_decision_that_no_node_can_rule_on_now_waits_for_one(journal, standing):

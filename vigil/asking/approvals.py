@@ -223,11 +223,11 @@ class Choice:
             if not plan_hash.startswith(self.hash.lower()):
                 raise Trouble(f"{what} waits for a decision on another plan: {plan_hash}")
         elif not self.is_sure:
+            terminal = tables.terminal(stderr=True)
+            terminal.print(tables.record(row, width=terminal.width), crop=False)
             if not sys.stdin.isatty():
                 digits = plan_hash[:HASH_DIGITS_MIN]
                 raise Mistake(f"there is no terminal to confirm on; give --hash {digits}, or --yes")
-            terminal = tables.terminal(stderr=True)
-            terminal.print(tables.record(row, width=terminal.width), crop=False)
             typer.confirm(f"{self.verdict} {what}?", abort=True, err=True)
 
 
