@@ -75,6 +75,7 @@ class AnswerGiven(Row, kw_only=True):
     resolved_reason: str | None = None
     decision_id: str | None = None
     resolved_at: datetime | None = None
+    edited_hash: str | None = None
 
 
 class BlockBegun(AnswerGiven, kw_only=True):
@@ -134,6 +135,7 @@ def answered(
     row.resolved_reason = event.reason or None
     row.decision_id = event.decision_id or None
     row.resolved_at = at
+    row.edited_hash = event.edited_hash or None
     return row
 
 

@@ -156,6 +156,7 @@ class Progress(Row, kw_only=True):
     delivered_ref: str | None = None
     delivered_at: datetime | None = None
     canceled_at: datetime | None = None
+    edited_hash: str | None = None
     edited: tuple[msgspec.Raw] | None = None
     """What is delivered instead of what was proposed; None: nothing is."""
 
@@ -274,6 +275,7 @@ def _decide(row: Progress, event: OutputApproved | OutputRejected, *, at: dateti
     row.decision_id = event.decision_id or None
     row.decided_at = at
     if isinstance(event, OutputApproved) and event.edited_hash:
+        row.edited_hash = event.edited_hash
         if isinstance(row, Proposed):
             row.payload = event.edited_payload
         else:
@@ -294,4 +296,4 @@ def _ask_again(row: Progress, asked: Approval, *, at: datetime) -> None:
     row.status, row.asked_at = OutputStatus.AWAITING_APPROVAL.value, at
     row.expires_at = asked.expires_at
     row.resolution = row.decided_by = row.decided_reason = row.decision_id = None
-    row.decided_at = None
+    row.decided_at = row.edited_hash = None

@@ -240,6 +240,7 @@ class OutputRecord(OutputSummary, frozen=True, kw_only=True):
     decided_reason: str | None
     decision_id: str | None
     decided_at: datetime | None
+    edited_hash: str | None
     asked_at: datetime | None
     history: list[OutputEventRow]
     """Over all its proposals, the latest first."""
@@ -286,6 +287,7 @@ class WorkflowItem(RowRecord, frozen=True, kw_only=True):
     expires_at: datetime | None
     decided_by: str | None
     decided_reason: str | None
+    edited_hash: str | None
     compensation_status: str | None
     compensation_episode_id: UUID | None
     started_at: datetime | None

@@ -116,6 +116,7 @@ class ItemProgress(Row, kw_only=True):
     expires_at: datetime | None = None
     decided_by: str | None = None
     decided_reason: str | None = None
+    edited_hash: str | None = None
     compensation_status: str | None = None
     compensation_episode_id: str | None = None
     started_at: datetime | None = None
@@ -203,6 +204,7 @@ def _ask(
         case StepApproved():
             _settle(row, StepStatus.PENDING)
             row.decided_by, row.decided_reason = event.by or None, event.reason or None
+            row.edited_hash = event.edited_hash or None
         case StepDenied():
             _settle(row, StepStatus.FAILED)
             row.error_class = "approval_expired" if event.is_expiry else "denied"
@@ -390,6 +392,7 @@ class WorkflowFold:
             placed.approvers, placed.expires_at = before.approvers, before.expires_at
             placed.asked_at = before.asked_at
             placed.decided_by, placed.decided_reason = before.decided_by, before.decided_reason
+            placed.edited_hash = before.edited_hash
         self._items[step, number] = placed
         return placed
 

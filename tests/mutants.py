@@ -7551,6 +7551,27 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/vigil/test_approving.py",
     ),
     Mutant(
+        "approved with changes: the rows say what was approved",
+        "projections/episodes.py",
+        "row.edited_hash = event.edited_hash or None",
+        "pass",
+        "tests/projections/test_block_rows.py",
+    ),
+    Mutant(
+        "approved with changes: the row of an output says what was approved",
+        "projections/outputs.py",
+        "row.edited_hash = event.edited_hash\n",
+        "pass\n",
+        "tests/projections/test_output_rows.py",
+    ),
+    Mutant(
+        "approved with changes: the row of a step says what was approved",
+        "projections/workflows.py",
+        "row.edited_hash = event.edited_hash or None",
+        "pass",
+        "tests/projections/test_workflow_rows.py",
+    ),
+    Mutant(
         "approved with changes: the inbox says what may be changed",
         "projections/episodes.py",
         "block.editable = approval.editable",

@@ -19,6 +19,7 @@ UPDATE outputs AS output SET
     END,
     decision_id = CASE WHEN advance.decides THEN advance.decision_id ELSE output.decision_id END,
     decided_at = CASE WHEN advance.decides THEN advance.decided_at ELSE output.decided_at END,
+    edited_hash = CASE WHEN advance.decides THEN advance.edited_hash ELSE output.edited_hash END,
     expires_at = coalesce(advance.expires_at, output.expires_at),
     delivered_ref = CASE
         WHEN advance.delivered_at IS NULL THEN output.delivered_ref ELSE advance.delivered_ref
@@ -32,7 +33,8 @@ FROM (
         next_attempt_at timestamptz, error_class text, error_detail text, attempts bigint,
         asked_at timestamptz, resolution text, decided_by text, decided_reason text,
         decision_id text, decided_at timestamptz, expires_at timestamptz, delivered_ref text,
-        delivered_at timestamptz, canceled_at timestamptz, edited jsonb
+        delivered_at timestamptz, canceled_at timestamptz, edited jsonb,
+        edited_hash text
     )
 ) AS advance
 WHERE output.stack = $1 AND output.output_key = advance.output_key

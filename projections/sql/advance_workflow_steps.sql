@@ -22,6 +22,7 @@ UPDATE workflow_steps AS step SET
     expires_at = coalesce(advance.expires_at, step.expires_at),
     decided_by = coalesce(advance.decided_by, step.decided_by),
     decided_reason = coalesce(advance.decided_reason, step.decided_reason),
+    edited_hash = coalesce(advance.edited_hash, step.edited_hash),
     compensation_status = coalesce(advance.compensation_status, step.compensation_status),
     compensation_episode_id = coalesce(
         advance.compensation_episode_id, step.compensation_episode_id
@@ -35,7 +36,8 @@ FROM json_to_recordset($2::json) AS advance (
     episode_id uuid, result jsonb, error_class text, error_detail text, retry_at timestamptz,
     plan_hash text, summary text, approvers text[], asked_at timestamptz, expires_at timestamptz,
     decided_by text, decided_reason text, compensation_status text, compensation_episode_id uuid,
-    started_at timestamptz, finished_at timestamptz, reused_episode_id uuid
+    started_at timestamptz, finished_at timestamptz, reused_episode_id uuid,
+    edited_hash text
 )
 WHERE step.stack = $1 AND step.instance_id = advance.instance_id
     AND step.step_id = advance.step_id AND step.item = advance.item

@@ -155,6 +155,17 @@ async def test_an_answer_that_comes_later_is_in_the_row_of_its_request(pool, sta
     assert (row["summary"], row["journal_seq"]) == ("wipe the disk", 3)
 
 
+@pytest.mark.parametrize("is_apart", [True, False])
+@pytest.mark.parametrize("edited_hash", ["", "h"])
+async def test_a_plan_that_was_approved_with_changes_says_so(pool, stack, is_apart, edited_hash):
+    answered = lives.resolved(by="ann", edited_hash=edited_hash)
+    records = in_commits(stack, [lives.opened(), lives.blocked(editable=True), answered])
+    for batch in [records[:2], records[2:]] if is_apart else [records]:
+        await write(pool, changes_of(batch, stack=stack), stack=stack)
+    row = await only_row(pool, "approvals", stack=stack)
+    assert (row["plan_hash"], row["edited_hash"]) == (lives.PLAN_HASH, edited_hash or None)
+
+
 async def test_an_episode_may_ask_more_than_once(pool, stack):
     twice = (lives.blocked(), lives.resolved(), lives.blocked(2, ref="payment:42"))
     await live(pool, stack, *twice)

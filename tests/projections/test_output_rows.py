@@ -127,6 +127,7 @@ async def test_the_row_has_what_is_delivered_instead(pool, stack, is_apart, payl
         await live(pool, stack, *events)
     row = await only_row(pool, "outputs", stack=stack)
     assert json.loads(row["payload"] or "null") == payload
+    assert (await only_row(pool, "approvals", stack=stack))["edited_hash"] == "h"
 
 
 async def test_a_request_that_nobody_answered_in_time_has_expired_though_that_is_a_failure(

@@ -70,6 +70,10 @@ LIVES = {
         [fails("a", item=0), done("a", item=1), fails("a", item=2), resumed("a", "retry")],
     ),
     "approved": (flow(ASKING), [decided("a", "approve"), done("a")]),
+    "approved with changes": (
+        flow(ASKING),
+        [decided("a", "approve", inputs=[{"x": 2}]), done("a")],
+    ),
     "denied": (flow(ASKING), [decided("a", "deny")]),
     "waiting for approval": (flow(ASKING, "b"), [done("b")]),
     "canceled": (
@@ -183,6 +187,19 @@ async def test_an_instance_shows_what_began_it_and_its_graph(pool, stack):
         ("b", ["a"]),
     ]
     assert str(row["instance_id"]) == instance.begun.instance_id
+
+
+@pytest.mark.parametrize(("inputs", "is_edited"), [(None, False), ([{"x": 2}], True)])
+@pytest.mark.parametrize("is_apart", [True, False])
+async def test_a_step_that_was_approved_with_changes_says_so(
+    pool, stack, inputs, is_edited, is_apart
+):
+    journal, _ = lived(flow(ASKING), [decided("a", "approve", inputs=inputs), done("a")], stack)
+    for batch in [[each] for each in journal] if is_apart else [journal]:
+        await write(pool, changes_of(batch, stack=stack), stack=stack)
+    row = await only_row(pool, "workflow_steps", stack=stack)
+    assert (row["edited_hash"] is not None) is is_edited
+    assert row["edited_hash"] != row["plan_hash"]
 
 
 async def test_what_people_are_asked_and_say_about_a_step_stays_when_it_runs(pool, stack):
