@@ -7579,6 +7579,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/projections/test_block_rows.py",
     ),
     Mutant(
+        "the kit: a stub of no tool is told only the tools of the app",
+        "vigil/testing/stubs.py",
+        "sorted(capabilities - OF_THE_ENGINE)",
+        "sorted(capabilities)",
+        "tests/testing/test_stubs.py",
+    ),
+    Mutant(
         "contracts: an adapter is given the same output again",
         "vigil/testing/contracts.py",
         "if recognizes_keys and first != again:",

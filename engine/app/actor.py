@@ -410,9 +410,11 @@ class Actor:
                 wait in order for any node with room.
             max_concurrent_cluster: most of them that all nodes together run at a time; None: as
                 many as the nodes have room for.
-            overflow: what becomes of an episode that finds no room; see `Overflow`.
-            queue_max: how many wait for their turn at a time, at most `QUEUE_MAX`. An app refuses
-                it where nothing does: see `is_laned`.
+            overflow: what becomes of an episode that finds no room. `"queue"`: it waits. `"drop"`: it
+                is not opened. `"shed_oldest"`: it waits in the place of the one that has waited
+                longest, which is canceled.
+            queue_max: how many wait for their turn at a time, at most 1,000. An app refuses
+                it where none does.
             public_events: `"all"`; or `"without_starts"`, without `expectation.triggered` and
                 `episode.started`, which nobody may listen to: an episode then costs less.
             stacks: the stacks that it runs on, each by its whole name: `orders` is not `orders-qa`.

@@ -18,7 +18,7 @@ from typing import Any, Final, get_args
 
 import typer
 
-from engine.app.actor import ExpectationOptions
+from engine.app.actor import Actor, ExpectationOptions
 from projections.postgres.queries import migrations
 from tests.docs.life import diagram
 from tests.docs.pages import ROOT, pages, text_of
@@ -227,6 +227,32 @@ def expectation_options() -> str:
     return table(("option", "means", "default"), rows)
 
 
+def actor_options() -> str:
+    """Return what `Actor` takes by keyword, as the docstring of its constructor says it."""
+    words = dict(_ARGUMENT.findall(inspect.getdoc(Actor.__init__) or ""))
+    signature = inspect.signature(Actor)
+    options = [each for each in signature.parameters.values() if each.kind is each.KEYWORD_ONLY]
+    rows = (
+        (f"`{each.name}`", _sentence(words[each.name]), _shown_default(each.default))
+        for each in options
+    )
+    return table(("option", "means", "default"), rows)
+
+
+_ARGUMENT: Final = re.compile(r"(?ms)^    (\w+): (.*?)(?=^    \w|^\S|\Z)")
+"""An argument in the docstring of a function, with its words."""
+
+
+def _sentence(words: str) -> str:
+    plain = " ".join(words.split())
+    return f"{plain[0].upper()}{plain[1:]}"
+
+
+def _shown_default(value: object) -> str:
+    is_plain = isinstance(value, str | int | float) and value not in {"", 0}
+    return f"`{value}`" if is_plain else ""
+
+
 def _default_of(option: Field[Any]) -> str:
     """Return the default of an option; of what is no plain value the words tell it."""
     if option.default is MISSING and option.default_factory is MISSING:
@@ -313,6 +339,7 @@ FACTS: Final[Mapping[str, Callable[[], str]]] = {
     "settings": settings,
     "tables": tables,
     "public events": public_events,
+    "options of an actor": actor_options,
     "options of an expectation": expectation_options,
     "limits": limits,
     "metrics": metrics,

@@ -238,7 +238,9 @@ async def test_a_fire_by_hand_takes_what_the_command_takes():
         assert not vigil.episodes()
         await vigil.advance(minutes=1)
         opened = load(await vigil.history(id_))[0].commit.events[0]
-        assert vigil.episode().error_class == "budget_exceeded"
+        episode = vigil.episode()
+        assert (episode.error_class, episode.turns) == ("budget_exceeded", 2)
+        assert episode.budget.turns == 2
     assert (opened.trigger.reason, opened.priority, opened.metadata) == ("a try", 1, {"ticket": 7})
     assert opened.log_strategy == "none"
 

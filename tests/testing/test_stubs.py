@@ -143,7 +143,7 @@ async def test_a_gatherer_is_stubbed_by_its_name():
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"tools": {"mail.send": 1}}, "'mail.send': the app has no tool of that name but disk"),
+        ({"tools": {"mail.send": 1}}, "the app has no tool 'mail.send'; it has disk$"),
         ({"tools": {"disk": 1}}, "'disk': write 'capability.action'"),
         ({"outputs": {"mail": 1}}, "the app has no output 'mail'; it has pager"),
     ],

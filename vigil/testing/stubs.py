@@ -23,7 +23,14 @@ from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.function_tool import CONTEXT, FunctionTool, ToolGroup
 from engine.app.outputs import OutputAdapter, OutputView, as_adapter
-from engine.app.tools import CallContext, Failure, Synthesizer, Tool, ToolFailed
+from engine.app.tools import (
+    OF_THE_ENGINE,
+    CallContext,
+    Failure,
+    Synthesizer,
+    Tool,
+    ToolFailed,
+)
 from streams.json import JsonObject
 
 SYNTHESIZER: Final = "synthesizer"
@@ -221,8 +228,8 @@ class Stubs:
             if not dot:
                 raise ValueError(f"tools: {name!r}: write 'capability.action', or '{name}.*'")
             if not any(fnmatchcase(each, capability) for each in capabilities):
-                known = ", ".join(sorted(capabilities))
-                raise ValueError(f"tools: {name!r}: the app has no tool of that name but {known}")
+                known = ", ".join(sorted(capabilities - OF_THE_ENGINE)) or "none"
+                raise ValueError(f"tools: the app has no tool {name!r}; it has {known}")
         for name in self._outputs:
             if name not in app.outputs:
                 known = ", ".join(sorted(app.outputs)) or "none"

@@ -24,6 +24,7 @@ from streams.model.events import (
     StoredResult,
 )
 from streams.model.findings import Finding
+from streams.model.triggers import Budget
 from streams.ports.log import Recorded
 
 T = TypeVar("T")
@@ -121,7 +122,11 @@ class EpisodeSnapshot:
     """What it decided; each is empty or None before that."""
     attempts: int
     """How often a node took it; 1: no node crashed or stopped over it."""
+    turns: int
+    """Those that led to a step, over all attempts."""
     tokens: int
+    budget: Budget
+    """What it may use."""
     opened_at: datetime
     ended_at: datetime | None
     waits: tuple[Waiting, ...]
@@ -213,7 +218,9 @@ def episode_of(records: Sequence[Recorded], objects: MemoryObjects) -> EpisodeSn
         confidence=decided.confidence if decided else None,
         result=unraw(decided.result) if decided else None,
         attempts=sum(isinstance(each, EpisodeStarted) for each in events),
+        turns=episode.turns_used,
         tokens=episode.tokens_used,
+        budget=opened.budget,
         opened_at=records[0].commit.at,
         ended_at=records[-1].commit.at if end else None,
         waits=_waits(records) if episode.status is Status.BLOCKED else (),
