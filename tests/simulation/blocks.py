@@ -232,8 +232,9 @@ def what_nobody_answers_expires_in_time(evidence: Evidence) -> Breaches:
         if waited.end is None or waited.expires_s == float("inf"):
             continue
         ended_s = evidence.stored_s(waited.end.seq)
-        most_s = waited.expires_s + SOON_S if is_strict else max(waited.expires_s, STORM_S) + SURE_S
-        if ended_s > most_s:
+        # A branch whose time is over waits until the others wait as well.
+        due_s = max(waited.expires_s, evidence.stored_s(waited.block.seq))
+        if ended_s > (due_s + SOON_S if is_strict else max(due_s, STORM_S) + SURE_S):
             yield f"{waited.life.id}: waited until {ended_s:.1f} s, beyond {waited.expires_s:.1f} s"
 
 
