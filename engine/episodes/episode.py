@@ -135,6 +135,7 @@ class AnswerEpisode(msgspec.Struct, frozen=True, kw_only=True):
     decision_id: str = ""
     edited_hash: str = ""
     request: str = ""
+    request_no: int = 0
 
 
 class Finish(msgspec.Struct, frozen=True, kw_only=True):

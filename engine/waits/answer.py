@@ -101,10 +101,13 @@ def answer(records: Sequence[Recorded], decision: Decision, *, at: datetime) -> 
 
 
 class SharedDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision that is the answer to every equal request of its time."""
+    """A decision that is the answer to every equal request that had been made by then."""
 
     signal: Signal
+    request_no: int
+    """As in `Decide`."""
     at: datetime
+    """When it was written down, by a node's clock."""
 
 
 def shared(records: Sequence[Recorded], step_no: int) -> SharedDecision | None:
@@ -114,7 +117,7 @@ def shared(records: Sequence[Recorded], step_no: int) -> SharedDecision | None:
     end, approval = (wait.end, wait.blocked.event.approval) if wait is not None else (None, None)
     if wait is None or approval is None or wait.ended_at is None:
         return None
-    if not isinstance(end, EpisodeResolved) or not end.request:
+    if not isinstance(end, EpisodeResolved) or not end.request_no:
         return None
     is_approval = end.resolution is Resolution.APPROVED
     plan = _edited_plan(records, step_no) if end.edited_hash else NOTHING
@@ -126,7 +129,7 @@ def shared(records: Sequence[Recorded], step_no: int) -> SharedDecision | None:
         edited_plan=plan,
     )
     said = Signal(id=end.decision_id, ref=end.request, by=end.by, result=raw(decision))
-    return SharedDecision(signal=said, at=wait.ended_at)
+    return SharedDecision(signal=said, request_no=end.request_no, at=wait.ended_at)
 
 
 def _edited_plan(records: Sequence[Recorded], step_no: int) -> msgspec.Raw:
@@ -194,20 +197,22 @@ def _decided(blocked: Blocked, decision: Decision) -> tuple[Performed, commands.
             ending = _ending(decision, Resolution.RESOLVED)
             return _step(blocked, result=decision.result), ending
         case Decide(verdict=Verdict.APPROVE):
-            asked = _request_of(blocked)
-            ending = _ending(decision, Resolution.APPROVED, reason=decision.reason, request=asked)
+            ending = _decision(blocked, decision, Resolution.APPROVED)
             edited = decision.edited_hash
             plan = {PLAN: decision.edited_plan} if edited else {}
             approved = _approved(blocked, by=decision.by, reason=decision.reason, **plan)
             return approved, replace(ending, edited_hash=edited)
         case Decide():
-            asked = _request_of(blocked)
-            ending = _ending(decision, Resolution.DENIED, reason=decision.reason, request=asked)
+            ending = _decision(blocked, decision, Resolution.DENIED)
             return _denied(blocked, by=decision.by, reason=decision.reason), ending
 
 
-def _request_of(blocked: Blocked) -> str:
-    return blocked.event.approval.request if blocked.event.approval else ""
+def _decision(blocked: Blocked, decision: Decide, how: Resolution) -> commands.AnswerEpisode:
+    ending = replace(_ending(decision, how), reason=decision.reason)
+    # One that was brought here from another episode is brought from there to all: not once more.
+    if not decision.request_no:
+        return ending
+    return replace(ending, request=blocked.reference, request_no=decision.request_no)
 
 
 def _expired(blocked: Blocked) -> Performed:
@@ -262,16 +267,8 @@ def _waited_for(blocked: Blocked) -> JsonObject:
     return {"ref": blocked.ref} if blocked.ref else {"until": blocked.terms.expires_at}
 
 
-def _ending(
-    decision: Decision, resolution: Resolution, *, reason: str = "", request: str = ""
-) -> commands.AnswerEpisode:
-    return commands.AnswerEpisode(
-        resolution=resolution,
-        by=decision.by,
-        reason=reason,
-        decision_id=decision.id,
-        request=request,
-    )
+def _ending(decision: Decision, resolution: Resolution) -> commands.AnswerEpisode:
+    return commands.AnswerEpisode(resolution=resolution, by=decision.by, decision_id=decision.id)
 
 
 def _answer(episode: Episode, step: Performed, ending: commands.AnswerEpisode) -> WaitAnswer:

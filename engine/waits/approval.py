@@ -79,7 +79,7 @@ def approval_for(
 def request_of(opened: EpisodeOpened, asked: RequestApproval, *, mark: str) -> str:
     """Return the reference of a request, the same for equal ones of a subject; empty: of none.
 
-    `mark` is its fingerprint, which has all that people see of it, and until when they may decide.
+    `mark` is its fingerprint: of all that people see of it, and of how long they may decide.
     """
     subject = opened.trigger.entity_id
     if not subject or asked.shared is False:

@@ -175,13 +175,13 @@ class WaitHandler:
             await self._expire(records, delivery)
 
     async def _share(self, records: Sequence[Recorded], step_no: int) -> None:
-        """Give a decision to all that have made the same request by then."""
-        opened, decision = fold(records).opened, answering.shared(records, step_no)
-        if opened is not None and decision is not None:
+        """Give a decision to all that had made the same request when somebody decided."""
+        decision = answering.shared(records, step_no)
+        if decision is not None:
             node = self.context
             references = References(node.ports, node.clock, node.turns)
-            had_by = opened.episode_id
-            await references.give(decision.signal, at=decision.at, had_by=had_by)
+            said, request_no = decision.signal, decision.request_no
+            await references.give(said, at=decision.at, request_no=request_no)
 
     async def _look_after(self, records: Sequence[Recorded], delivery: Incoming) -> None:
         records = await self._expire(records, delivery)

@@ -144,6 +144,7 @@ async def _decide(
     opened = fold(records).opened
     if not asked or opened is None:
         raise Refused("it does not ask for approval" if opened else "there is no such episode")
+    request = asked[-1].blocked.reference
     command = Decide(
         actor_id=opened.actor_id,
         episode_id=episode_id,
@@ -155,6 +156,7 @@ async def _decide(
         step_no=asked[-1].blocked.step_no,
         edited_hash=edited_hash,
         edited_plan=edited_plan,
+        request_no=await References(ports, clock).newest_no(request) if request else 0,
     )
     answers.answer(records, command, at=clock.now())
     return await send_decision(ports, command)

@@ -76,6 +76,18 @@ class SignalState:
     """By the signal's id, in the order in which they came."""
     due: Mapping[str, SignalGiven]
     """By episode of `waits`: the newest signal that was sent to it."""
+    numbers: Mapping[str, int]
+    """By episode of `waits`: which of all waits so far it is, from 1."""
+    newest_no: int
+    """How many waits there have been."""
+
+    def waits_until(self, request_no: int) -> list[SignalWaited]:
+        """Return the waits that a decision with this `request_no` is for; 0: a signal, for all."""
+        return [
+            wait
+            for episode_id, wait in self.waits.items()
+            if not request_no or self.numbers[episode_id] <= request_no
+        ]
 
     def is_known(self, said: Signal, *, at: datetime) -> bool:
         """Return whether the signal of time `at` is on the journal; one sent anew is another."""
@@ -103,24 +115,30 @@ def fold(records: Iterable[Recorded]) -> SignalState:
     waits: dict[str, SignalWaited] = {}
     sent: dict[str, SentSignal] = {}
     due: dict[str, SignalGiven] = {}
+    numbers: dict[str, int] = {}
+    newest_no = 0
     for event in (event for record in records for event in record.commit.events):
         match event:
             case SignalWaited(episode_id=episode_id, signal_id=signal_id):
-                waits[episode_id] = event
+                newest_no += 1
+                waits[episode_id], numbers[episode_id] = event, newest_no
                 due.pop(episode_id, None)
                 if (taken := sent.get(signal_id)) is not None:
                     sent[signal_id] = SentSignal(taken.given, taken.episodes | {episode_id})
                     due[episode_id] = taken.given
-            case SignalGiven(id=id_, episodes=episodes):
+            case SignalGiven(id=id_, episodes=episodes, request_no=request_no):
                 before = sent.pop(id_, None)
-                had = before.episodes if before else frozenset()
-                sent[id_] = SentSignal(event, had.union(episodes))
+                so_far = before.episodes if before else frozenset()
+                sent[id_] = SentSignal(event, so_far.union(episodes))
+                had = [each for each in episodes if each in waits]
+                later = [each for each in waits if request_no and numbers[each] > request_no]
                 # Of all others it was seen that they wait no more.
-                waits = {each: waits[each] for each in episodes if each in waits}
-                due = dict.fromkeys(waits, event)
+                waits = {each: waits[each] for each in (*had, *later)}
+                due = {each: due[each] for each in later if each in due}
+                due |= dict.fromkeys(had, event)
             case _:
                 pass
-    return SignalState(waits, sent, due)
+    return SignalState(waits, sent, due, numbers, newest_no)
 
 
 def wait(state: SignalState, waited: SignalWaited) -> tuple[SignalWaited, ...]:
@@ -138,16 +156,28 @@ def wait(state: SignalState, waited: SignalWaited) -> tuple[SignalWaited, ...]:
 
 
 def give(
-    state: SignalState, said: Signal, waiting: Collection[str], *, at: datetime
+    state: SignalState,
+    said: Signal,
+    waiting: Collection[str],
+    *,
+    at: datetime,
+    request_no: int = 0,
 ) -> tuple[SignalGiven, ...]:
     """Return what to append when a signal of time `at` comes and `waiting` are all that wait.
 
-    Nothing if that is on the journal, or if an episode has had it and nobody waits now.
+    Nothing if that is on the journal, or if an episode has had it and nobody waits now. Of a
+    decision, `waiting` are those of `waits_until(request_no)` that wait.
     """
     if state.is_known(said, at=at) or not (waiting or state.is_unclaimed(said)):
         return ()
     given = SignalGiven(
-        ref=said.ref, id=said.id, by=said.by, at=at, result=said.result, episodes=tuple(waiting)
+        ref=said.ref,
+        id=said.id,
+        by=said.by,
+        at=at,
+        result=said.result,
+        episodes=tuple(waiting),
+        request_no=request_no,
     )
     return (given,)
 
@@ -159,15 +189,17 @@ def kept_until(at: datetime) -> datetime:
 
 def _is_for(sent: SentSignal, waited: SignalWaited) -> bool:
     """Return whether an episode that is new on the journal takes an earlier signal."""
+    # A decision counts for no request that is made after it: it is no standing permission.
+    if is_request(waited.ref):
+        return False
     if waited.episode_id in sent.episodes:
         return False
     at = sent.given.at
     if not sent.episodes:
         return waited.since <= kept_until(at)
     # Others have had it. This one waited by then, but its node was late, or died, before it could
-    # write that down. A decision counts for no request that may have been made after it.
-    tolerance_s = 0.0 if is_request(waited.ref) else CLOCKS_S
-    return waited.since <= at + timedelta(seconds=tolerance_s)
+    # write that down.
+    return waited.since <= at + timedelta(seconds=CLOCKS_S)
 
 
 def signal(id_: str, ref: object, result: object, by: object) -> Signal:

@@ -114,37 +114,39 @@ class References:
         state = await self._store.retry(subject, attempt, seed=id_)
         await self._send(state, [waited.episode_id])
 
-    async def give(self, said: Signal, *, at: datetime | None, had_by: str = "") -> SignalState:
+    async def give(self, said: Signal, *, at: datetime | None, request_no: int = 0) -> SignalState:
         """Write down a signal, and send it to all that wait; return what is known then.
 
         Args:
             at: when it came, by the server's clock; None: it is for those that wait now alone.
-            had_by: the episode that has it already, so that it is kept for none that comes later.
+            request_no: of a decision, the newest request that it is for; 0: a signal is for all.
         """
         subject = self.ports.stack.signal(said.ref)
 
         async def attempt(before: Loaded[SignalState]) -> SignalState:
-            waits = await self._still_waiting(before.state.waits.values())
+            waits = await self._still_waiting(before.state.waits_until(request_no))
             came_at = at or max((each.since for each in waits), default=None)
             if came_at is None:
                 return before.state
-            waiting = [each.episode_id for each in waits if each.episode_id != had_by]
-            waiting += filter(None, [had_by])
-            given = rules.give(before.state, said, waiting, at=came_at)
+            waiting = [each.episode_id for each in waits]
+            given = rules.give(before.state, said, waiting, at=came_at, request_no=request_no)
             if not given:
                 return before.state
             id_ = f"give.{subject}.{said.id}.{came_at.isoformat()}"
             return (await self._store.append(before, given, id=id_, at=self.clock.now())).state
 
         state = await self._store.retry(subject, attempt, seed=said.id)
-        sends = [id_ for id_, due in state.due.items() if due.id == said.id and id_ != had_by]
-        await self._send(state, sends)
+        await self._send(state, [id_ for id_, due in state.due.items() if due.id == said.id])
         return state
 
     async def waiting(self, ref: str) -> list[SignalWaited]:
         """Return the waits for `ref` that are not over."""
         state = (await self._store.load(self.ports.stack.signal(ref))).state
         return await self._still_waiting(state.waits.values())
+
+    async def newest_no(self, ref: str) -> int:
+        """Return how many waits for `ref` have been written down so far."""
+        return (await self._store.load(self.ports.stack.signal(ref))).state.newest_no
 
     async def is_seen_to(
         self, ref: str, episode_id: str, step_no: int, *, is_ahead: bool = False

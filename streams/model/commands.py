@@ -83,6 +83,9 @@ class Decide(_Tagged, frozen=True, kw_only=True, tag="decide@1"):
     """Of `edited_plan`; empty: the plan is approved as it is."""
     edited_plan: msgspec.Raw = NOTHING
     """What is approved in the place of the plan."""
+    request_no: int = 0
+    """How many equal requests there were when somebody decided: so many, oldest first, it counts
+    for. 0: for this one alone."""
 
 
 class ShareDecision(_Tagged, frozen=True, kw_only=True, tag="share_decision@1"):

@@ -253,7 +253,9 @@ class EpisodeResolved(Event, frozen=True, kw_only=True, tag="episode.resolved@1"
     edited_hash: str = ""
     """SHA-256 of what was approved in the place of the plan; empty: the plan as it was."""
     request: str = ""
-    """The reference of the request that was decided, if others may have made the same."""
+    """The reference of the request that was decided here, if others may have made the same."""
+    request_no: int = 0
+    """As in `Decide`; 0: it was decided for this episode alone, or elsewhere."""
 
 
 class EpisodeDeferred(Event, frozen=True, kw_only=True, tag="episode.deferred@1"):

@@ -42,6 +42,8 @@ class SignalGiven(Event, frozen=True, kw_only=True, tag="signal.given@1"):
     """Any JSON value, for the strategies."""
     episodes: tuple[str, ...] = ()
     """All that waited for it then; none: it is kept for the next that waits."""
+    request_no: int = 0
+    """As in `Decide`, of a decision, which is kept for nobody; 0: it is a signal."""
 
 
 SignalEvent: TypeAlias = SignalWaited | SignalGiven

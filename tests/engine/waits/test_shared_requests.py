@@ -13,7 +13,7 @@ from engine.waits import signal as rules
 from engine.waits.approval import request_of
 from engine.waits.signal import signal
 from streams.json import NOTHING, raw
-from streams.model.commands import Decide, Verdict
+from streams.model.commands import Decide, ShareDecision, Verdict
 from streams.model.events import EpisodeBlocked, EpisodeResolved, SignalGiven
 from tests.engine.reactor import journals as given
 from tests.engine.waits.test_signal_rules import NOON, sent, waited
@@ -43,6 +43,26 @@ def app_of(function=asks) -> App:
     actor = Actor("worker")
     actor.expect("thing", function, on=event("thing.happened"), subject_key="host")
     return App(actors=[actor])
+
+
+class HeldBack:
+    """Commands of which those that `is_held` picks are sent by `release`, after which all are."""
+
+    def __init__(self, commands, is_held):
+        self._send, self._is_held, self.held, self.sent = commands.send, is_held, [], []
+        commands.send = self.send
+
+    async def send(self, command, **how):
+        self.sent.append(command)
+        if self._is_held(command):
+            self.held.append((command, how))
+        else:
+            await self._send(command, **how)
+
+    async def release(self):
+        self._is_held = lambda _: False
+        for command, how in self.held:
+            await self._send(command, **how)
 
 
 async def asking(vigil, *payloads) -> list[str]:
@@ -106,6 +126,76 @@ async def test_a_decision_counts_for_nobody_who_asks_later():
         assert sorted(each.status for each in vigil.episodes()) == ["blocked", "done"]
 
 
+HELD = {
+    "the decision": lambda command, first: (
+        isinstance(command, Decide) and command.episode_id == first
+    ),
+    "its sharing": lambda command, first: isinstance(command, ShareDecision),
+    "what it says to another": lambda command, first: (
+        isinstance(command, Decide) and command.episode_id != first
+    ),
+}
+
+
+@pytest.mark.parametrize("held", HELD.values(), ids=HELD)
+async def test_whoever_asks_while_a_decision_is_on_its_way_asks_anew(held):
+    async with run(app_of()) as vigil:
+        first, second = await asking(vigil, {}, {})
+        commands = HeldBack(vigil.ports.commands, lambda command: held(command, first))
+        await vigil.approve(first, by="ann")
+        await vigil.run_until_idle()
+        (third,) = set(await asking(vigil, {"n": 9})) - {first, second}
+        await vigil.advance(seconds=1)
+        assert commands.held
+        await commands.release()
+        await vigil.run_until_idle()
+        assert statuses(vigil, [first, second, third]) == ["done", "done", "blocked"]
+        assert len([each for each in commands.sent if isinstance(each, ShareDecision)]) == 1
+        assert len(await decisions(vigil, third)) == 1
+        await vigil.deny(third, by="bob")
+        await vigil.run_until_idle()
+        assert vigil.episode(third).status == "done"
+
+
+async def test_who_was_not_meant_by_one_decision_has_the_next():
+    async with run(app_of()) as vigil:
+        first, second = await asking(vigil, {}, {})
+        commands = HeldBack(
+            vigil.ports.commands, lambda command: isinstance(command, ShareDecision)
+        )
+        await vigil.approve(first, by="ann")
+        later = [each for each in await asking(vigil, {}, {}) if each not in (first, second)]
+        await commands.release()
+        await vigil.run_until_idle()
+        assert statuses(vigil, [first, second, *later]) == ["done"] * 2 + ["blocked"] * 2
+        await vigil.deny(later[0], by="bob")
+        await vigil.run_until_idle()
+        assert statuses(vigil, later) == ["done"] * 2
+        assert len(await decisions(vigil, later[1])) == 2
+
+
+async def test_many_equal_requests_cost_one_commit_for_their_decision():
+    async with run(app_of()) as vigil:
+        ids = await asking(vigil, *[{}] * 5)
+        commands = HeldBack(vigil.ports.commands, lambda _: False)
+        await vigil.approve(ids[2], by="ann")
+        await vigil.advance(minutes=1)
+        assert statuses(vigil, ids) == ["done"] * 5
+        assert len([each for each in commands.sent if isinstance(each, ShareDecision)]) == 1
+        assert len(await decisions(vigil, ids[0])) == 1
+
+
+async def decisions(vigil, episode_id) -> list[SignalGiven]:
+    """Return the decisions on the journal of the request that an episode has made."""
+    stack, log = vigil.ports.stack, vigil.ports.log
+    records = await log.read(stack.episode(episode_id))
+    events = [each for record in records for each in record.commit.events]
+    (blocked,) = [each for each in events if isinstance(each, EpisodeBlocked)]
+    shared = await log.read(stack.signal(blocked.approval.request))
+    events = [each for record in shared for each in record.commit.events]
+    return [each for each in events if isinstance(each, SignalGiven)]
+
+
 async def test_each_expires_in_its_own_time():
     async with run(app_of()) as vigil:
         ids = await asking(vigil, {})
@@ -140,7 +230,7 @@ async def test_the_journal_says_which_request_it_is_and_was():
         shared = await log.read(stack.signal(resolved.request))
         (decided,) = shared[-1].commit.events
         assert isinstance(decided, SignalGiven)
-        assert decided.episodes == (first,)
+        assert (decided.episodes, decided.request_no) == ((), 1)
 
 
 def requested(opened=ABOUT, **asked):
@@ -167,14 +257,37 @@ def test_no_signal_may_be_taken_for_a_decision():
         signal("s1", requested(), {"verdict": "approve"}, "eve")
 
 
-def test_a_decision_counts_for_no_request_that_may_have_been_made_after_it():
-    ref = requested()
-    past = folded(replace(sent("s1", "a"), ref=ref))
-    before, after = (
-        replace(waited("b"), ref=ref, since=NOON + timedelta(seconds=each)) for each in (-1, 1)
-    )
-    assert rules.wait(past, before)[0].signal_id == "s1"
-    assert rules.wait(past, after)[0].signal_id == ""
+@pytest.mark.parametrize("had_by", [(), ("a",)])
+@pytest.mark.parametrize("since_s", [-1, 1])
+def test_a_decision_counts_for_no_request_that_is_written_down_after_it(had_by, since_s):
+    """Also if a node's clock, which is behind, says that the request was made before."""
+    past = folded(decided(*had_by, request_no=1))
+    after = asked_by("b", since=NOON + timedelta(seconds=since_s))
+    assert rules.wait(past, after) == (after,)
+
+
+def test_a_decision_is_for_the_requests_that_there_were_when_somebody_decided():
+    past = [asked_by(each) for each in "abc"]
+    assert folded(*past).newest_no == 3
+    assert [each.episode_id for each in folded(*past).waits_until(2)] == ["a", "b"]
+    again = folded(*past, asked_by("a", step_no=2))
+    assert [each.episode_id for each in again.waits_until(2)] == ["b"], "it asks anew"
+
+
+def test_who_asked_after_a_decision_waits_for_the_next():
+    past = [asked_by(each) for each in "abc"]
+    state = folded(*past, decided("b", request_no=2))
+    assert (list(state.waits), list(state.due)) == (["b", "c"], ["b"])
+    state = folded(*past, decided("b", "c", request_no=3), decided("b", request_no=2))
+    assert (list(state.waits), sorted(state.due)) == (["b", "c"], ["b", "c"])
+
+
+def asked_by(episode_id, *, step_no=1, since=NOON):
+    return replace(waited(episode_id, step_no=step_no), ref=requested(), since=since)
+
+
+def decided(*episodes, request_no):
+    return replace(sent("d", *episodes), ref=requested(), request_no=request_no)
 
 
 def test_a_decision_is_brought_as_a_decision():
