@@ -2537,6 +2537,27 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/reactor/test_count_ends.py",
     ),
     Mutant(
+        "service levels: expectations are counted at the same time",
+        "engine/reactor/count_ends.py",
+        "in await asyncio.gather(*counting)",
+        "in [await each for each in counting]",
+        "tests/engine/reactor/test_count_ends.py",
+    ),
+    Mutant(
+        "service levels: what a newer version has counted is not undone",
+        "engine/episodes/latest_ends.py",
+        "    except msgspec.ValidationError:\n        raise\n",
+        "",
+        "tests/engine/reactor/test_count_ends.py",
+    ),
+    Mutant(
+        "budgets that adapt: what a newer version has counted keeps no episode from opening",
+        "engine/episodes/open.py",
+        "    except msgspec.ValidationError:\n        return opened\n",
+        "    except ZeroDivisionError:\n        return opened\n",
+        ADAPTING,
+    ),
+    Mutant(
         "budgets that adapt: never outside their bounds",
         "engine/episodes/latest_ends.py",
         "min(max(ceil(round(enough, 6)), fewest), most)",

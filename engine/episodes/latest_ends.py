@@ -148,9 +148,15 @@ def _percentile(amounts: Sequence[float], share: float) -> float:
 
 
 def ends_in(value: bytes | None) -> LatestEnds:
-    """Return the ends in the value of the key; none if there is none that this version can read."""
+    """Return the ends in the value of the key; none without one, or if it is no JSON at all.
+
+    Raises:
+        msgspec.ValidationError: a newer version has written it; leave it as it is.
+    """
     try:
         return msgspec.json.decode(value or b"{}", type=LatestEnds)
+    except msgspec.ValidationError:
+        raise
     except msgspec.DecodeError:
         return LatestEnds()
 

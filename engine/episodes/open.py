@@ -12,6 +12,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final, Protocol
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -83,11 +84,17 @@ def untouched(newest: Recorded | None) -> EpisodeOpened | None:
 
 
 async def with_budget(gates: Bucket, opened: EpisodeOpened) -> EpisodeOpened:
-    """Return an opening with the budget that follows what the latest episodes used, if one does."""
+    """Return an opening with the budget that follows what the latest episodes used, if one does.
+
+    It stays as it is, too, where only a newer version can read what they used.
+    """
     if opened.adaptive_budget is None:
         return opened
     entry = await gates.get(ends_key(opened.actor_id, opened.expectation_id))
-    used = ends_in(entry.value if entry is not None else None).used
+    try:
+        used = ends_in(entry.value if entry is not None else None).used
+    except msgspec.ValidationError:
+        return opened
     return replace(opened, budget=adapted(opened.budget, opened.adaptive_budget, used))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -16,7 +17,7 @@ from engine.episodes.latest_ends import (
     without_published,
 )
 from engine.runtime.publish import PublicEvent
-from streams.errors import RevisionConflict, Unavailable
+from streams.errors import RevisionConflict, Unavailable, UnreadableEvent
 from streams.keys import ends_key
 from streams.ports.bucket import Bucket
 
@@ -35,17 +36,26 @@ async def count_ends(
 
     Those of an end that was counted before are returned again, unless it is at most `published`,
     the commit up to which everything is published for certain.
+
+    Raises:
+        UnreadableEvent: a newer version has written what was counted. It stays as it is.
     """
-    found: list[tuple[PublicEvent, str]] = []
     keyed: dict[str, list[Traced]] = {}
     for end, trace in ends:
         key = ends_key(end.opened.actor_id, end.opened.expectation_id)
         keyed.setdefault(key, []).append((end, trace))
-    for key, those in keyed.items():
-        after = await _count(gates, key, those, part=part, published=published)
-        events = ((level_changed(after, end, part=part), trace) for end, trace in those)
-        found += [(event, trace) for event, trace in events if event is not None]
-    return found
+    counting = [
+        _changes(gates, key, those, part=part, published=published) for key, those in keyed.items()
+    ]
+    return [change for changes in await asyncio.gather(*counting) for change in changes]
+
+
+async def _changes(
+    gates: Bucket, key: str, ends: Sequence[Traced], *, part: str, published: int
+) -> list[tuple[PublicEvent, str]]:
+    after = await _count(gates, key, ends, part=part, published=published)
+    events = ((level_changed(after, end, part=part), trace) for end, trace in ends)
+    return [(event, trace) for event, trace in events if event is not None]
 
 
 async def _count(
@@ -54,7 +64,10 @@ async def _count(
     for _ in range(TRIES_MAX):
         entry = await gates.get(key)
         value, revision = (entry.value, entry.revision) if entry is not None else (None, 0)
-        before = ends_in(value)
+        try:
+            before = ends_in(value)
+        except msgspec.ValidationError as error:
+            raise UnreadableEvent(key, seq=revision, detail=str(error)) from error
         after = without_published(before, part=part, published=published)
         for end, _trace in ends:
             after = count(after, end, part=part)

@@ -118,3 +118,9 @@ async def test_an_opening_keeps_its_budget_whoever_opens_it_again(ports):
     assert (await with_budget(ports.gates, opened)).budget == Budget(turns=20)
     plain = replace(opened, adaptive_budget=None)
     assert await with_budget(ports.gates, plain) == plain
+
+
+async def test_it_is_as_declared_where_a_newer_version_has_written_what_was_used(ports):
+    opened = replace(given.OPENED, adaptive_budget=WITHIN, budget=Budget(turns=9))
+    await ports.gates.put(ends_key("monitor", "limits"), b'{"used": {"turns": [16]}}')
+    assert await with_budget(ports.gates, opened) == opened

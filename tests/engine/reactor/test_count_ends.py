@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from engine.episodes.latest_ends import end_to_count, ends_in
 from engine.reactor.count_ends import TRIES_MAX, count_ends
-from streams.errors import Unavailable
+from streams.errors import Unavailable, UnreadableEvent
 from streams.keys import ends_key
 from streams.memory import memory_ports
 from streams.model.service_levels import LevelOutcome, ServiceLevel
@@ -17,6 +19,7 @@ from tests.engine.reactor.test_reactor import play
 from tests.simulation.time import SimClock
 
 KEY = ends_key("monitor", "limits")
+WAIT_S = 5.0
 LEVEL = ServiceLevel(success=0.5, window=2)
 
 
@@ -98,6 +101,28 @@ async def test_each_expectation_has_its_own():
     assert ends_in((await gates.get(ends_key("other", "limits"))).value).outcomes == "+"
 
 
+class Together:
+    """Gates that answer once all of so many keys are asked for."""
+
+    def __init__(self, gates, keys):
+        self._gates, self._asked = gates, asyncio.Barrier(keys)
+
+    async def get(self, key):
+        await asyncio.wait_for(self._asked.wait(), WAIT_S)
+        return await self._gates.get(key)
+
+    async def put(self, key, value, *, after):
+        return await self._gates.put(key, value, after=after)
+
+
+async def test_expectations_do_not_wait_for_each_other():
+    gates = gates_of_a_stack()
+    actors = [f"a{number}" for number in range(9)]
+    those = [(end_of(1, LevelOutcome.FAILED, actor=actor), actor) for actor in actors]
+    found = await count_ends(Together(gates, len(actors)), those, part="journal", published=0)
+    assert [trace for _, trace in found] == actors
+
+
 class Contested:
     """Gates whose key another reactor changes right before each put, so many times."""
 
@@ -127,8 +152,16 @@ async def test_whoever_cannot_count_tries_later():
         await counted(Contested(gates_of_a_stack(), TRIES_MAX), (1, "-"))
 
 
-async def test_what_cannot_be_read_is_counted_anew():
+async def test_what_is_damaged_is_counted_anew():
     gates = gates_of_a_stack()
-    await gates.put(KEY, msgspec.json.encode({"outcomes": 7}))
+    await gates.put(KEY, b'{"outcomes": "+')
     assert await counted(gates, (1, "-")) == [("e1.service_level.breached", "trace-1")]
     assert ends_in((await gates.get(KEY)).value).outcomes == "-"
+
+
+async def test_what_a_newer_version_has_counted_is_left_to_it():
+    gates, newer = gates_of_a_stack(), msgspec.json.encode({"outcomes": ["met", "failed"]})
+    await gates.put(KEY, newer)
+    with pytest.raises(UnreadableEvent):
+        await counted(gates, (1, "-"))
+    assert (await gates.get(KEY)).value == newer
