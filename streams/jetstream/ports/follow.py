@@ -69,7 +69,7 @@ RETRY_S: Final = 0.2
 _HEARTBEAT: Final = "100"
 
 
-class _Held(msgspec.Struct, Generic[T]):
+class _Waiting(msgspec.Struct, Generic[T]):
     """A message that waits, for all of its readers, and what the first of them made of it."""
 
     arrived: Arrival
@@ -121,7 +121,7 @@ class OrderedReader(Generic[T]):
         self._tails: Tails[T] = Tails() if tails is None else tails
         self._arrived_seq = after
         self._created = ""
-        self._waiting: deque[_Held[T]] = deque()
+        self._waiting: deque[_Waiting[T]] = deque()
         self._waiting_bytes = 0
         self._changed = asyncio.Event()
         self._consumer: OrderedConsumer[T] | None = None
@@ -154,32 +154,32 @@ class OrderedReader(Generic[T]):
         await self._wait(wait_s)
         taken: list[T] = []
         while self._waiting and len(taken) < most:
-            held = self._waiting[0]
+            message = self._waiting[0]
             try:
-                if held.content is msgspec.UNSET:
-                    held.content = self._decode(held.arrived)
+                if message.content is msgspec.UNSET:
+                    message.content = self._decode(message.arrived)
             except StreamError:
                 if taken:
                     break
                 raise
-            taken.append(held.content)
+            taken.append(message.content)
             self._waiting.popleft()
-            self._waiting_bytes -= len(held.arrived.data)
-            self.pending = held.arrived.pending
+            self._waiting_bytes -= len(message.arrived.data)
+            self.pending = message.arrived.pending
         if self._consumer is not None:
             self._share(self._consumer).top_up()
         return taken
 
-    def take(self, held: _Held[T]) -> bool:
+    def take(self, message: _Waiting[T]) -> bool:
         """Note a message, unless we have it. False: there is no room, and we left the consumer."""
-        if held.arrived.seq <= self._arrived_seq:
+        if message.arrived.seq <= self._arrived_seq:
             return True
         if len(self._waiting) >= WAITING_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:
             self._consumer = None
             return False
-        self._arrived_seq = held.arrived.seq
-        self._waiting.append(held)
-        self._waiting_bytes += len(held.arrived.data)
+        self._arrived_seq = message.arrived.seq
+        self._waiting.append(message)
+        self._waiting_bytes += len(message.arrived.data)
         return True
 
     def wake(self) -> None:
@@ -354,8 +354,8 @@ class OrderedConsumer(Generic[T]):
             self._is_broken = True
             return
         self.seq = arrived.seq
-        held: _Held[T] = _Held(arrived)
-        late = [reader for reader in self._readers if not reader.take(held)]
+        message: _Waiting[T] = _Waiting(arrived)
+        late = [reader for reader in self._readers if not reader.take(message)]
         for reader in late:
             self.leave(reader)
 
