@@ -235,6 +235,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/streams/jetstream/test_pace.py",
     ),
     Mutant(
+        "the newest commits of many are asked for until nothing is left",
+        "streams/jetstream/messages/stored.py",
+        "        found.update((each.subject, each) for each in page)\n",
+        "        found.update((each.subject, each) for each in page)\n        left = False\n",
+        "tests/streams/jetstream/test_stored.py",
+    ),
+    Mutant(
+        "an answer that brings nothing of what is left is not asked for for ever",
+        "streams/jetstream/messages/stored.py",
+        "if left and not page:",
+        "if False:",
+        "tests/streams/jetstream/test_stored.py",
+    ),
+    Mutant(
         "a conflict switches batches off for nobody",
         "streams/jetstream/messages/pace.py",
         "        self._refused = 0\n        self._note_batch",

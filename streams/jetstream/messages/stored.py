@@ -107,10 +107,21 @@ async def newest(link: Link, stream: str, subjects: Sequence[str]) -> list[Store
     """Return the last message on each of `subjects` that has one, directly."""
     found: list[Stored] = []
     for begin in range(0, len(subjects), SUBJECTS_MAX):
-        question = {"multi_last": subjects[begin : begin + SUBJECTS_MAX]}
-        page, _ = await _ask_directly(link, stream, question)
-        found += page
+        found += await _newest(link, stream, subjects[begin : begin + SUBJECTS_MAX])
     return found
+
+
+async def _newest(link: Link, stream: str, subjects: Sequence[str]) -> list[Stored]:
+    found: dict[str, Stored] = {}
+    left = True
+    while left:
+        asked = [subject for subject in subjects if subject not in found]
+        question = {"multi_last": asked, "max_bytes": BATCH_BYTES_MAX}
+        page, left = await _ask_directly(link, stream, question)
+        if left and not page:
+            raise Unavailable(stream, detail="direct get brought none of the messages it has")
+        found.update((each.subject, each) for each in page)
+    return list(found.values())
 
 
 async def one_by_one(link: Link, stream: str, subject: str) -> AsyncGenerator[Stored, None]:
