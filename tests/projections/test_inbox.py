@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from datetime import timedelta
 
@@ -22,6 +23,9 @@ from streams.model.events import (
 from streams.ports.log import Commit, Recorded
 from tests.projections import lives
 from tests.projections.lives import AT, rows_of, write, write_events
+
+PASSES_MAX = 25
+"""Each of a dozen steps of the plan has every row once."""
 
 LATER = AT + timedelta(hours=1)
 BEGUN = (lives.opened(), lives.started())
@@ -131,6 +135,26 @@ async def test_equal_requests_of_several_episodes_are_there_once(pool, stack):
     await asked(4, 1, lives.finished(EndStatus.CANCELED))
     await asked(5, 9, request="r2")
     assert await listed() == [(lives.episode_id(2), 2), (lives.episode_id(5), 1)]
+
+
+async def test_many_equal_requests_are_counted_in_one_pass(pool, stack):
+    numbers = range(1, 101)
+    for number in numbers:
+        events = (lives.opened(number), lives.started(), lives.blocked(request="r1"))
+        subject = stack.episode(lives.episode_id(number))
+        await write_events(pool, *events, stack=stack, subject=subject)
+    await pool.execute("ANALYZE episodes, episode_blocks")
+    explained = await pool.fetchval(
+        "EXPLAIN (ANALYZE, FORMAT JSON) SELECT * FROM inbox WHERE stack = $1", stack.name
+    )
+    (found,) = json.loads(explained)
+    assert rows_read(found["Plan"]) < PASSES_MAX * len(numbers)
+
+
+def rows_read(plan):
+    """Return how many rows the steps of a plan have brought or left out."""
+    rows = plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)
+    return plan["Actual Loops"] * rows + sum(map(rows_read, plan.get("Plans", ())))
 
 
 async def test_what_asks_alone_is_there_as_often_as_it_is_asked(pool, stack):
