@@ -1814,6 +1814,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/streams/repartition/test_repartition.py",
     ),
     Mutant(
+        "partitions: who has lost the lease writes no position",
+        "streams/repartition/positions.py",
+        "        await check()\n",
+        "",
+        "tests/streams/repartition/test_repartition.py",
+    ),
+    Mutant(
+        "partitions: a position that a reactor has written meanwhile stays",
+        "streams/repartition/positions.py",
+        "after=entry.revision if entry else 0)",
+        "after=None)",
+        "tests/streams/repartition/test_repartition.py",
+    ),
+    Mutant(
         "partitions: what was copied is not copied again",
         "streams/repartition/copy_commits.py",
         "        if mark <= self.mark:",

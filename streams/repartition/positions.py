@@ -7,15 +7,22 @@ publish again what was published before the move.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeAlias
 
-from streams.errors import Incompatible
+from streams.errors import Incompatible, RevisionConflict, Unavailable
 from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import stored
 from streams.keys import published_key
 from streams.layout import AGGREGATE_STREAMS, Stream
 from streams.ports.bucket import Bucket
 from streams.subjects import Stack
+
+TRIES_MAX: Final = 8
+"""Most tries to write a position, which nobody else writes while the lease is ours."""
+
+Check: TypeAlias = Callable[[], Awaitable[None]]
+"""Raises `LeaseLost` if another run may move the stack by now."""
 
 
 async def require_followed(link: Link, gates: Bucket, stack: Stack) -> None:
@@ -39,11 +46,28 @@ async def require_followed(link: Link, gates: Bucket, stack: Stack) -> None:
 
 
 async def write_positions(
-    link: Link, gates: Bucket, stack: Stack, streams: Iterable[Stream]
+    link: Link, gates: Bucket, stack: Stack, streams: Iterable[Stream], *, check: Check
 ) -> None:
-    """Write down that all commits of `streams` were followed."""
+    """Write down that all commits of `streams` were followed.
+
+    `check` is called for each, to raise if that is no longer ours to say: by then another run may
+    have ended the move, and a reactor have a position that is not the newest commit.
+    """
     for stream in streams:
         for partition in stack.partitions_of(stream):
-            head = await stored.newest_seq(link, stack.stream(stream, partition))
             key = published_key(stack.part(stream, partition))
-            await gates.put(key, str(head).encode())
+            await _write(gates, key, link, stack.stream(stream, partition), check)
+
+
+async def _write(gates: Bucket, key: str, link: Link, stream: str, check: Check) -> None:
+    for _ in range(TRIES_MAX):
+        # In this order: what is written after the check is another revision.
+        entry = await gates.get(key)
+        await check()
+        head = await stored.newest_seq(link, stream)
+        try:
+            await gates.put(key, str(head).encode(), after=entry.revision if entry else 0)
+        except RevisionConflict:  # Or the answer to our own was lost: then we still have the lease.
+            continue
+        return
+    raise Unavailable(key, detail=f"it changed {TRIES_MAX} times meanwhile")

@@ -196,7 +196,8 @@ async def _require_followed(move: _Move, layout: StackLayout) -> None:
 async def _switch(move: _Move, layout: StackLayout) -> None:
     # Dead letters stay where they are, and with them their position, if there is one.
     streams = AGGREGATE_STREAMS if layout.has_state else FOLLOWED
-    await write_positions(move.link, _gates(move), move.new, streams)
+    check = move.held.check
+    await write_positions(move.link, _gates(move), move.new, streams, check=check)
     await move.held.check()
     await _mark(move.link, move.new, StackLayout(move.new.partitions))
 

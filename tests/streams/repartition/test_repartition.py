@@ -10,10 +10,12 @@ import pytest
 from streams.errors import Incompatible, LeaseLost, Unavailable, VersionConflict
 from streams.jetstream import connect, inspect
 from streams.jetstream.connection.link import Link
+from streams.jetstream.ports.bucket import JetStreamBucket
+from streams.jetstream.ports.configs import GATES_MARKER_S
 from streams.keys import LAYOUT_CLAIM, published_key
 from streams.layout import AGGREGATE_STREAMS, Stream
 from streams.repartition import copy_commits
-from streams.repartition.positions import require_followed
+from streams.repartition.positions import require_followed, write_positions
 from streams.repartition.repartition import drop_retired, repartition
 from streams.subjects import Stack
 from tests.contracts.samples import WAIT_S, commit, deliveries_of, opened, start
@@ -323,6 +325,46 @@ async def test_who_loses_the_lease_stops_wherever_it_is(nats, stack, monkeypatch
             await asyncio.wait_for(moving, WAIT_S)
     await repartition(nats.url, stack=stack, to=4, tell=told)
     await assert_whole(nats.url, stack, 4)
+
+
+async def test_who_has_lost_the_lease_writes_no_position(nats, stack, monkeypatch):
+    """Another run has moved the stack meanwhile, and a reactor is not done with what is new."""
+    await fill(nats.url, stack, 1)
+    behind, new = published_key(Stack(stack.name, 4).part(Stream.JOURNAL, 0)), b"1"
+
+    async def too_late(link, gates, *given, **more):
+        await lose_the_layout(nats.url, stack)
+        await gates.put(behind, new)
+        await write_positions(link, gates, *given, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("streams.repartition.repartition.write_positions", too_late)
+        with pytest.raises(LeaseLost):
+            await repartition(nats.url, stack=stack, to=4, tell=told)
+    async with Link(nats.url, settings()) as link:
+        assert (await gates_of(link, stack).get(behind)).value == new
+
+
+async def test_a_position_that_changes_after_the_lease_was_looked_at_stays(nats, stack):
+    await fill(nats.url, stack, 1)
+    key, looked = published_key(stack.part(Stream.JOURNAL, 0)), []
+    async with Link(nats.url, settings()) as link:
+        gates = gates_of(link, stack)
+
+        async def lose_the_lease_after_it_was_looked_at():
+            if looked:
+                raise LeaseLost(LAYOUT_CLAIM, revision=1)
+            looked.append(await gates.put(key, b"1"))
+
+        with pytest.raises(LeaseLost):
+            await write_positions(
+                link, gates, stack, [Stream.JOURNAL], check=lose_the_lease_after_it_was_looked_at
+            )
+        assert (await gates.get(key)).value == b"1"
+
+
+def gates_of(link, stack):
+    return JetStreamBucket(link, stack.gates_bucket(), marker_s=GATES_MARKER_S)
 
 
 async def test_what_went_wrong_is_said_when_the_lease_cannot_be_given_up_either(nats, wire, stack):

@@ -19,6 +19,7 @@ from streams.jetstream.ports.leases import JetStreamLeases
 from streams.keys import LAYOUT_CLAIM
 from streams.layout import AGGREGATE_STREAMS, Kind, Stream
 from streams.repartition import copy_commits
+from streams.repartition.positions import write_positions
 from streams.repartition.repartition import drop_retired, repartition
 from streams.subjects import Stack
 from tests.contracts.samples import commit, deliveries_of, opened, start
@@ -252,14 +253,15 @@ async def test_copies_that_differ_are_not_used_and_can_be_made_anew(nats, stack,
 async def test_who_has_lost_the_lease_does_not_put_the_copies_to_use(nats, stack, monkeypatch):
     await fill(nats.url, stack, 1)
 
-    async def lose_the_lease(self, tell):
+    async def then_lose_the_lease(*given, **more):
+        await write_positions(*given, **more)
         connection = await nats_py.connect(nats.url)
         bucket = await connection.jetstream().key_value(stack.claims_bucket())
         await bucket.purge(LAYOUT_CLAIM)
         await connection.close()
 
     with monkeypatch.context() as patched:
-        patched.setattr(copy_commits.CommitCopy, "verify", lose_the_lease)
+        patched.setattr("streams.repartition.repartition.write_positions", then_lose_the_lease)
         with pytest.raises(LeaseLost):
             await asyncio.wait_for(repartition(nats.url, stack=stack, to=1, tell=told), 30)
     assert "is being moved" in await refusal(nats.url, stack)
