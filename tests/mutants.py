@@ -249,6 +249,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/streams/jetstream/test_stored.py",
     ),
     Mutant(
+        "where each message is synced, a busy client still batches",
+        "streams/jetstream/messages/pace.py",
+        "            return self._least\n",
+        "            pass\n",
+        "tests/streams/jetstream/test_pace.py",
+    ),
+    Mutant(
         "a conflict switches batches off for nobody",
         "streams/jetstream/messages/pace.py",
         "        self._refused = 0\n        self._note_batch",

@@ -15,8 +15,8 @@ class GroupSettings:
     """When messages to one stream are stored together; see `grouping.py`."""
 
     least: int = 16
-    """Fewest messages of a batch. With fewer, one replica is hardly faster (ADR 0014). With 0, and
-    `is_fixed`, each message goes in a batch, be it the only one."""
+    """Fewest messages of a batch, which is what one costs the server in messages alone that it
+    syncs (ADR 0019). With 0, and `is_fixed`, each message goes in a batch, be it the only one."""
     most: int = 256
     """Most messages of a batch; 1 stores each alone. The server's own limit is 1,000."""
     is_fixed: bool = False

@@ -2,9 +2,10 @@
 
 A batch costs the server about the same for any number of messages; a message alone costs a sync of
 the disk. Both depend on the disk, the server's sync setting and the stream's replicas, which a
-client cannot know. So both are timed, and their ratio says from how many messages on a batch pays.
-The way that is not in use cannot be timed: its estimate falls a little with every round, until it
-is tried again, so a momentary delay is not remembered for ever.
+client cannot know. So both are timed. Where each message alone is synced, the fewest that a batch
+may have pay, as long as the stream takes batches and is not slow; elsewhere the ratio of the times
+says from how many on one pays. The way that is not in use cannot be timed: its estimate falls a
+little with every round, until it is tried again, so a momentary delay is not remembered for ever.
 """
 
 from __future__ import annotations
@@ -27,11 +28,6 @@ FADING: Final = 0.995
 
 SYNCED_S: Final = 0.0001
 """Between two answers to messages alone, when the server syncs each of them; else it is less."""
-
-WORTH_SYNCED_MAX: Final = 16
-"""From how many on a batch always pays where each message alone is synced: there it costs the
-server what so many messages alone do, and the client one answer. A busy client hears of answers
-late and takes a batch for slower than it is. Measured: 8 cost more, 32 as well (ADR 0014)."""
 
 BUSY_BATCH_S: Final = 0.5
 """Up to what a batch may seem to take because the client or the machine was busy: 0.09 to 0.13 s
@@ -88,11 +84,11 @@ class Pace:
     def _worth(self) -> int:
         if self._single_s == 0.0:
             return sys.maxsize
-        worth = math.ceil(ADVANTAGE * self._batch_s / self._single_s)
         is_synced, is_slow = self._single_s >= SYNCED_S, self._batch_s >= BUSY_BATCH_S
         if is_synced and not is_slow and self._refused < REFUSED_MAX:
-            return min(worth, WORTH_SYNCED_MAX)
-        return worth
+            # A busy client hears of answers late, and takes a batch for slower than it is.
+            return self._least
+        return math.ceil(ADVANTAGE * self._batch_s / self._single_s)
 
 
 def _average(before_s: float, now_s: float) -> float:
