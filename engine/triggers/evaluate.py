@@ -185,6 +185,8 @@ class OpeningBuilder:
     ) -> EpisodeOpened:
         """Return the opening of the episode that `trigger` has for `expectation`."""
         opened = self._declared(expectation, trigger, dedupe_key)
+        if expectation.adaptive_budget is None:
+            return opened
         return await opening.with_budget(self.context.ports.gates, opened)
 
     def _declared(
