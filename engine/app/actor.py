@@ -410,8 +410,8 @@ class Actor:
                 wait in order for any node with room.
             max_concurrent_cluster: most of them that all nodes together run at a time; None: as
                 many as the nodes have room for.
-            overflow: what becomes of an episode that finds no room. `"queue"`: it waits. `"drop"`: it
-                is not opened. `"shed_oldest"`: it waits in the place of the one that has waited
+            overflow: what becomes of an episode that finds no room. `"queue"`: it waits. `"drop"`:
+                it is not opened. `"shed_oldest"`: it waits in the place of the one that has waited
                 longest, which is canceled.
             queue_max: how many wait for their turn at a time, at most 1,000. An app refuses
                 it where none does.
