@@ -185,6 +185,7 @@ class OpeningBuilder:
     ) -> EpisodeOpened:
         """Return the opening of the episode that `trigger` has for `expectation`."""
         opened = self._declared(expectation, trigger, dedupe_key)
+        # `with_budget` asks it, too; but most episodes then enter no other file for it.
         if expectation.adaptive_budget is None:
             return opened
         return await opening.with_budget(self.context.ports.gates, opened)
