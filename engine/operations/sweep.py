@@ -264,8 +264,9 @@ class EpisodeSweeper:
         if block is not None:
             references = References(ports, self.clock, self.turns)
             for ref in block.refs:
-                is_ahead = ref != block.reference
-                if not await references.is_seen_to(ref, id_, block.step_no, is_ahead=is_ahead):
+                is_own = ref == block.reference
+                is_known = references.is_seen_to if is_own else references.is_ahead
+                if not await is_known(ref, id_, block.step_no):
                     return True
         if block is not None and block.pending.next_wake(after=self.clock.now()) is None:
             return False

@@ -64,6 +64,8 @@ class SentSignal:
 
     given: SignalGiven
     episodes: frozenset[str]
+    ahead: frozenset[str]
+    """Those that it is kept for until their turn comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class SignalState:
     sent: Mapping[str, SentSignal]
     """By the signal's id, in the order in which they came."""
     due: Mapping[str, SignalGiven]
-    """By episode of `waits`: the newest signal that was sent to it."""
+    """By episode of `waits` that waits by now: the newest signal that was sent to it."""
     numbers: Mapping[str, int]
     """By episode of `waits`: which of all waits so far it is, from 1."""
     newest_no: int
@@ -99,15 +101,26 @@ class SignalState:
         sent = self.sent.get(said.id)
         return sent is None or not sent.episodes
 
-    def is_registered(self, episode_id: str, step_no: int, *, is_ahead: bool = False) -> bool:
-        """Return whether the wait of an episode as its step `step_no` is on the journal.
+    def kept_for(self, said: Signal) -> frozenset[str]:
+        """Return the episodes that the signal is kept for until their turn comes."""
+        sent = self.sent.get(said.id)
+        return sent.ahead if sent else frozenset()
 
-        With `is_ahead`, whether it is known that the episode will wait, or does so already.
-        """
+    def first_in_line(self, episode_id: str) -> list[SignalWaited]:
+        """Return the waits ahead of others for which a signal that nobody has had is kept."""
+        unclaimed = [each.ahead for each in self.sent.values() if not each.episodes]
+        others = frozenset[str]().union(*unclaimed) - {episode_id}
+        return [each for id_, each in self.waits.items() if each.is_ahead and id_ in others]
+
+    def is_registered(self, episode_id: str, step_no: int) -> bool:
+        """Return whether the wait of an episode as its step `step_no` is on the journal."""
         wait = self.waits.get(episode_id)
-        if wait is None or wait.is_ahead:
-            return wait is not None and is_ahead
-        return wait.step_no >= step_no
+        return wait is not None and not wait.is_ahead and wait.step_no >= step_no
+
+    def is_ahead(self, episode_id: str, step_no: int) -> bool:
+        """Return whether the journal has that an episode waits by its step `step_no`, or will."""
+        wait = self.waits.get(episode_id)
+        return wait is not None and (wait.is_ahead or wait.step_no >= step_no)
 
 
 def fold(records: Iterable[Recorded]) -> SignalState:
@@ -119,21 +132,29 @@ def fold(records: Iterable[Recorded]) -> SignalState:
     newest_no = 0
     for event in (event for record in records for event in record.commit.events):
         match event:
-            case SignalWaited(episode_id=episode_id, signal_id=signal_id):
+            case SignalWaited(episode_id=episode_id, signal_id=signal_id, is_ahead=is_ahead):
                 newest_no += 1
                 waits[episode_id], numbers[episode_id] = event, newest_no
                 due.pop(episode_id, None)
-                if (taken := sent.get(signal_id)) is not None:
-                    sent[signal_id] = SentSignal(taken.given, taken.episodes | {episode_id})
+                taken = sent.get(signal_id)
+                if taken is not None and is_ahead:
+                    sent[signal_id] = SentSignal(
+                        taken.given, taken.episodes, taken.ahead | {episode_id}
+                    )
+                elif taken is not None:
+                    sent[signal_id] = SentSignal(
+                        taken.given, taken.episodes | {episode_id}, taken.ahead
+                    )
                     due[episode_id] = taken.given
-            case SignalGiven(id=id_, episodes=episodes, request_no=request_no):
-                before = sent.pop(id_, None)
-                so_far = before.episodes if before else frozenset()
-                sent[id_] = SentSignal(event, so_far.union(episodes))
+            case SignalGiven(id=id_, episodes=episodes, ahead=ahead, request_no=request_no):
+                before = sent.pop(id_, SentSignal(event, frozenset(), frozenset()))
+                so_far, kept_for = before.episodes.union(episodes), before.ahead.union(ahead)
+                sent[id_] = SentSignal(event, so_far, kept_for)
                 had = [each for each in episodes if each in waits]
                 later = [each for each in waits if request_no and numbers[each] > request_no]
+                still = [each for each in ahead if each in waits]
                 # Of all others it was seen that they wait no more.
-                waits = {each: waits[each] for each in (*had, *later)}
+                waits = {each: waits[each] for each in (*had, *later, *still)}
                 due = {each: due[each] for each in later if each in due}
                 due |= dict.fromkeys(had, event)
             case _:
@@ -141,15 +162,17 @@ def fold(records: Iterable[Recorded]) -> SignalState:
     return SignalState(waits, sent, due, numbers, newest_no)
 
 
-def wait(state: SignalState, waited: SignalWaited) -> tuple[SignalWaited, ...]:
-    """Return what to append when an episode waits; nothing if that is on the journal."""
-    id_ = waited.episode_id
-    if state.is_registered(id_, waited.step_no, is_ahead=waited.is_ahead):
+def wait(
+    state: SignalState, waited: SignalWaited, *, coming: Collection[str] = ()
+) -> tuple[SignalWaited, ...]:
+    """Return what to append when an episode waits; nothing if that is on the journal.
+
+    `coming` are the episodes of `SignalState.first_in_line` that may still come to their waits.
+    """
+    is_known = state.is_ahead if waited.is_ahead else state.is_registered
+    if is_known(waited.episode_id, waited.step_no):
         return ()
-    before, due = state.waits.get(id_), state.due.get(id_)
-    if before is not None and before.is_ahead and due is not None:
-        return (replace(waited, signal_id=due.id),)
-    newest_first = [each for each in state.sent.values() if _is_for(each, waited)][::-1]
+    newest_first = [each for each in state.sent.values() if _is_for(each, waited, coming)][::-1]
     # What nobody has had comes first: so each of several signals reaches somebody.
     found = sorted(newest_first, key=lambda each: bool(each.episodes))
     return (replace(waited, signal_id=found[0].given.id if found else ""),)
@@ -161,14 +184,16 @@ def give(
     waiting: Collection[str],
     *,
     at: datetime,
+    ahead: Collection[str] = (),
     request_no: int = 0,
 ) -> tuple[SignalGiven, ...]:
     """Return what to append when a signal of time `at` comes and `waiting` are all that wait.
 
-    Nothing if that is on the journal, or if an episode has had it and nobody waits now. Of a
-    decision, `waiting` are those of `waits_until(request_no)` that wait.
+    `ahead` are all that will wait later. Nothing if it is on the journal, or if an episode has had
+    it and nobody waits now or later. Of a decision, `waiting` are those of
+    `waits_until(request_no)` that wait.
     """
-    if state.is_known(said, at=at) or not (waiting or state.is_unclaimed(said)):
+    if state.is_known(said, at=at) or not (waiting or ahead or state.is_unclaimed(said)):
         return ()
     given = SignalGiven(
         ref=said.ref,
@@ -177,6 +202,7 @@ def give(
         at=at,
         result=said.result,
         episodes=tuple(waiting),
+        ahead=tuple(ahead),
         request_no=request_no,
     )
     return (given,)
@@ -187,16 +213,18 @@ def kept_until(at: datetime) -> datetime:
     return at + timedelta(seconds=KEPT_S)
 
 
-def _is_for(sent: SentSignal, waited: SignalWaited) -> bool:
+def _is_for(sent: SentSignal, waited: SignalWaited, coming: Collection[str]) -> bool:
     """Return whether an episode that is new on the journal takes an earlier signal."""
     # A decision counts for no request that is made after it: it is no standing permission.
     if is_request(waited.ref):
         return False
     if waited.episode_id in sent.episodes:
         return False
+    if waited.episode_id in sent.ahead:
+        return True
     at = sent.given.at
     if not sent.episodes:
-        return waited.since <= kept_until(at)
+        return waited.since <= kept_until(at) and sent.ahead.isdisjoint(coming)
     # Others have had it. This one waited by then, but its node was late, or died, before it could
     # write that down.
     return waited.since <= at + timedelta(seconds=CLOCKS_S)

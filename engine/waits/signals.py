@@ -2,7 +2,8 @@
 
 All nodes share one queue of `wait.resolved`. What is appended and what is sent have ids of their
 own, so whoever takes over after a crash does both once more, and nothing happens twice. A signal
-that nobody waits for has a timer: one that nobody has had by then becomes a dead letter.
+that nobody waits for has a timer: one that nobody has had by then becomes a dead letter, unless an
+episode whose branch may still come to it goes on.
 """
 
 from __future__ import annotations
@@ -99,12 +100,14 @@ class References:
 
     async def wait(self, waited: SignalWaited) -> None:
         """Write down that an episode waits, and send it a signal that it has missed."""
-        subject, id_ = self.ports.stack.signal(waited.ref), f"{waited.episode_id}.{waited.step_no}"
-        if waited.is_ahead:  # Of one block there may be several.
-            id_ = f"{id_}.{subject}"
+        subject = self.ports.stack.signal(waited.ref)
+        # Of one block there may be several, at different references.
+        id_ = f"{waited.episode_id}.{waited.step_no}.{subject}"
 
         async def attempt(before: Loaded[SignalState]) -> SignalState:
-            events = rules.wait(before.state, waited)
+            first = await self._still_waiting(before.state.first_in_line(waited.episode_id))
+            coming = [each.episode_id for each in first]
+            events = rules.wait(before.state, waited, coming=coming)
             # A wait that is over by now may be missing because the last signal has left it out.
             if not events or not await is_waiting(self.ports, waited):
                 return before.state
@@ -128,8 +131,11 @@ class References:
             came_at = at or max((each.since for each in waits), default=None)
             if came_at is None:
                 return before.state
-            waiting = [each.episode_id for each in waits]
-            given = rules.give(before.state, said, waiting, at=came_at, request_no=request_no)
+            waiting = [each.episode_id for each in waits if not each.is_ahead]
+            ahead = [each.episode_id for each in waits if each.is_ahead]
+            given = rules.give(
+                before.state, said, waiting, at=came_at, ahead=ahead, request_no=request_no
+            )
             if not given:
                 return before.state
             id_ = f"give.{subject}.{said.id}.{came_at.isoformat()}"
@@ -140,7 +146,7 @@ class References:
         return state
 
     async def waiting(self, ref: str) -> list[SignalWaited]:
-        """Return the waits for `ref` that are not over."""
+        """Return the waits for `ref` that are not over, with those that are still to come."""
         state = (await self._store.load(self.ports.stack.signal(ref))).state
         return await self._still_waiting(state.waits.values())
 
@@ -148,19 +154,26 @@ class References:
         """Return how many waits for `ref` have been written down so far."""
         return (await self._store.load(self.ports.stack.signal(ref))).state.newest_no
 
-    async def is_seen_to(
-        self, ref: str, episode_id: str, step_no: int, *, is_ahead: bool = False
-    ) -> bool:
-        """Return whether an episode that waits is on the journal of `ref`, and owed nothing.
+    async def is_seen_to(self, ref: str, episode_id: str, step_no: int) -> bool:
+        """Return whether an episode that waits is on the journal of `ref`, and owed nothing."""
+        state = await self._seen(ref, episode_id)
+        return state.is_registered(episode_id, step_no) and episode_id not in state.due
 
-        With `is_ahead`, whether it is there though it will only wait later.
-        """
+    async def is_ahead(self, ref: str, episode_id: str, step_no: int) -> bool:
+        """Return whether an episode that will wait later is on the journal of `ref`."""
+        return (await self._seen(ref, episode_id)).is_ahead(episode_id, step_no)
+
+    async def is_kept(self, state: SignalState, said: Signal) -> bool:
+        """Return whether an episode that a signal is kept for may still come to wait for it."""
+        for each in sorted(state.kept_for(said)):
+            if await is_open(self.ports, each):
+                return True
+        return False
+
+    async def _seen(self, ref: str, episode_id: str) -> SignalState:
         subject = self.ports.stack.signal(ref)
         # In turn, so that many that look at one reference read it once.
-        state = (await self._store.change(subject, lambda *_: (), id=episode_id)).after.state
-        if is_ahead:
-            return state.is_registered(episode_id, step_no, is_ahead=True)
-        return state.is_registered(episode_id, step_no) and episode_id not in state.due
+        return (await self._store.change(subject, lambda *_: (), id=episode_id)).after.state
 
     @property
     def _store(self) -> Store[SignalState, SignalEvent]:
@@ -180,29 +193,35 @@ class References:
     async def _send(self, state: SignalState, episodes: Collection[str]) -> None:
         for each in episodes:
             due = state.due.get(each)
-            # One that will wait is sent it then: now it would refuse it.
-            if due is not None and not state.waits[each].is_ahead:
+            if due is not None:
                 command = rules.command_for(due, state.waits[each])
                 id_ = f"resolve.{each}.{due.id}"
                 await self.ports.commands.send(command, id=id_, trace=traceparent())
 
 
 async def is_waiting(ports: Ports, wait: SignalWaited) -> bool:
-    """Return whether an episode that has begun to wait still does."""
+    """Return whether an episode that waits still does; with `is_ahead`, whether it may come to."""
     # The journal's leader answers. A wait is written down after it has begun: one that is not there
     # now is over for good.
-    subject = ports.stack.episode(wait.episode_id)
     try:
-        newest = await ports.log.last(subject)
-        block = block_in(newest)
-        if wait.is_ahead and block is None and newest is not None:
-            # It is at work between two waits, and may come to this one.
-            return fold(await ports.log.read(subject)).status in BEFORE_ITS_RESULT
+        block = block_in(await ports.log.last(ports.stack.episode(wait.episode_id)))
     except UnreadableEvent:  # A newer version has written it, and its nodes know.
         return True
+    if block is None:
+        # At work between two waits, it may come to one ahead.
+        return wait.is_ahead and await is_open(ports, wait.episode_id)
     if wait.is_ahead:
-        return block is not None and wait.ref in block.refs
-    return block is not None and (block.reference, block.step_no) == (wait.ref, wait.step_no)
+        return wait.ref in block.refs
+    return (block.reference, block.step_no) == (wait.ref, wait.step_no)
+
+
+async def is_open(ports: Ports, episode_id: str) -> bool:
+    """Return whether an episode has no result yet, so that it may come to another wait."""
+    try:
+        records = await ports.log.read(ports.stack.episode(episode_id))
+    except UnreadableEvent:  # A newer version has written it, and its nodes know.
+        return True
+    return fold(records).status in BEFORE_ITS_RESULT
 
 
 @dataclass(frozen=True)
@@ -251,7 +270,8 @@ class SignalHandler:
             return await self._reject(letter, delivery)
         if state.is_unclaimed(said):
             kept = KeptSignal(signal=said, at=delivery.at)
-            await self._arm(SignalTimer(kept=kept, seq=content.seq))
+            timer = SignalTimer(kept=kept, seq=content.seq)
+            await self._arm(timer, at=kept_until(delivery.at))
         return await delivery.ack()
 
     async def _give_up(self, delivery: Fired) -> None:
@@ -267,13 +287,15 @@ class SignalHandler:
         said, at = timer.kept.signal, timer.kept.at
         state = await self.references.give(said, at=at)
         if state.is_unclaimed(said):
-            return await self._reject(self._unclaimed(timer), delivery)
+            if not await self.references.is_kept(state, said):
+                return await self._reject(self._unclaimed(timer), delivery)
+            await self._arm(timer, at=kept_until(self.references.clock.now()))
         return await delivery.ack()
 
-    async def _arm(self, said: SignalTimer) -> None:
+    async def _arm(self, said: SignalTimer, *, at: datetime) -> None:
         payload = unraw(raw(said))
         timer = Timer(actor=QUEUE, purpose=SIGNAL, key=said.kept.signal.id, payload=payload)
-        await self.references.ports.timers.arm(timer, at=kept_until(said.kept.at))
+        await self.references.ports.timers.arm(timer, at=at)
 
     async def _reject(self, letter: Unreadable, delivery: Incoming | Fired) -> None:
         await self.dead_letters.write_message(letter, actor_id="")

@@ -179,9 +179,9 @@ def a_signal_reaches_all_that_wait(evidence: Evidence) -> Breaches:
             seen.add(mark)
             if isinstance(event, SignalGiven):
                 before = [id_ for id_, wait in waiting.items() if not _ended(ends, wait, place)]
-                if left_out := set(before) - set(event.episodes):
+                if left_out := set(before) - {*event.episodes, *event.ahead}:
                     yield f"{key}: {event.id} is not for {left_out}"
-                had.setdefault(event.id, set()).update(event.episodes)
+                had.setdefault(event.id, set()).update(event.episodes, event.ahead)
                 continue
             if (event.episode_id, event.step_no) not in ends:
                 yield f"{key}: {event} does not wait"

@@ -365,6 +365,7 @@ EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
             at=AT,
             result=raw({"paid": True}),
             episodes=("e1", "e2"),
+            ahead=("e3",),
         ),
         SignalGiven(ref="payment:42", id="event.0f", by="billing", at=AT),
     ),

@@ -44,6 +44,8 @@ class SignalGiven(Event, frozen=True, kw_only=True, tag="signal.given@1"):
     """All that waited for it then; none: it is kept for the next that waits."""
     request_no: int = 0
     """As in `Decide`, of a decision, which is kept for nobody; 0: it is a signal."""
+    ahead: tuple[str, ...] = ()
+    """Those that were to wait for it later: it is kept for them until they have a result."""
 
 
 SignalEvent: TypeAlias = SignalWaited | SignalGiven

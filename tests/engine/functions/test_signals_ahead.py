@@ -70,16 +70,114 @@ async def test_a_signal_that_comes_while_the_episode_waits_for_people_is_kept():
         assert vigil.episode().classification == {"approved": True, "paid": 7}
 
 
-async def test_of_several_it_has_the_newest():
+async def test_of_several_for_one_branch_it_has_the_newest_and_the_other_is_a_dead_letter():
     async with run(app_of(approval_first)) as vigil:
         await begun(vigil)
         await vigil.signal(REF, 7)
         await vigil.signal(REF, 8)
         await vigil.advance(hours=3)
+        assert vigil.dead_letters() == [], "as long as a branch may still come to it"
         await vigil.approve()
         await vigil.run_until_idle()
         assert vigil.episode().classification["paid"] == 8
+        await vigil.advance(hours=2)
+        (letter,) = vigil.dead_letters()
+        assert letter.reason == "nobody_waits"
+
+
+async def two_of_one(ctx, trigger):
+    _, *paid = await ctx.gather(ctx.approval({"deploy": 1}), ctx.wait(REF), ctx.wait(REF))
+    return ConvergeResult(classification={"paid": paid})
+
+
+async def one_after_another(ctx, trigger):
+    async def both():
+        return [await ctx.wait(REF), await ctx.wait(REF)]
+
+    _, paid = await ctx.gather(ctx.sleep(7_200), both())
+    return ConvergeResult(classification={"paid": paid})
+
+
+async def test_each_of_several_branches_for_one_reference_has_one_of_several_signals():
+    async with run(app_of(two_of_one)) as vigil:
+        await begun(vigil)
+        await vigil.signal(REF, 7)
+        await vigil.signal(REF, 8)
+        await vigil.advance(hours=3)
+        await vigil.approve()
+        await vigil.advance(hours=2)
+        assert vigil.episode().classification == {"paid": [8, 7]}
         assert vigil.dead_letters() == []
+
+
+async def test_a_branch_that_waits_again_and_again_has_all_that_came_before_its_turn():
+    async with run(app_of(one_after_another)) as vigil:
+        await begun(vigil)
+        await vigil.signal(REF, 7)
+        await vigil.signal(REF, 8)
+        await vigil.advance(hours=4)
+        assert vigil.episode().classification == {"paid": [8, 7]}
+        assert vigil.dead_letters() == []
+
+
+def app_of_both() -> App:
+    """Return one in which a thing waits for people first, and an errand for the signal alone."""
+
+    async def alone(ctx, trigger):
+        return ConvergeResult(classification={"got": await ctx.wait(REF)})
+
+    actor = Actor("worker")
+    actor.expect("thing", approval_first, on=event("thing.happened"))
+    actor.expect("errand", alone, on=event("errand.began"))
+    return App(actors=[actor])
+
+
+async def begun_errand(vigil) -> str:
+    await vigil.publish("errand.began")
+    await vigil.run_until_idle()
+    return vigil.episode(expectation="errand").id
+
+
+async def test_what_was_kept_for_an_episode_that_was_canceled_is_for_the_next_that_waits():
+    async with run(app_of_both()) as vigil:
+        await vigil.publish("thing.happened")
+        await vigil.run_until_idle()
+        (thing,) = vigil.episodes()
+        await vigil.signal(REF, 7)
+        await vigil.run_until_idle()
+        await vigil.cancel(thing.id)
+        await vigil.advance(seconds=60)
+        errand = await begun_errand(vigil)
+        assert vigil.episode(errand).classification == {"got": 7}
+        await vigil.advance(hours=3)
+        assert vigil.dead_letters() == []
+
+
+async def test_what_is_kept_for_an_episode_is_for_no_other_that_comes_later():
+    async with run(app_of_both()) as vigil:
+        await vigil.publish("thing.happened")
+        await vigil.run_until_idle()
+        (thing,) = vigil.episodes()
+        await vigil.signal(REF, 7)
+        await vigil.advance(seconds=60)
+        errand = await begun_errand(vigil)
+        assert vigil.episode(errand).status == "blocked"
+        await vigil.approve(thing.id)
+        await vigil.run_until_idle()
+        assert vigil.episode(thing.id).classification["paid"] == 7
+        assert vigil.episode(errand).status == "blocked"
+
+
+async def test_what_was_kept_for_an_episode_that_was_canceled_is_a_dead_letter_if_nobody_waits():
+    async with run(app_of(approval_first)) as vigil:
+        id_ = await begun(vigil)
+        await vigil.signal(REF, 7)
+        await vigil.advance(hours=5)
+        assert vigil.dead_letters() == []
+        await vigil.cancel(id_)
+        await vigil.advance(hours=2)
+        (letter,) = vigil.dead_letters()
+        assert letter.reason == "nobody_waits"
 
 
 async def test_one_that_comes_while_it_sleeps_is_kept():
@@ -120,7 +218,7 @@ async def test_who_waits_only_later_is_not_sent_it_before():
         await vigil.run_until_idle()
         given = (await waits_of(vigil))[-1]
         assert isinstance(given, SignalGiven)
-        assert given.episodes == (id_,)
+        assert (given.episodes, given.ahead) == ((), (id_,))
         assert vigil.episode().status == "blocked"
 
 
@@ -196,9 +294,9 @@ async def test_it_can_be_seen_whether_a_wait_ahead_is_written_down():
     async with run(app_of(approval_first)) as vigil:
         id_ = await begun(vigil)
         references = References(vigil.ports, CLOCK)
-        assert await references.is_seen_to(REF, id_, 1, is_ahead=True)
+        assert await references.is_ahead(REF, id_, 1)
         assert not await references.is_seen_to(REF, id_, 2)
-        assert not await references.is_seen_to("other", id_, 1, is_ahead=True)
+        assert not await references.is_ahead("other", id_, 1)
 
 
 async def three_waits(ctx, trigger):
@@ -209,6 +307,7 @@ async def three_waits(ctx, trigger):
 async def test_of_several_that_it_will_wait_for_none_is_lost():
     async with run(app_of(three_waits)) as vigil:
         await begun(vigil)
+        assert [len(await waits_of(vigil, each)) for each in ("other", REF, "third")] == [1, 1, 1]
         for ref in ("third", REF):
             await vigil.signal(ref, ref)
         await vigil.advance(hours=3)

@@ -45,8 +45,16 @@ def said(id_: str) -> Signal:
     return Signal(id=id_, ref=REF, by="bank", result=raw(id_))
 
 
-def sent(id_: str, *episodes: str, at_s: float = 0.0) -> SignalGiven:
-    return SignalGiven(ref=REF, id=id_, by="bank", at=at(at_s), result=raw(id_), episodes=episodes)
+def sent(id_: str, *episodes: str, at_s: float = 0.0, ahead: tuple[str, ...] = ()) -> SignalGiven:
+    return SignalGiven(
+        ref=REF,
+        id=id_,
+        by="bank",
+        at=at(at_s),
+        result=raw(id_),
+        episodes=episodes,
+        ahead=ahead,
+    )
 
 
 def given(*past: SignalEvent) -> SignalState:
@@ -167,16 +175,47 @@ def test_with_a_signal_for_each_nobody_is_left_without_one(order):
 # An episode that waits for something else first.
 
 
-def test_what_was_sent_to_who_waits_later_is_taken_when_its_turn_comes():
-    past = given(waited("a", is_ahead=True), sent("s1", "a"))
-    late = waited("a", step_no=2, since_s=9 * KEPT_S)
-    assert rules.wait(past, late) == (waited("a", step_no=2, since_s=9 * KEPT_S, takes="s1"),)
+LATE_S = 9 * KEPT_S
 
 
-def test_of_several_that_were_sent_to_it_the_newest_is_taken():
-    past = given(waited("a", is_ahead=True), sent("s1", "a"), sent("s2", "a", at_s=5))
-    (taken,) = rules.wait(past, waited("a", step_no=2, since_s=9 * KEPT_S))
-    assert taken.signal_id == "s2"
+def test_what_came_before_its_turn_is_sent_to_nobody_and_kept():
+    past = given(waited("a", is_ahead=True))
+    events = rules.give(past, said("s1"), [], at=at(0), ahead=["a"])
+    assert events == (sent("s1", ahead=("a",)),)
+    after = given(waited("a", is_ahead=True), *events)
+    assert (due(after), after.kept_for(said("s1"))) == ({}, {"a"})
+    assert after.is_unclaimed(said("s1"))
+
+
+def test_what_came_before_its_turn_is_taken_then_however_late():
+    past = given(waited("a", is_ahead=True), sent("s1", ahead=("a",)))
+    late = waited("a", step_no=2, since_s=LATE_S)
+    assert rules.wait(past, late) == (waited("a", step_no=2, since_s=LATE_S, takes="s1"),)
+
+
+def test_each_of_several_that_came_before_is_for_one_of_its_waits_the_newest_first():
+    past: list[SignalEvent] = [waited("a", is_ahead=True)]
+    past += [sent("s1", ahead=("a",)), sent("s2", at_s=5, ahead=("a",))]
+    took = []
+    for step_no in (2, 3, 4):
+        (taken,) = rules.wait(given(*past), waited("a", step_no=step_no, since_s=LATE_S))
+        took.append(taken.signal_id)
+        past.append(taken)
+    assert took == ["s2", "s1", ""]
+
+
+def test_what_others_had_before_its_turn_is_for_it_as_well():
+    past = given(waited("a", is_ahead=True), waited("b"), sent("s1", "b", ahead=("a",)))
+    assert due(past) == {"b": "s1"}
+    (taken,) = rules.wait(past, waited("a", step_no=2, since_s=LATE_S))
+    assert taken.signal_id == "s1"
+
+
+def test_what_comes_anew_is_still_kept_for_whom_it_was_kept_before():
+    again = sent("s1", "b", at_s=7_200)
+    past = given(waited("a", is_ahead=True), sent("s1", ahead=("a",)), waited("b"), again)
+    assert past.kept_for(said("s1")) == {"a"}
+    assert list(past.waits) == ["b"], "of all others it was seen that they wait no more"
 
 
 def test_a_wait_ahead_is_written_down_once_and_does_not_stand_for_the_wait():
@@ -197,10 +236,25 @@ def test_a_wait_ahead_follows_one_of_the_same_episode_that_is_over():
     assert rules.wait(past, ahead) == (ahead,), "and what it had is not for it again"
 
 
-def test_a_wait_ahead_takes_an_early_signal_from_nobody_else():
-    past = given(sent("s1"))
-    (ahead,) = rules.wait(past, waited("a", since_s=9, is_ahead=True))
+def test_an_early_signal_is_kept_for_a_wait_ahead():
+    (ahead,) = rules.wait(given(sent("s1")), waited("a", since_s=9, is_ahead=True))
     assert ahead.signal_id == "s1"
     after = given(sent("s1"), ahead)
-    assert not after.is_unclaimed(said("s1"))
-    assert rules.wait(after, waited("b", since_s=9)) == (waited("b", since_s=9),)
+    assert (due(after), after.is_unclaimed(said("s1"))) == ({}, True)
+    (taken,) = rules.wait(after, waited("a", step_no=2, since_s=LATE_S))
+    assert taken.signal_id == "s1"
+
+
+@pytest.mark.parametrize(("coming", "takes"), [(["a"], ""), ([], "s1")])
+def test_what_is_kept_is_for_another_only_if_nobody_comes_to_it_any_more(coming, takes):
+    past = given(waited("a", is_ahead=True), sent("s1", ahead=("a",)))
+    assert [each.episode_id for each in past.first_in_line("b")] == ["a"]
+    (event,) = rules.wait(past, waited("b", since_s=60), coming=coming)
+    assert event.signal_id == takes
+
+
+def test_nobody_is_first_in_line_for_what_somebody_has_had_or_before_itself():
+    ahead = waited("a", is_ahead=True)
+    assert given(ahead, sent("s1", "b", ahead=("a",))).first_in_line("c") == []
+    assert given(ahead, sent("s1", ahead=("a",))).first_in_line("a") == []
+    assert given(waited("a"), sent("s1", ahead=("a",))).first_in_line("b") == []
