@@ -60,7 +60,7 @@ class WaitAnswer(msgspec.Struct, frozen=True, kw_only=True):
     resolved: EpisodeResolved
 
 
-class StillWaiting(msgspec.Struct, frozen=True, kw_only=True):
+class EpisodeWait(msgspec.Struct, frozen=True, kw_only=True):
     """One wait of an episode."""
 
     blocked: Blocked
@@ -69,15 +69,15 @@ class StillWaiting(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: datetime | None = None
 
 
-def waits_of(records: Iterable[Recorded]) -> list[StillWaiting]:
+def waits_of(records: Iterable[Recorded]) -> list[EpisodeWait]:
     """Return all waits of the episode of `records`, oldest first."""
-    waits: list[StillWaiting] = []
+    waits: list[EpisodeWait] = []
     for record in records:
         at = record.commit.at
         for event in record.commit.events:
             match event:
                 case EpisodeBlocked():
-                    waits.append(StillWaiting(blocked=Blocked(event=event, at=at)))
+                    waits.append(EpisodeWait(blocked=Blocked(event=event, at=at)))
                 case EpisodeResolved() | EpisodeFinished() if waits and waits[-1].end is None:
                     waits[-1] = replace(waits[-1], end=event, ended_at=at)
                 case _:
@@ -173,7 +173,7 @@ def _is_about(blocked: Blocked, decision: Decision) -> bool:
             return blocked.ref == ref
 
 
-def _is_by(wait: StillWaiting, decision: Decision) -> bool:
+def _is_by(wait: EpisodeWait, decision: Decision) -> bool:
     return isinstance(wait.end, EpisodeResolved) and wait.end.decision_id == decision.id
 
 
@@ -278,7 +278,7 @@ def _answer(episode: Episode, step: Performed, ending: commands.AnswerEpisode) -
     return WaitAnswer(events=(recorded, resolved), resolved=resolved)
 
 
-def _told(wait: StillWaiting) -> str:
+def _told(wait: EpisodeWait) -> str:
     match wait.end:
         case EpisodeResolved(resolution=resolution, by=by, reason=reason):
             return end_in_words(f"it was {resolution}", by=by, at=wait.ended_at, reason=reason)

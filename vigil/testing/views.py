@@ -251,7 +251,7 @@ def _waits(records: Sequence[Recorded]) -> tuple[Waiting, ...]:
     )
 
 
-def _wait(episode_id: str, still: answers.StillWaiting) -> Waiting:
+def _wait(episode_id: str, still: answers.EpisodeWait) -> Waiting:
     event = still.blocked.event
     if event.approval is not None:
         return Waiting(

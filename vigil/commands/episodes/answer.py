@@ -15,7 +15,7 @@ from vigil.asking.episode_ids import find_episode
 from vigil.errors import Trouble
 
 if TYPE_CHECKING:
-    from engine.waits.answer import StillWaiting
+    from engine.waits.answer import EpisodeWait
     from streams.model.events import SignalWaited
     from streams.ports.all import Ports
     from streams.ports.log import Recorded
@@ -134,7 +134,7 @@ def _sent(ports: Ports, waiter: SignalWaited, id_: str) -> SentCommand:
     )
 
 
-def _newest_wait(records: Sequence[Recorded], ref: str) -> StillWaiting | None:
+def _newest_wait(records: Sequence[Recorded], ref: str) -> EpisodeWait | None:
     from engine.waits.answer import waits_of
 
     waits = [each for each in waits_of(records) if each.blocked.ref == ref]
