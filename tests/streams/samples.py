@@ -365,7 +365,6 @@ EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
             at=AT,
             result=raw({"paid": True}),
             episodes=("e1", "e2"),
-            ahead=("e3",),
         ),
         SignalGiven(ref="payment:42", id="event.0f", by="billing", at=AT),
     ),

@@ -304,10 +304,17 @@ async def three_waits(ctx, trigger):
     return ConvergeResult(classification={"seen": seen})
 
 
+async def test_each_of_several_that_it_will_wait_for_is_a_commit_of_its_own():
+    async with run(app_of(three_waits)) as vigil:
+        await begun(vigil)
+        log, stack = vigil.ports.log, vigil.ports.stack
+        read = [await log.read(stack.signal(each)) for each in ("other", REF, "third")]
+        assert len({record.commit.id for records in read for record in records}) == 3
+
+
 async def test_of_several_that_it_will_wait_for_none_is_lost():
     async with run(app_of(three_waits)) as vigil:
         await begun(vigil)
-        assert [len(await waits_of(vigil, each)) for each in ("other", REF, "third")] == [1, 1, 1]
         for ref in ("third", REF):
             await vigil.signal(ref, ref)
         await vigil.advance(hours=3)
