@@ -146,7 +146,7 @@ def test_a_workflow_that_names_what_nobody_has_is_only_warned_of(standing, files
 
     assert early.returncode == 0
     assert early.stderr.splitlines() == [
-        f"vigil: review: step {step}: there is no actor 'disk_watch'; "
+        f"vigil: review: step {step}: there is no actor 'disk_watch'; there are: dba; "
         "until there is, no node can run it"
         for step in ("screen", "pay")
     ]

@@ -43,6 +43,7 @@ from tests.engine.stage import (
     running,
     write,
 )
+from tests.streams.repartition.moves import note_followed
 
 CLOCK = SystemClock()
 PARTITIONS = 4
@@ -204,6 +205,7 @@ async def test_what_was_carried_out_before_a_move_to_one_partition_is_not_carrie
         applier = FindingApplier(before, ACTORS, CLOCK, Turns())
         await applier.apply([disk], opened=mine, attempt=1)
         await applier.apply([clear_finding(key)], opened=other, attempt=1)
+        await note_followed(before)
 
     await repartition(nats.url, stack=stack, to=1, tell=lambda *_: None)
     async with (
