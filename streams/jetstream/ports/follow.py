@@ -8,7 +8,7 @@ and reaches that far: a sequence of one stream means nothing in another.
 Readers of the same share a consumer, so that the server sends each message to a process once, and
 it is decoded once: a reader begins with a consumer of its own, and moves to the one in `Tails` as
 soon as it has come as far. What arrives waits at each reader by itself. The reader that waits for
-news decides when more is asked for; one that falls behind leaves, and catches up by itself.
+messages decides when more is asked for; one that falls behind leaves, and catches up by itself.
 
 Up to two pulls are outstanding, so the server always has one to fill. Measured: 113,000 messages of
 250 bytes per second.
