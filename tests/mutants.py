@@ -7234,6 +7234,13 @@ TABLE: Final[Sequence[Mutant]] = (
         FOLLOWING_UP,
     ),
     Mutant(
+        "people see how findings escalate",
+        "engine/cluster/nodes.py",
+        "ByPayload, ByValue, Mapping)",
+        "ByPayload, ByValue)",
+        "tests/engine/cluster/test_nodes.py",
+    ),
+    Mutant(
         "an episode publishes what its actor says",
         "engine/triggers/evaluate.py",
         "            public_events=PublicEvents(context.actor.public_events),\n",

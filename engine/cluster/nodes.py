@@ -14,6 +14,7 @@ import msgspec
 
 from engine.app.actor import Actor, Expectation
 from engine.app.checks import Breaker
+from engine.app.dedupe import ByPayload, ByValue
 from engine.app.triggers import (
     Cron,
     EventSource,
@@ -112,6 +113,9 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _decoder: Final = msgspec.json.Decoder(NodeInfo)
+
+_SHOWN: Final = (Breaker, Budget, AdaptiveBudget, ServiceLevel, ByPayload, ByValue, Mapping)
+"""Of the options that are no plain values, those that a text can show. Escalation is a mapping."""
 
 
 def actor_info(actor: Actor, may: Switch) -> ActorInfo:
@@ -234,5 +238,5 @@ def _options(expectation: Expectation) -> Iterable[tuple[str, Any]]:
             continue
         if isinstance(value, str | int | float):
             yield name, value
-        elif isinstance(value, Breaker | Budget | AdaptiveBudget | ServiceLevel):
+        elif isinstance(value, _SHOWN):
             yield name, msgspec.to_builtins(value)

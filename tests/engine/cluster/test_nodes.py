@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from engine.app.actor import Actor
 from engine.app.checks import Breaker
+from engine.app.dedupe import by_value
+from engine.app.findings import escalate
 from engine.app.strategy import Strategy
 from engine.app.triggers import event, every, manual, workflow
 from engine.cluster.modes import NodeMode, Switch
@@ -100,12 +102,22 @@ def test_of_the_options_those_are_said_that_were_chosen_and_are_no_code():
         subject_key="host",
         cooldown_s=60,
         breaker=Breaker(threshold=3),
+        dedupe=by_value("host"),
+        escalation={"disk": [escalate(after="2h", to="critical")]},
         synthesizer=lambda prompt, transient, ctx: prompt,
     )
 
     said = actor_info(actor, BOTH).expectations["x"]
 
-    assert set(said.options) == {"subject_key", "cooldown_s", "breaker"}
+    assert set(said.options) == {
+        "subject_key",
+        "cooldown_s",
+        "breaker",
+        "dedupe",
+        "escalation",
+    }
+    assert said.options["dedupe"]["path"] == "host"
+    assert said.options["escalation"] == {"disk": ({"after_s": 7200, "to": "critical"},)}
     assert said.options["breaker"]["threshold"] == 3
 
 
