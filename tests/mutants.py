@@ -4130,7 +4130,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "who acknowledges what has ended does not take it for done",
         "vigil/commands/findings.py",
         'raise Trouble(f"{key}: nothing to acknowledge, it {_ended(finding)}")',
-        'return f"{key}: nothing to acknowledge, it {_ended(finding)}"',
+        'print(f"{key}: nothing to acknowledge, it {_ended(finding)}")',
         "tests/vigil/test_findings.py",
     ),
     Mutant(
