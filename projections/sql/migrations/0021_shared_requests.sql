@@ -1,49 +1,49 @@
--- Equal requests for approval of one subject are one request: people see the oldest of them.
+-- Equal requests for approval of one subject are one request: people see the oldest of them, how many
+-- episodes ask, and about what.
 
 ALTER TABLE episode_blocks ADD COLUMN request text;
 COMMENT ON COLUMN episode_blocks.request IS
     'What equal requests of one subject have in common: one decision is the answer of all. NULL: it is asked alone.';
 
-CREATE INDEX episode_blocks_by_request ON episode_blocks (stack, request)
-    WHERE request IS NOT NULL AND resolution IS NULL;
-
 CREATE OR REPLACE VIEW inbox AS
 SELECT
-    block.stack, block.reason AS kind, block.episode_id::text AS id, episode.actor_id,
-    episode.expectation_id,
-    CASE block.reason
-        WHEN 'wait' THEN 'waits for ' || block.ref
-        ELSE coalesce(block.summary, left(block.plan::text, 200))
-    END AS summary,
-    block.blocked_at AS since, block.expires_at,
-    CASE block.reason
-        WHEN 'wait' THEN 'vigil episodes resolve ' || shell_word(block.ref)
-        ELSE format('vigil episodes approve %s', block.episode_id)
-    END AS what_to_do,
-    block.journal_seq,
-    CASE block.reason WHEN 'approval' THEN 1 + coalesce(others.episodes, 0) END AS episodes
-FROM episodes AS episode
-JOIN episode_blocks AS block USING (stack, episode_id)
-LEFT JOIN LATERAL (
+    stack, kind, id, actor_id, expectation_id, summary, since, expires_at, what_to_do, journal_seq,
+    CASE WHEN kind <> 'approval' THEN NULL WHEN request IS NULL THEN 1 ELSE equals END AS episodes,
+    subject_kind, subject_id
+FROM (
     SELECT
-        count(*) AS episodes,
-        bool_or((equal.blocked_at, equal.episode_id) < (block.blocked_at, block.episode_id))
-            AS is_older
-    FROM episode_blocks AS equal
-    JOIN episodes AS asking USING (stack, episode_id)
-    WHERE equal.stack = block.stack AND equal.request = block.request
-        AND equal.resolution IS NULL AND asking.blocked_by = 'approval'
-        AND equal.episode_id <> block.episode_id
-) AS others ON block.request IS NOT NULL
-WHERE episode.blocked_by IN ('approval', 'wait') AND block.resolution IS NULL
-    AND others.is_older IS NOT TRUE
+        block.stack, block.reason AS kind, block.episode_id::text AS id, episode.actor_id,
+        episode.expectation_id,
+        CASE block.reason
+            WHEN 'wait' THEN 'waits for ' || block.ref
+            ELSE coalesce(block.summary, left(block.plan::text, 200))
+        END AS summary,
+        block.blocked_at AS since, block.expires_at,
+        CASE block.reason
+            WHEN 'wait' THEN 'vigil episodes resolve ' || shell_word(block.ref)
+            ELSE format('vigil episodes approve %s', block.episode_id)
+        END AS what_to_do,
+        block.journal_seq, block.request, episode.subject_kind, episode.subject_id,
+        row_number() OVER equal AS place, count(*) OVER equal AS equals
+    FROM episodes AS episode
+    JOIN episode_blocks AS block USING (stack, episode_id)
+    WHERE episode.blocked_by IN ('approval', 'wait') AND block.resolution IS NULL
+    WINDOW equal AS (
+        PARTITION BY block.stack, block.request
+        ORDER BY block.blocked_at, block.episode_id
+        ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
+    )
+) AS asking
+WHERE request IS NULL OR place = 1
 UNION ALL
 SELECT
-    stack, 'output', output_key, actor_id, expectation_id,
-    coalesce(summary, left(payload::text, 200)), asked_at, expires_at,
-    format('vigil outputs approve %s', shell_word(output_key)), journal_seq, NULL
-FROM outputs
-WHERE status = 'awaiting_approval'
+    output.stack, 'output', output.output_key, output.actor_id, output.expectation_id,
+    coalesce(output.summary, left(output.payload::text, 200)), output.asked_at, output.expires_at,
+    format('vigil outputs approve %s', shell_word(output.output_key)), output.journal_seq, NULL,
+    episode.subject_kind, episode.subject_id
+FROM outputs AS output
+LEFT JOIN episodes AS episode USING (stack, episode_id)
+WHERE output.status = 'awaiting_approval'
 UNION ALL
 SELECT
     letter.stack, 'dead_letter', letter.letter_key, letter.actor_id, episode.expectation_id,
@@ -64,7 +64,7 @@ SELECT
             || shell_word(letter.letter_key)
         ELSE 'vigil outputs retry ' || shell_word(letter.output_key)
     END,
-    letter.journal_seq, NULL
+    letter.journal_seq, NULL, episode.subject_kind, episode.subject_id
 FROM dead_letters AS letter
 LEFT JOIN episodes AS episode USING (stack, episode_id)
 LEFT JOIN outputs AS output USING (stack, output_key)
@@ -87,10 +87,13 @@ SELECT
         )
         ELSE format('vigil workflows approve %s %s', step.instance_id, step.step_id)
     END,
-    step.journal_seq, NULL
+    step.journal_seq, NULL, NULL, instance.subject_value
 FROM workflow_steps AS step
 JOIN workflow_instances AS instance USING (stack, instance_id)
 WHERE step.status IN ('awaiting_approval', 'paused')
 ORDER BY since;
 COMMENT ON COLUMN inbox.episodes IS
     'Of an approval: how many episodes ask for the same, and get the decision. NULL: it is none.';
+COMMENT ON COLUMN inbox.subject_kind IS
+    'What sort of thing it is about: the subject key of the expectation. NULL: of a workflow, or nothing says so.';
+COMMENT ON COLUMN inbox.subject_id IS 'Which thing it is about. NULL: nothing says so.';
