@@ -13,18 +13,45 @@ import pytest
 
 from tests.docs.pages import ROOT, blocks
 from tests.moments import STRIDE
+from vigil import App
+from vigil.definitions import agent_of, format_of, read, to_actor, to_workflow, workflow_of
 from vigil.demo.app import app as demo
 from vigil.testing import RunningApp, crash_everywhere, deliver_twice, run
 
 
+def text_of(page: str, file: str, language: str) -> str:
+    """Return `file` of a guide as the page shows it first."""
+    shown = (each.text for each in blocks(f"docs/guides/{page}.md", language))
+    return next(each for each in shown if each.startswith(f"# {file}\n"))
+
+
 @cache
 def app_of(page: str, file: str):
-    """Return the app that `file` of a guide declares, as the page shows it first."""
-    shown = (each.text for each in blocks(f"docs/guides/{page}.md", "python"))
-    text = next(each for each in shown if each.startswith(f"# {file}.py\n"))
+    """Return the app that `file` of a guide declares."""
+    text = text_of(page, f"{file}.py", "python")
     module = sys.modules[file] = ModuleType(file)
     exec(compile(text, file, "exec"), vars(module))  # noqa: S102 - it is ours
     return module.app
+
+
+@cache
+def defined(page: str, file: str, *files: str):
+    """Return that app with the actors and workflows that `files` of the page define."""
+    parts, actors, workflows = app_of(page, file), [], []
+    for each in files:
+        data = read(text_of(page, each, "yaml").encode(), format_of(each))
+        if "steps" in data:
+            workflows.append(to_workflow(workflow_of(data)))
+        else:
+            actors.append(to_actor(agent_of(data), parts))
+    return App(
+        actors=actors,
+        tools={name: each for name, each in parts.tools.items() if name != "gather"},
+        outputs=parts.outputs,
+        gatherers=parts.gatherers,
+        strategies=parts.strategies,
+        workflows=workflows,
+    )
 
 
 @dataclass(frozen=True)
@@ -35,13 +62,17 @@ class Guide:
     file: str
     scenario: Callable[[RunningApp], Awaitable[None]]
     given: dict[str, Any] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    """Of the page, which define actors and workflows."""
 
     def __str__(self) -> str:
         return f"{self.page} {self.file}"
 
     def run(self):
-        app = demo if self.page == "demo" else app_of(self.page, self.file)
-        return run(app, **self.given)
+        if self.page == "demo":
+            return run(demo, **self.given)
+        made = defined(self.page, self.file, *self.files) if self.files else None
+        return run(made or app_of(self.page, self.file), **self.given)
 
 
 async def releases(vigil):
@@ -163,6 +194,44 @@ async def books(vigil):
     assert vigil.episode().summary == "6 rows in the first 3 tables"
 
 
+async def overdue(vigil):
+    await vigil.publish("order.overdue", {"order": "o-1"})
+    await vigil.run_until_idle()
+    assert vigil.finding("order:overdue:o-1").severity == "high"
+
+
+async def two_actors(vigil):
+    await vigil.publish("resource.updated", {"host": "web-1", "disk_used": 0.97})
+    await vigil.run_until_idle()
+    assert {each.actor for each in vigil.episodes(status="done")} == {"clerk", "everywhere"}
+    assert vigil.finding("host:disk:web-1").severity == "high"
+
+
+async def rooms(vigil):
+    await vigil.publish("resource.updated", {"host": "web-9", "disk_used": 0.97})
+    await vigil.run_until_idle()
+    assert vigil.finding("room:web-9").severity == "critical"
+
+
+async def volumes(vigil):
+    await vigil.publish("volume.measured", {"volume": "db-3", "used": 0.97, "day": "monday"})
+    await vigil.run_until_idle()
+    await vigil.approve("grow:db-3:monday", by="ann")
+    await vigil.run_until_idle()
+    assert vigil.finding("volume:db-3").summary == "db-3: 0.97 used"
+    assert {each.status for each in vigil.outputs()} == {"delivered"}
+
+
+async def vendors(vigil):
+    await vigil.publish("vendor.added", {"vendor": "acme", "systems": ["erp", "mail"]})
+    await vigil.publish("vendor.added", {"vendor": "shady", "systems": ["erp"]})
+    await vigil.advance(minutes=1)
+    await vigil.approve(by="ada")
+    await vigil.advance(minutes=1)
+    said = {each.summary for each in vigil.episodes(actor="connectors", status="done")}
+    assert said == {"erp-acme is set up", "mail-acme is set up", "erp-shady is set up"}
+
+
 async def watching(vigil):
     measured = {"host": "web-1", "mount": "/", "used_fraction": 0.97}
     await vigil.publish("host.disk.measured", measured)
@@ -182,12 +251,7 @@ ADVICE = {
 }
 
 NOT_HERE = {
-    "definitions": "its actors are made of files",
-    "deploying": "its apps differ in one line from each other, and are started and stopped",
-    "stacks": "its app runs on several stacks",
-    "templates": "its actors are made of files",
     "testing": "its tests are run with the page, and have a node die at every moment, too",
-    "vendor-onboarding": "its actors and its workflow are made of files",
 }
 """Page with an app → why it is not among `GUIDES`."""
 
@@ -206,6 +270,17 @@ GUIDES = [
     Guide("triggers", "shop", shop),
     Guide("strategies", "rollouts", rollouts, {"allow": ["deploy.call", "error_rate.call"]}),
     Guide("tools", "services", services, {"allow": ["measure.call", "restart.call"]}),
+    Guide("deploying", "shop", overdue),
+    Guide("stacks", "shop", two_actors, {"stack": "orders"}),
+    Guide("definitions", "parts", rooms, {"allow": ["gather.*"]}, ("disks.yaml",)),
+    Guide("templates", "volumes", volumes, {"allow": ["gather.*"]}, ("volumes.yaml",)),
+    Guide(
+        "vendor-onboarding",
+        "vendors",
+        vendors,
+        {"allow": ["gather.*", "connect.call"]},
+        ("compliance.yaml", "connectors.yaml", "onboarding.yaml"),
+    ),
     Guide("demo", "watching", watching, ADVICE),
 ]
 
