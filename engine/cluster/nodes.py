@@ -6,7 +6,7 @@ Nothing relies on it for safety: it may be outdated by moments, and outlives a c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from datetime import datetime
 from typing import Any, Final
 
@@ -46,7 +46,9 @@ PAYLOAD_SHOWN_BYTES_MAX: Final = 120
 
 
 _DEFAULTS: Final = [
-    (each.name, each.default) for each in fields(Expectation) if each.name != "name"
+    (each.name, each.default if each.default_factory is MISSING else each.default_factory())
+    for each in fields(Expectation)
+    if each.name != "name"
 ]
 
 _EVENT: Final = "event "

@@ -121,6 +121,13 @@ def test_of_the_options_those_are_said_that_were_chosen_and_are_no_code():
     assert said.options["breaker"]["threshold"] == 3
 
 
+def test_of_an_expectation_as_by_default_no_option_is_said():
+    actor = Actor("a")
+    actor.expect("x", Watch, on=event("a.b"))
+
+    assert actor_info(actor, BOTH).expectations["x"].options == {}
+
+
 def test_limits_are_said_of_an_actor_whose_episodes_take_turns():
     assert actor_info(Actor("a"), BOTH).limits == {}
     assert actor_info(Actor("a", max_concurrent_cluster=7), BOTH).limits == {
