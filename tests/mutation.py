@@ -7,13 +7,14 @@
 
 Each of `--jobs` workers has a copy of the tree, so nothing here can leave a guard off. A worker has
 imported what others have written, and forks for each mutant: a trial costs little more than its
-tests. What was killed is remembered in `.mutants`, with a digest of the mutant, its file and its
-tests.
+tests. What was killed is remembered in `.mutants`, with a digest of the mutant, and of the code
+of its file and its tests: comments and docstrings may change.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import importlib
 import json
@@ -28,6 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
@@ -83,8 +85,25 @@ def digest(mutant: Mutant) -> str:
     tests = ROOT / mutant.tests
     files = sorted(tests.rglob("*.py")) if tests.is_dir() else [tests]
     for path in (ROOT / mutant.file, *files):
-        made.update(path.read_bytes())
+        made.update(code_of(path))
     return made.hexdigest()[:16]
+
+
+class WithoutTexts(ast.NodeTransformer):
+    """Leaves out docstrings, also those of constants and fields."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_text else node
+
+
+@cache
+def code_of(path: Path) -> bytes:
+    """Return the code of a Python file, without comments and docstrings; another one whole."""
+    text = path.read_bytes()
+    return (
+        ast.dump(WithoutTexts().visit(ast.parse(text))).encode() if path.suffix == ".py" else text
+    )
 
 
 def remembered() -> set[str]:
