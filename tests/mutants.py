@@ -3798,11 +3798,11 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/triggers/test_schedule.py",
     ),
     Mutant(
-        "simulated: holding an event names the arming that it was decided on",
+        "holding an event names the arming that it was decided on",
         "engine/triggers/debounce_store.py",
         "timer, at=rearm.due_at, expecting=revision, trace=traceparent()",
         "timer, at=rearm.due_at, trace=traceparent()",
-        SIMULATION,
+        "tests/engine/triggers/test_debounce_store.py",
     ),
     Mutant(
         "simulated: a cooldown lets its own cause pass again",
