@@ -3805,13 +3805,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/triggers/test_debounce_store.py",
     ),
     Mutant(
-        "simulated: a cooldown lets its own cause pass again",
-        "engine/triggers/rules.py",
-        'trigger_state.cooled_by not in {"", trigger_state.episode_id}',
-        "trigger_state.cooled_by",
-        SIMULATION,
-    ),
-    Mutant(
         "simulated: of two events at once one has the cooldown",
         "engine/triggers/evaluate.py",
         "await self._cool(expectation, opened, after=0)",
