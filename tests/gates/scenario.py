@@ -200,7 +200,7 @@ class Played:
     """How many ends of episodes there are."""
     counted: Mapping[str, int]
     late_s: float
-    """How late the latest deed came, because the machine was slow."""
+    """How late a deed came, or the answer of a server, because the machine was slow: the most."""
     letters: Sequence[str] = ()
     """Reasons of dead letters."""
 

@@ -43,6 +43,9 @@ from tests.standing import standing
 DOWN_S: Final = 0.5
 """How long a process that died by chance is gone, in seconds."""
 
+LOOK_S: Final = 0.05
+"""How long a server is left alone between two looks at how late it is, in seconds."""
+
 
 @dataclass
 class Cast:
@@ -109,6 +112,15 @@ class Stage:
             await self._wait(self.scenario.until_s)
         finally:
             await self.catalog.end()
+
+    async def look_how_late(self) -> None:
+        """Note how long the machine takes to store something, until cancelled."""
+        clock = self.place.clock
+        while True:
+            began_s = clock.monotonic_s()
+            await self.place.ports.gates.put("tests.look", b"")
+            await clock.sleep(LOOK_S)
+            self.late_s = max(self.late_s, clock.monotonic_s() - began_s - LOOK_S)
 
     async def opened(self) -> list[Seen]:
         """Return what was opened, in the order of the journal."""
@@ -222,7 +234,12 @@ def play_simulated(scenario: Scenario, tally: Tally, *, doom: Doom | None = None
 async def play_served(scenario: Scenario, tally: Tally, *, url: str, stack: str) -> Played:
     """Return what comes of a scenario on the server at `url`, in a new `stack`."""
     async with serving(scenario, url=url, stack=stack) as place:
-        return await _played(Stage(scenario, place), tally)
+        stage = Stage(scenario, place)
+        looking = asyncio.create_task(stage.look_how_late())
+        try:
+            return await _played(stage, tally)
+        finally:
+            looking.cancel()
 
 
 async def _played(stage: Stage, tally: Tally) -> Played:

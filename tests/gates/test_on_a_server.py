@@ -1,7 +1,8 @@
 """The short scenarios, on a real server: together, for each takes as long as it says.
 
-A machine that is too slow for the times of a scenario says nothing about it, so that one is played
-again; how late an episode is opened is then no question, but it is never opened early.
+What does not happen as the table says while the machine was too slow for its times says nothing,
+so it is played again. How late an episode is opened is then no question, but it is never opened
+early.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ PLAYED_TOGETHER: Final = 10
 """Scenarios at a time: more would make a small machine slow."""
 
 LATE_S_MAX: Final = 0.15
-"""How late a deed may come in a playing that counts: the times of the table leave room for it."""
+"""How late a deed or an answer may come in a playing that always counts: the times of the table
+leave room for it."""
 
 TRIES_MAX: Final = 4
 
@@ -46,19 +48,24 @@ def played(nats: EmbeddedNats, tally: Tally) -> Mapping[str, Played]:
 
 
 async def _play(scenario: Scenario, url: str, tally: Tally, room: asyncio.Semaphore) -> Played:
-    """Play `scenario` until the machine was in time."""
+    """Play `scenario` until it went as the table says, or the machine was in time."""
     for tries in range(1, TRIES_MAX + 1):
         async with room:
             stack = f"gates-{SHORT.index(scenario)}-{tries}"
             played = await play_served(scenario, tally, url=url, stack=stack)
-        if played.late_s <= LATE_S_MAX:
-            return played
-    raise AssertionError(f"{TRIES_MAX} times the machine was up to {played.late_s:.1f} s late")
+        if not _differences(scenario, played) or played.late_s <= LATE_S_MAX:
+            break
+    return played
+
+
+def _differences(scenario: Scenario, played: Played) -> list[str]:
+    found = differences(scenario, played, late_s_max=math.inf)
+    if list(played.letters) != list(scenario.letters):
+        found.append(f"dead letters {list(played.letters)}, not {list(scenario.letters)}")
+    return found
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("scenario", SHORT, ids=lambda each: each.name)
 def test_it_happens_as_the_table_says(scenario, played):
-    found = played[scenario.name]
-    assert differences(scenario, found, late_s_max=math.inf) == []
-    assert list(found.letters) == list(scenario.letters)
+    assert _differences(scenario, played[scenario.name]) == []
