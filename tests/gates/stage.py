@@ -44,7 +44,7 @@ DOWN_S: Final = 0.5
 """How long a process that died by chance is gone, in seconds."""
 
 LOOK_S: Final = 0.05
-"""How long a server is left alone between two looks at how late it is, in seconds."""
+"""How long a test waits before it looks again at a server, or at a node, in seconds."""
 
 
 @dataclass
@@ -60,6 +60,8 @@ class Cast:
         self._kept[name] = asyncio.create_task(self._keep(name))
 
     async def stop(self, name: str) -> None:
+        while name not in self._nodes:  # On a slow machine it may still be starting.
+            await self.place.clock.sleep(LOOK_S)
         self._nodes[name].stop()
         await self._kept.pop(name)
 

@@ -32,7 +32,7 @@ LATE_S_MAX: Final = 0.15
 """How late a deed or an answer may come in a playing that always counts: the times of the table
 leave room for it."""
 
-TRIES_MAX: Final = 4
+TRIES_MAX: Final = 6
 
 
 @pytest.fixture(scope="module")
