@@ -4023,7 +4023,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a request of an ended episode waits for nobody",
-        "projections/sql/migrations/0010_outputs_asked_again.sql",
+        "projections/sql/migrations/0021_shared_requests.sql",
         "WHERE episode.blocked_by IN ('approval', 'wait') AND block.resolution IS NULL",
         "WHERE block.resolution IS NULL",
         "tests/projections/test_inbox.py",
@@ -4079,7 +4079,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "the letter of an output that has gone on is not to be tried again",
-        "projections/sql/migrations/0010_outputs_asked_again.sql",
+        "projections/sql/migrations/0021_shared_requests.sql",
         "WHEN output.status <> 'failed' THEN",
         "WHEN false THEN",
         "tests/projections/test_inbox.py",
@@ -5220,13 +5220,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "projections/sql/migrations/0021_shared_requests.sql",
         "output.journal_seq, NULL,\n    episode.subject_kind, episode.subject_id\n",
         "output.journal_seq, NULL,\n    NULL, NULL\n",
-        "tests/projections/test_inbox.py",
-    ),
-    Mutant(
-        "equal requests: one whose episode has ended stands for no other",
-        "projections/sql/migrations/0021_shared_requests.sql",
-        "WHERE episode.blocked_by IN ('approval', 'wait') AND block.resolution IS NULL\n    WINDOW",
-        "WHERE block.resolution IS NULL\n    WINDOW",
         "tests/projections/test_inbox.py",
     ),
     Mutant(
