@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from engine import telemetry
 from engine.app.outputs import Route, output
 from engine.episodes.cancel import cancel
 from engine.errors import Refused
@@ -153,7 +154,15 @@ def test_a_request_that_comes_again_is_one_and_the_world_is_told_of_it():
 # What the world is told.
 
 
-def test_of_what_is_canceled_while_it_waits_for_its_turn_all_is_told():
+def test_of_what_is_canceled_while_it_waits_for_its_turn_all_is_told(monkeypatch):
+    counted: list[str] = []
+
+    class Counted:
+        def add(self, _amount: int, labels: dict[str, str]) -> None:
+            counted.append(labels["outcome"])
+
+    monkeypatch.setattr(telemetry, "outputs", Counted())
+
     async def story(scene: Scene):
         id_ = await scene.open()
         await scene.reached("disk", "proposed")
@@ -165,6 +174,7 @@ def test_of_what_is_canceled_while_it_waits_for_its_turn_all_is_told():
     names = [each for each, said in scene.told if said["output_key"] == "disk"]
     assert sorted(outcomes(life)) == ["canceled", "delivered"]
     assert names == ["output.proposed", "output.canceled"]
+    assert sorted(counted) == ["canceled", "delivered"]
 
 
 async def test_the_world_is_told_of_an_approval_though_whoever_wrote_it_down_died_at_once(ports):
