@@ -7,6 +7,7 @@ node whose task is cancelled, so that it says no goodbye; or a journal that ends
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
@@ -297,10 +298,11 @@ async def lived(
 
 
 async def eventually(condition: Callable[[], object]) -> None:
-    """Wait until `condition` holds, where nothing tells when it does."""
+    """Wait until `condition`, plain or async, holds, where nothing tells when it does."""
     async with asyncio.timeout(WAIT_S):
         while True:
-            if condition():
+            found = condition()
+            if await found if inspect.isawaitable(found) else found:
                 return
             await asyncio.sleep(LOOK_S)
 

@@ -15,6 +15,7 @@ from engine.app.workflow import Workflow, retrying
 from engine.app.workflow_plan import spec_of, starter_id
 from engine.definitions.make import in_code
 from engine.definitions.resolver import RevisionResolver
+from engine.reactor.leader import leader_of
 from engine.runtime.catalog import Catalog
 from engine.workflows.decide import decide
 from engine.workflows.effector import Effector
@@ -25,6 +26,7 @@ from engine.workflows.store import InstanceStore
 from engine.workflows.worker import InstanceHandler
 from streams.clock import SystemClock
 from streams.keys import LOCKS, workflow_lock_key
+from streams.layout import Stream
 from streams.memory.log import MemoryLog
 from streams.model.commands import Advance, CancelWorkflow, ResumeWorkflow, StepDone
 from streams.model.events import (
@@ -37,7 +39,19 @@ from streams.model.events import (
 from streams.model.triggers import ManualTrigger
 from streams.model.workflows import ResumeHow, StepStatus, WorkflowStatus
 from streams.ports.log import Commit
-from tests.engine.stage import CLOCK, WAIT_S, doomed, eventually, gates, lived, running, told, write
+from tests.engine.stage import (
+    CLOCK,
+    WAIT_S,
+    Scripted,
+    doomed,
+    eventually,
+    gates,
+    lived,
+    running,
+    told,
+    write,
+)
+from tests.engine.stage import app_of as app_of_actors
 from tests.engine.workflow_stage import (
     Script,
     app_of,
@@ -471,23 +485,31 @@ class Lagging(MemoryLog):
         return records if self.looks[subject, records[-1].seq] > 1 else records[:-1]
 
 
+async def _leads(ports) -> bool:
+    leader, _ = await leader_of(ports.gates, ports.stack.part(Stream.JOURNAL, 0))
+    return leader is not None and leader.node == "leads"
+
+
 async def test_an_end_is_not_lost_where_what_is_read_lags_behind_what_was_written(ports, script):
     made = flow()
     made.step("rate", "act", "rate", on_failure="pause")
     script.failures["rate"] = 1
     app = app_of(made, script=script)
-    async with doomed(app, ports, "n1"):
-        id_ = await begin(ports, "w")
-        await reached(ports, id_, lambda i: i.status is WorkflowStatus.BLOCKED)
-        let_go = script.hold("rate")
-        resume = ResumeWorkflow(
-            workflow="w", instance_id=id_, id="r1", step="rate", how=ResumeHow.RETRY, by="ada"
-        )
-        await ports.commands.send(resume, id="r1")
-        await script.wait_called("rate", 2)
-        await eventually(lambda: not ports.commands._durables["workflow-w", 0].backlog)
-    let_go.set()
-    # What another node sees at first is that the step is paused, and that nothing of it runs.
-    lagging = replace(ports, log=Lagging(ports.log._streams, stack=ports.stack))
-    async with running(app, lagging, "n2"):
-        assert (await ended(ports, id_)).status is WorkflowStatus.DONE
+    # The reactor reads instances, too: it is on a node of its own, whose reads do not lag.
+    async with running(app_of_actors(Scripted()), ports, "leads"):
+        await eventually(lambda: _leads(ports))
+        async with doomed(app, ports, "n1"):
+            id_ = await begin(ports, "w")
+            await reached(ports, id_, lambda i: i.status is WorkflowStatus.BLOCKED)
+            let_go = script.hold("rate")
+            resume = ResumeWorkflow(
+                workflow="w", instance_id=id_, id="r1", step="rate", how=ResumeHow.RETRY, by="ada"
+            )
+            await ports.commands.send(resume, id="r1")
+            await script.wait_called("rate", 2)
+            await eventually(lambda: not ports.commands._durables["workflow-w", 0].backlog)
+        let_go.set()
+        # What another node sees at first is that the step is paused, and that nothing of it runs.
+        lagging = replace(ports, log=Lagging(ports.log._streams, stack=ports.stack))
+        async with running(app, lagging, "n2"):
+            assert (await ended(ports, id_)).status is WorkflowStatus.DONE
