@@ -5600,7 +5600,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "who has come in vain stays in line",
         "engine/outputs/handle.py",
         "            self.context.adapters.line_up(keys, self.opened)\n",
-        "",
+        "            pass\n",
         IN_LINE,
     ),
     Mutant(
