@@ -7761,7 +7761,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "secrets: an error quotes no hash of arguments",
         "engine/functions/order.py",
-        'return (was, asks) if was != asks else (OTHERS, "others")',
+        "return (was, asks) if was != asks else OTHERS",
         "return (was, asks) if was != asks else (recorded.fingerprint, asked.mark)",
         "tests/engine/functions/test_replay.py",
     ),
@@ -8027,7 +8027,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "functions: of arguments that look alike it says so",
         "engine/functions/order.py",
-        'return (was, asks) if was != asks else (OTHERS, "others")',
+        "return (was, asks) if was != asks else OTHERS",
         "return was, asks",
         "tests/engine/functions/test_replay.py",
     ),

@@ -208,9 +208,10 @@ def approval(
         expires_s: time limit in seconds, over 0 and up to ten years; None: none.
         on_expiry: the decision if nobody decides in time: `deny`, `approve` or `fail`.
         remind_every_s: seconds between two public reminders, at least 1; None: none.
-        editable: whether who approves may change the plan: only if you carry out the result's.
-        shared: whether episodes of the actor that ask exactly this for the same subject at the same
-            time ask once, so that one decision is the answer of them all.
+        editable: whether the person who approves may change the plan; then carry out the `plan` of
+            the result.
+        shared: whether one decision answers all episodes of the actor that wait for an equal
+            approval about the same subject.
 
     Raises `InvalidAction` if a value is impossible.
     """

@@ -96,8 +96,8 @@ QUEUE_MAX: Final = 1_000
 beyond stays in the stream of events. All of them fit in one commit."""
 
 Overflow = Literal["queue", "drop", "shed_oldest"]
-"""What becomes of an episode that has no room: it waits; it is not opened; or it waits in the
-place of the one that has waited longest, which is canceled."""
+"""What happens to an episode when there is no room: it waits; it is not opened; or it waits, and if
+more than `queue_max` wait, the oldest of the lowest priority is canceled."""
 
 
 A = TypeVar("A")
@@ -163,8 +163,8 @@ class ExpectationOptions:
     adaptive_budget: Annotated[
         AdaptiveBudget | None, partial(Check.sound, problem_of=problem_of_adaptive_budget)
     ] = None
-    """Between which bounds the budget follows what the latest 100 episodes have used, from five of
-    them on. By default it stays as it is."""
+    """Bounds within which the budget follows what the latest 100 episodes used, once there are five
+    of them. By default the budget does not change."""
     on_exhausted: Annotated[OnExhausted | None, Check.callback] = None
     """Called with an `Exhausted` when the budget of an episode is used up, within 10 s; the episode
     converges with the findings and outputs, or the `ConvergeResult`, that it returns. By default
@@ -172,8 +172,8 @@ class ExpectationOptions:
     service_level: Annotated[
         ServiceLevel | None, partial(Check.sound, problem_of=problem_of_service_level)
     ] = None
-    """How soon its episodes are to start and end, and how many of them; each end tells whether that
-    was kept. By default nothing is promised."""
+    """How soon its episodes should start and end, and which share of them must; the end of each says
+    whether it did. By default nothing is promised."""
     durability: Annotated[Durability, partial(Check.choice, known=get_args(Durability))] = (
         "pipelined"
     )
@@ -410,16 +410,16 @@ class Actor:
                 wait in order for any node with room.
             max_concurrent_cluster: most of them that all nodes together run at a time; None: as
                 many as the nodes have room for.
-            overflow: what becomes of an episode that finds no room. `"queue"`: it waits. `"drop"`:
-                it is not opened. `"shed_oldest"`: it waits in the place of the one that has waited
-                longest, which is canceled.
-            queue_max: how many wait for their turn at a time, at most 1,000. An app refuses
-                it where none does.
-            public_events: `"all"`; or `"without_starts"`, without `expectation.triggered` and
-                `episode.started`, which nobody may listen to: an episode then costs less.
+            overflow: what happens to an episode when there is no room. `"queue"`: it waits.
+                `"drop"`: it is not opened. `"shed_oldest"`: it waits; if more than `queue_max`
+                wait, the oldest of the lowest priority is canceled.
+            queue_max: most episodes that wait for their turn at a time, at most 1,000. An app
+                refuses another number for an actor whose episodes never wait for their turn.
+            public_events: `"all"`, or `"without_starts"`: all but `expectation.triggered` and
+                `episode.started`, which saves two messages for each episode.
             stacks: the stacks that it runs on, each by its whole name: `orders` is not `orders-qa`.
-                Nodes of others do not have it. Default: every stack.
-            tools: functions with `@tool`, or capability → tool; before those of the app.
+                Nodes of other stacks lack it. Default: every stack.
+            tools: functions with `@tool`, or capability → tool; they come before those of the app.
             capabilities: all that its strategies may call, of its own tools and the app's, such as
                 `["fetch", "services"]`; another call fails as `capability_not_allowed`. Default:
                 every tool.

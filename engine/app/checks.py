@@ -129,7 +129,7 @@ def problem_of_adaptive_budget(adapts: object) -> str | None:
     if not isinstance(adapts, AdaptiveBudget):
         return f"{adapts!r} is not an AdaptiveBudget(turns=(…, …), tokens=(…, …), wall_s=(…, …))"
     if all(getattr(adapts, limit) is None for limit in LIMITS):
-        return f"it has no bounds; give them for {', '.join(LIMITS)}, or for some of them"
+        return f"it has no bounds; give them for at least one of {', '.join(LIMITS)}"
     for limit in LIMITS:
         if problem := _problem_of_bounds(limit, getattr(adapts, limit)):
             return problem
@@ -147,20 +147,21 @@ def _problem_of_bounds(limit: str, bounds: object) -> str | None:
         return None
     said = f"{limit}={bounds!r}"
     if not isinstance(bounds, tuple | list) or len(bounds) != len(("fewest", "most")):
-        return f"{said} is not two numbers: fewest and most"
+        return f"{said} is not two numbers: a lower and an upper bound"
     is_number = is_whole if limit != "wall_s" else partial(_is_over_0, most=COUNT_MAX)
     if not all(is_number(each) and 0 < each <= COUNT_MAX for each in bounds):
-        return f"{said} are not two numbers over 0: fewest and most"
-    return f"{said}: the fewest are over the most" if bounds[0] > bounds[1] else None
+        return f"{said} are not two numbers over 0: a lower and an upper bound"
+    return f"{said}: the lower bound is over the upper one" if bounds[0] > bounds[1] else None
 
 
 def problem_of_adapting(adapts: AdaptiveBudget, budget: Budget) -> str | None:
-    """Return why `budget`, which holds at first, does not fit the bounds of `adapts`, or None."""
+    """Return why `budget`, which applies at first, is not within the bounds, or None."""
     for limit in LIMITS:
         bounds, declared = getattr(adapts, limit), getattr(budget, limit)
         if bounds is not None and not bounds[0] <= declared <= bounds[1]:
             return (
-                f"{limit}={bounds!r} does not contain the {declared:g} of budget: that holds first"
+                f"{limit}={bounds!r}: the {declared:g} of budget, which applies at first, is not"
+                " within these bounds"
             )
     return None
 

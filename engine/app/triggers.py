@@ -211,9 +211,9 @@ def every(
         catch_up: for ticks that came due while no node ran: "skip" them, fire for "one" (the
             newest), or for "all".
         window: ticks in the same window, such as "h1", open one episode.
-        payload: a JSON object, `trigger.payload` of its episodes, of up to 16 KiB, such as
-            `{"service": "shop"}`. Schedules with different payloads open episodes of their own,
-            also at the same time. None: an empty one.
+        payload: `trigger.payload` of its episodes, a JSON object of up to 16 KiB such as
+            `{"service": "shop"}`. Schedules with different payloads open separate episodes, also
+            at the same time. None: `{}`.
 
     Raises `ValueError` if an argument cannot work; the message names it.
     """

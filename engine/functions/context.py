@@ -259,8 +259,9 @@ class FunctionContext:
 
         The answer is true if they approved: `if await ctx.approval({"restart": "web"}): …`. With
         `on_expiry="fail"` it fails as `approval_expired` if nobody decides in time. With `editable`
-        who approves may change the plan; then carry out the answer's `plan`. With `shared=False` a
-        decision is about this episode alone. The arguments are those of `vigil.approval`.
+        the person who approves may change the plan; then carry out the answer's `plan`. With
+        `shared=False` the decision is about this episode alone. The arguments are those of
+        `vigil.approval`.
         """
         asked = approval(
             plan,

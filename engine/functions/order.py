@@ -22,9 +22,9 @@ from engine.functions.history import History
 from engine.functions.place import place_of_call
 from streams.model.events import StepAnnounced, StepRecorded
 
-OTHERS: Final = "with values that are not shown"
-"""In the place of the arguments of two calls of one tool that look the same. Not a hash of them: it
-would tell whoever guesses a secret that the guess is right.
+OTHERS: Final = "with values that are not shown", "with other values"
+"""Shown for the arguments of two calls of one tool that look the same when redacted. A hash of them
+would confirm a guess of a secret.
 """
 
 REMEDY: Final = (
@@ -182,15 +182,15 @@ class Comparison:
     def _sides(
         self, recorded: StepRecorded | StepAnnounced | Performed, asked: Asked | None
     ) -> tuple[str, str]:
-        """Return the arguments of two calls of one tool, or what to say of them; else nothing."""
+        """Return what to show of the arguments of two calls; empty if they are of two kinds."""
         if asked is None:
             return "", ""
         action, kind = asked.action, recorded.kind if isinstance(recorded, StepRecorded) else ""
         if isinstance(recorded, StepRecorded | Performed) and isinstance(action, ToolCall):
             was, asks = _short(recorded.args), _short(self.shown(action))
             if recorded.tool_name == f"{action.capability}.{action.action}":
-                return (was, asks) if was != asks else (OTHERS, "others")
-        return (OTHERS, "others") if kind_of(action) == kind else ("", "")
+                return (was, asks) if was != asks else OTHERS
+        return OTHERS if kind_of(action) == kind else ("", "")
 
 
 def _short(args: msgspec.Raw) -> str:

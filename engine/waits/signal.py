@@ -234,7 +234,9 @@ def signal(id_: str, ref: object, result: object, by: object) -> Signal:
     """Return a signal; `BadRequest` names an impossible field."""
     check_text("ref", ref, least=1, most=REF_CHARS_MAX)
     if is_request(str(ref)):
-        raise BadRequest(field="ref", problem=f"{ref!r} is a request for approval; decide on it")
+        raise BadRequest(
+            field="ref", problem=f"{ref!r} is a request for approval; approve or deny it"
+        )
     check_cause(by)
     try:
         kept = validation.encode(result, what="result")

@@ -53,7 +53,7 @@ class ScheduleTrigger(Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     entity_id: str = ""
     hops: int = 0
     payload: JsonObject = msgspec.field(default_factory=dict)
-    """What the schedule was declared with; empty: nothing."""
+    """The payload of the schedule; empty: it has none."""
 
 
 class ManualTrigger(Struct, frozen=True, kw_only=True, tag_field="kind", tag="manual"):
@@ -97,7 +97,7 @@ Trigger: TypeAlias = EventTrigger | ScheduleTrigger | ManualTrigger | WorkflowTr
 class Budget(Struct, frozen=True, kw_only=True):
     """What one episode may use. A limit of 0 is no limit.
 
-    Journals of earlier versions may have less than 0, which is no limit, too.
+    Journals of earlier versions may have limits below 0, which are no limits either.
     """
 
     turns: int = 12
@@ -110,22 +110,21 @@ class Budget(Struct, frozen=True, kw_only=True):
 
 
 class AdaptiveBudget(Struct, frozen=True, kw_only=True):
-    """Between which bounds a budget follows what the latest episodes of its expectation used.
+    """Bounds within which a budget follows what the latest episodes of its expectation used.
 
-    A limit without bounds is as the budget says.
+    A limit without bounds stays as declared in the budget.
     """
 
     turns: tuple[int, int] | None = None
-    """Fewest and most turns, such as `(4, 40)`."""
+    """Smallest and largest limit of turns, such as `(4, 40)`."""
     tokens: tuple[int, int] | None = None
-    """Fewest and most tokens."""
+    """Smallest and largest limit of tokens."""
     wall_s: tuple[float, float] | None = None
-    """Fewest and most seconds."""
+    """Smallest and largest limit in seconds."""
     percentile: float = 0.95
-    """Of what they used: the share of episodes that it would have sufficed for, over 0 and up to
-    1."""
+    """Which percentile of their use the limit follows, as a share: over 0 and up to 1."""
     headroom: float = 1.25
-    """What that is multiplied by: 1 to 100."""
+    """Factor by which that percentile is multiplied: 1 to 100."""
 
 
 class Mode(StrEnum):

@@ -284,7 +284,7 @@ def test_an_impossible_actor_is_refused_by_field(values, field, problem):
         (
             {"adaptive_budget": AdaptiveBudget(turns=12)},
             "adaptive_budget",
-            "turns=12 is not two numbers: fewest and most",
+            "turns=12 is not two numbers: a lower and an upper bound",
         ),
         (
             {"adaptive_budget": AdaptiveBudget(tokens=(0, 9))},
@@ -299,7 +299,7 @@ def test_an_impossible_actor_is_refused_by_field(values, field, problem):
         (
             {"adaptive_budget": AdaptiveBudget(wall_s=(300, 60))},
             "adaptive_budget",
-            "wall_s=(300, 60): the fewest are over the most",
+            "wall_s=(300, 60): the lower bound is over the upper one",
         ),
         (
             {"adaptive_budget": AdaptiveBudget(turns=(2, 40), percentile=95)},
@@ -314,12 +314,12 @@ def test_an_impossible_actor_is_refused_by_field(values, field, problem):
         (
             {"adaptive_budget": AdaptiveBudget(turns=(20, 40))},
             "adaptive_budget",
-            "turns=(20, 40) does not contain the 12 of budget: that holds first",
+            "turns=(20, 40): the 12 of budget, which applies at first, is not within these bounds",
         ),
         (
             {"adaptive_budget": AdaptiveBudget(turns=(2, 40)), "budget": Budget(turns=0)},
             "adaptive_budget",
-            "turns=(2, 40) does not contain the 0 of budget",
+            "turns=(2, 40): the 0 of budget, which applies at first",
         ),
         ({"service_level": 5}, "service_level", "5 is not a ServiceLevel(start_s=…, end_s=…)"),
         (

@@ -182,7 +182,7 @@ async def test_arguments_that_differ_only_in_what_is_hidden_are_said_to_differ()
 
     steps = (await play(first, tools=[log_in])).of(StepRecorded)
     detail = (await resume(app_of(then, tools=[log_in]), steps)).end.error_detail
-    was, asks = "with values that are not shown", "tool_call log_in.call others at test_replay.py:"
+    was, asks = "with values that are not shown", "tool_call log_in.call with other values at"
     assert detail.startswith(f"call 1 was tool_call log_in.call {was}; the replay asks for {asks}")
     assert steps[0].fingerprint[:8] not in detail
     assert "cret" not in detail

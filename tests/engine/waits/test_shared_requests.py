@@ -253,7 +253,7 @@ def test_a_request_about_nothing_and_one_that_is_to_be_alone_are_shared_with_nob
 
 
 def test_no_signal_may_be_taken_for_a_decision():
-    with pytest.raises(BadRequest, match="is a request for approval; decide on it"):
+    with pytest.raises(BadRequest, match="is a request for approval; approve or deny it"):
         signal("s1", requested(), {"verdict": "approve"}, "eve")
 
 
