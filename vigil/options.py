@@ -66,8 +66,8 @@ Hash: TypeAlias = Annotated[
 Changes: TypeAlias = Annotated[
     str | None,
     Option(
-        help="What to change in it: JSON that is merged into it, null removes a key; @FILE, or -"
-        " for standard input."
+        help="Approve it with these changes: JSON that is merged into it, null removes a key;"
+        " @FILE, or - for standard input."
     ),
 ]
 Verdict: TypeAlias = Literal["approve", "deny"]

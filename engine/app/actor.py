@@ -172,8 +172,8 @@ class ExpectationOptions:
     service_level: Annotated[
         ServiceLevel | None, partial(Check.sound, problem_of=problem_of_service_level)
     ] = None
-    """How soon its episodes should start and end, and which share of them must; the end of each says
-    whether it did. By default nothing is promised."""
+    """How soon its episodes should start and end, and which share of them must; the end of each
+    says whether it did. By default nothing is promised."""
     durability: Annotated[Durability, partial(Check.choice, known=get_args(Durability))] = (
         "pipelined"
     )
@@ -419,7 +419,8 @@ class Actor:
                 `episode.started`, which saves two messages for each episode.
             stacks: the stacks that it runs on, each by its whole name: `orders` is not `orders-qa`.
                 Nodes of other stacks lack it. Default: every stack.
-            tools: functions with `@tool`, or capability → tool; they come before those of the app.
+            tools: functions with `@tool`, or capability → tool; they come before those of the
+                app.
             capabilities: all that its strategies may call, of its own tools and the app's, such as
                 `["fetch", "services"]`; another call fails as `capability_not_allowed`. Default:
                 every tool.

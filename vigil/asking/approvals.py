@@ -198,8 +198,8 @@ class Choice:
     wait_s: float | None
     """None: not at all."""
     changes: object = UNSET
-    """A JSON merge patch (RFC 7396) for the plan, or for the inputs of each item of a step; unset:
-    it is approved as it is."""
+    """A JSON merge patch (RFC 7396) for the plan, or for the input of each item of a step; unset:
+    no changes."""
 
     def with_changes(self, text: str | None) -> Choice:
         """Return the choice with the changes in `text`, read as `options.read_json` does."""
@@ -322,7 +322,7 @@ async def _read_pending(ports: Ports, target: ApprovalTarget) -> tuple[ApprovalR
 
 
 def changed(plan: object, changes: object, target: ApprovalTarget) -> object:
-    """Return what is approved instead of `plan`, which of a step is a list of inputs."""
+    """Return `plan` with `changes`; the plan of a step is a list of the inputs of its items."""
     if target.kind == "workflow" and isinstance(plan, list) and not isinstance(changes, list):
         return [patched(each, changes) for each in plan]
     return patched(plan, changes)

@@ -148,9 +148,9 @@ def wait_end(config: Config, episode_id: str, *, timeout_s: float, delay_s: floa
 
 
 def report_begun(begun: Mapping[str, object], row: Row | None, *, is_json: bool) -> None:
-    """Print how an episode ended, as JSON with what was `begun`; exit 1 unless it is done.
+    """Print how an episode ended, or with `is_json` also `begun`; exit 1 unless it is done.
 
-    `row` is None if nobody has waited for the end.
+    `row` is None if the command did not wait for the end.
     """
     if is_json:
         print(as_json({**begun, **(row or {})}))

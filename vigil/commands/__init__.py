@@ -66,7 +66,7 @@ ENTRIES: Final = {
     "repartition": Listed("repair", "Spread a stopped stack over another number of streams."),
     "sql": Listed("sql", "Query the tables with SQL."),
     "check": Listed(
-        "check", "Import an app, and list what cannot be replayed, and names that do not exist."
+        "check", "Import an app, and list code that cannot be replayed and names that do not exist."
     ),
     "doctor": Listed("doctor", "Check settings, servers, streams and tables."),
 }

@@ -24,11 +24,12 @@ def check(
     ],
     is_json: IsJson = False,
 ) -> None:
-    """Import an app, and list what cannot be replayed, and names that do not exist.
+    """Import an app, and list code that cannot be replayed and names that do not exist.
 
-    It looks for clocks, chance, sleeps, tasks, threads and I/O, in functions of expectations, in
-    those that definitions may name, and in those of the same module that they call; there, and in
-    strategy classes, for tools, outputs and severities that do not exist. It needs no servers.
+    It checks the functions of expectations, those that definitions may name, and the functions of
+    the same module that they call, for clocks, random values, sleeps, tasks, threads and I/O. It
+    checks these functions and strategy classes for tools, outputs and severities that do not exist.
+    It needs no servers.
     """
     from engine.app.strategy import Function
     from engine.functions.names import unknown_names
@@ -61,7 +62,7 @@ def check(
         show_rows(rows, COLUMNS, is_json=is_json)
     if rows:
         counts = {
-            "that a replay would run otherwise": len(ways),
+            "that a replay cannot repeat": len(ways),
             "where a name does not exist": len(names),
         }
         said = ", ".join(f"{count} place(s) {what}" for what, count in counts.items() if count)

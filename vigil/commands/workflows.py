@@ -233,7 +233,10 @@ def deny(
     is_waiting: options.IsWaiting = True,
     timeout_s: options.Timeout = options.DECISION_S,
 ) -> None:
-    """Deny a step that waits for approval: it fails. Shows its inputs first, and asks."""
+    """Deny a step that waits for approval: it fails.
+
+    Shows its inputs first, and asks for confirmation.
+    """
     from vigil.asking.approvals import Choice, decide_step
 
     choice = Choice("deny", hash_, is_sure, by, reason, timeout_s if is_waiting else None)

@@ -57,7 +57,7 @@ def load(name: str, *, option: str = "--app") -> App:
 
 
 def tell_unknown_names(app: App) -> None:
-    """Log which names in the strategies of `app` do not exist, each with the user's line."""
+    """Log the names in the strategies of `app` that do not exist, each with its line."""
     for each, place in unknown_names(app).items():
         log.warning(
             "a name that does not exist",

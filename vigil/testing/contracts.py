@@ -1,12 +1,12 @@
-"""Contracts of the parts that users write, as cases for tests of their own.
+"""Tests the contracts of the parts that users write: tools, adapters, synthesizers, migrations.
 
     await check_adapter(Pager(url), {"to": "ann"})
     await check_tool(fetch, {"url": "http://127.0.0.1:8080/a"})
     await check_synthesizer(ask_the_model, {"ask": "what now?"})
     check_migrations(desk.expectations["close"], {1: [{"asked": True}]})
 
-Each calls the real part, with whatever the test has it talk to, and raises an `AssertionError` that
-says what a node would stumble over. A part that fails raises as it is.
+Each calls the real part, which the test may connect to a local server, and raises an
+`AssertionError` for anything that a node could not work with. What the part raises is raised.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from streams.json import JsonObject, raw, unraw
 from streams.memory import memory_ports
 
 AT_ONCE: Final = 4
-"""Deliveries at the same time: as many routes allow."""
+"""Concurrent deliveries to an adapter."""
 
 _CTX: Final = CallContext(
     actor_id="actor",
@@ -53,10 +53,10 @@ _CTX: Final = CallContext(
 async def check_adapter(
     adapter: AdapterLike, *payloads: object, recognizes_keys: bool = True
 ) -> None:
-    """Deliver each of `payloads` once, again under the same key, and some of them at a time.
+    """Deliver each of `payloads` twice under the same key, and then some of them concurrently.
 
-    `recognizes_keys`: whether the receiver knows an output that comes again, as it may after a
-    crash, by its `idempotency_key`: then the reference is the same.
+    `recognizes_keys`: whether the receiver recognizes a repeated output, as after a crash, by its
+    `idempotency_key`; then both deliveries must return the same reference.
     """
     made = as_adapter(adapter)
     await made.open(memory_ports(clock=SystemClock()))
@@ -67,8 +67,8 @@ async def check_adapter(
             again = await _delivered(made, replace(_output(payload, number), attempt=2))
             if recognizes_keys and first != again:
                 _fail(
-                    f"deliver() returned {first!r}, and {again!r} for the same output again: hand"
-                    " on its idempotency_key, or say recognizes_keys=False"
+                    f"deliver() returned {first!r}, and {again!r} for the same output again; pass"
+                    " its idempotency_key to the receiver, or set recognizes_keys=False"
                 )
         numbers = range(len(payloads), len(payloads) + AT_ONCE)
         beside = [_output(payloads[number % len(payloads)], number) for number in numbers]
@@ -78,10 +78,10 @@ async def check_adapter(
 
 
 async def check_tool(tool: ToolLike, *calls: JsonObject, action: str = CALL) -> None:
-    """Call a tool with each of `calls`, its arguments, as a node does.
+    """Call a tool with each of the arguments in `calls`, as a node does.
 
-    An idempotent side effect is called twice under one key: the result must be the same. `action`
-    is for tools that have several.
+    An idempotent side effect is called twice under one key, and must return the same result.
+    `action` names one of the actions of a tool that has several.
     """
     made = as_tool(tool)
     for args in calls:
@@ -97,12 +97,12 @@ async def check_tool(tool: ToolLike, *calls: JsonObject, action: str = CALL) -> 
             if again != first:
                 _fail(
                     f"a call returned {unraw(first)!r}, and {unraw(again)!r} again under the same"
-                    " ctx.idempotency_key; hand the key on, or do not say idempotent=True"
+                    " ctx.idempotency_key; pass the key on, or remove idempotent=True"
                 )
 
 
 async def check_synthesizer(synthesizer: Synthesizer, *prompts: object) -> None:
-    """Ask a synthesizer each of `prompts`: what it says must be what a journal can keep."""
+    """Ask a synthesizer each of `prompts`: a journal must be able to store its answers."""
     for prompt in prompts:
         kept = unraw(_json(prompt, "prompt", validation.KEPT_BYTES_MAX))
         said = _awaited(await synthesizer(kept, {}, _CTX), "the synthesizer")
@@ -111,20 +111,20 @@ async def check_synthesizer(synthesizer: Synthesizer, *prompts: object) -> None:
 
 
 def check_migrations(expectation: Expectation, states: Mapping[int, Sequence[object]]) -> None:
-    """Bring recorded states of every older version to the shape of today.
+    """Migrate recorded states of every older version to the current version.
 
-    `states`: version → states as JSON, as a journal of that version has them. Each must become what
-    today's strategy can read and keep, and the same one each time.
+    `states`: version → states as JSON, as a journal of that version has them. The current strategy
+    must be able to decode each result, and two migrations of one state must return the same.
     """
     schema = expectation.state_schema
     if left_out := [each for each in range(1, schema.version) if not states.get(each)]:
-        _fail(f"states of version {left_out[0]} are left out; give one at least")
+        _fail(f"there are no states of version {left_out[0]}; give at least one")
     given = [(version, each) for version, several in states.items() for each in several]
     for version, each in given:
         what = f"a state of version {version}"
         first = migrate(raw(each), schema, version=version)
         if first != migrate(raw(each), schema, version=version):
-            _fail(f"{what} becomes another one each time")
+            _fail(f"{what} is not migrated to the same state each time")
         if isinstance(expectation.strategy, Function):
             continue
         try:

@@ -5,9 +5,9 @@ A test that fails inside `vigil.testing.run` shows what the app did until then. 
 
     pytestmark = pytest.mark.vigil                      all tests of a file
 
-For tests that want real servers, which come with the extra `embedded`, there are fixtures: the URL
-`vigil_nats` and the DSN `vigil_postgres`, of servers that start when a test first asks for them and
-serve the whole run, and `vigil_stack`, which no other test has.
+The extra `embedded` has fixtures for tests with real servers: the URL `vigil_nats`, the DSN
+`vigil_postgres`, and `vigil_stack`, a new stack for each test. A server starts when a test first
+requests its fixture, and runs until the end of the test run.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture(scope="session")
 def vigil_nats() -> Iterator[str]:
     """Return the URL of a real nats-server, fast and not durable, for the whole run."""
-    # Whoever asks for none of these imports nothing for them.
+    # Tests without these fixtures import nothing for them.
     from streams.embedded import EmbeddedNats
 
     with _folder() as folder, EmbeddedNats(Path(folder), sync='"2m"') as server:
         yield server.url
-        server.kill()  # Nobody will read what it holds.
+        server.kill()  # Its data is not needed any more.
 
 
 @pytest.fixture(scope="session")
@@ -70,14 +70,14 @@ def vigil_postgres() -> Iterator[str]:
 
 @pytest.fixture
 def vigil_stack() -> Stack:
-    """Return a stack of the test's own on servers that it shares."""
+    """Return a new stack for each test, on the shared servers."""
     from streams.subjects import Stack
 
     return Stack(f"test{next(_numbers)}")
 
 
 def _folder() -> TemporaryDirectory[str]:
-    # Not one of pytest's, which every run closes to others: Postgres may be another user.
+    # Not `tmp_path`, which only the user of the run may read: Postgres may run as another user.
     return TemporaryDirectory(prefix="vigil-", ignore_cleanup_errors=True)
 
 

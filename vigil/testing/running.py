@@ -182,11 +182,13 @@ class RunningApp:
     ) -> None:
         """Approve what waits: the only approval, or that of an episode, output or instance `id`.
 
-        Equal requests of several episodes are one, and all of them get the decision.
-        `by`: one of the approvers; by default the first of them. Raises `Refused` if that one may
-        not, and an `AssertionError` that shows what waits if it is not one.
-        `plan`: what is approved instead, if the request is editable, an output's, or that of a
-            step: a list of the inputs of each item.
+        Equal requests of several episodes count as one, and the decision answers all of them.
+        `by`: who decides; by default the first of the approvers. `plan`: the changed plan, if the
+            request is editable; of an output, the changed payload; of a workflow's step, a list of
+            the inputs of all items.
+
+        Raises `Refused` if `by` may not decide, and an `AssertionError` that shows what waits if
+        no request or several fit.
         """
         await self._decide(id, by=by, reason=reason, is_approved=True, plan=plan)
 
@@ -382,8 +384,8 @@ class RunningApp:
     async def check_replay(self) -> int:
         """Replay every episode so far from its journal, and return how many there are.
 
-        Raises an `AssertionError` that names each whose code asks for something else than it did:
-        what it decides with, such as a clock or chance, is not on its journal.
+        Raises an `AssertionError` that names each episode whose code makes other calls than its
+        journal has, because it depends on something else, such as a clock or random values.
         """
         episodes = self.episodes()
         replayed = [(each, await self.history(each.id)) for each in episodes]
@@ -393,7 +395,7 @@ class RunningApp:
             if (problem := await problem_of(journal, self._app))
         ]
         if problems:
-            raise AssertionError("\n".join(["a replay goes another way:", *problems]))
+            raise AssertionError("\n".join(["a replay differs from the journal:", *problems]))
         return len(episodes)
 
     async def history(self, episode_id: str) -> bytes:
@@ -488,8 +490,8 @@ class RunningApp:
         self, id: str | None, *, by: str, reason: str, is_approved: bool, plan: object = UNSET
     ) -> None:
         known = [each for each in self.waits() if each.plan_hash]
-        meant = requests_in(fitting(known, id=id))
-        found = only(meant, _described("approval that waits", {"id": id}), known)
+        fit = requests_in(fitting(known, id=id))
+        found = only(fit, _described("approval that waits", {"id": id}), known)
         by = by or next(iter(found.approvers), BY)
         ports, clock = self.ports, self._clock
         if found.what == "episode":

@@ -85,7 +85,7 @@ class Waiting:
     ref: str = ""
     """The signal that it waits for; empty: none."""
     request: str = ""
-    """The same for equal requests, which one decision answers; empty: it is asked alone."""
+    """The same for equal requests, which one decision answers; empty: it is not shared."""
     expires_at: datetime | None = None
 
     def __str__(self) -> str:
@@ -123,14 +123,14 @@ class EpisodeSnapshot:
     attempts: int
     """How often a node took it; 1: no node crashed or stopped over it."""
     turns: int
-    """Those that led to a step, over all attempts."""
+    """Turns that led to a step, over all attempts."""
     tokens: int
     budget: Budget
     """What it may use."""
     opened_at: datetime
     ended_at: datetime | None
     waits: tuple[Waiting, ...]
-    """Of those that it has had, the one that is open, if one is."""
+    """The wait that is open, if there is one."""
 
     @property
     def is_over(self) -> bool:
@@ -316,7 +316,7 @@ def output_wait(records: Sequence[Recorded]) -> Waiting | None:
 
 
 def requests_in(waits: Iterable[Waiting]) -> list[Waiting]:
-    """Return `waits` for approval: of those that are one request, the first."""
+    """Return `waits` for approval, and of equal requests only the first."""
     requests, found = set[str](), list[Waiting]()
     for each in waits:
         if each.request not in requests:

@@ -118,7 +118,7 @@ def _sent(ports: Ports, waiter: SignalWaited, id_: str) -> SentCommand:
 
     def result(records: Sequence[Recorded]) -> CommandResult | None:
         if waiter.is_ahead:
-            return CommandResult("has it once it waits for nothing else", is_wanted=True)
+            return CommandResult("gets it when its branch has its turn", is_wanted=True)
         wait = _newest_wait(records, waiter.ref)
         if wait is None or wait.end is None:
             return None
