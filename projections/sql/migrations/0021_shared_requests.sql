@@ -1,9 +1,9 @@
--- Equal requests for approval of one subject are one request: people see the oldest of them, how many
--- episodes ask, and about what.
+-- Equal requests for approval about one subject are one request: the inbox shows the oldest of them,
+-- the number of episodes, and the subject.
 
 ALTER TABLE episode_blocks ADD COLUMN request text;
 COMMENT ON COLUMN episode_blocks.request IS
-    'What equal requests of one subject have in common: one decision is the answer of all. NULL: it is asked alone.';
+    'The same for equal requests about one subject, which one decision answers. NULL: the request is not shared.';
 
 CREATE OR REPLACE VIEW inbox AS
 SELECT
@@ -93,7 +93,7 @@ JOIN workflow_instances AS instance USING (stack, instance_id)
 WHERE step.status IN ('awaiting_approval', 'paused')
 ORDER BY since;
 COMMENT ON COLUMN inbox.episodes IS
-    'Of an approval: how many episodes ask for the same, and get the decision. NULL: it is none.';
+    'Of an approval of an episode: the number of equal requests, which one decision answers. NULL: of all other kinds.';
 COMMENT ON COLUMN inbox.subject_kind IS
-    'What sort of thing it is about: the subject key of the expectation. NULL: of a workflow, or nothing says so.';
-COMMENT ON COLUMN inbox.subject_id IS 'Which thing it is about. NULL: nothing says so.';
+    'The subject key of the expectation. NULL: it has none, or it is a step of a workflow.';
+COMMENT ON COLUMN inbox.subject_id IS 'The subject. NULL: it has none.';

@@ -1,15 +1,14 @@
--- What was approved with changes says so.
+-- The hash of what was approved with changes.
 
 ALTER TABLE episode_blocks ADD COLUMN edited_hash text;
 COMMENT ON COLUMN episode_blocks.edited_hash IS
-    'SHA-256 of the plan that was approved instead, in hex. NULL: it was not changed, or before this column.';
+    'SHA-256 of the changed plan that was approved, in hex. NULL: the plan was not changed, or the row is older than this column.';
 ALTER TABLE outputs ADD COLUMN edited_hash text;
 COMMENT ON COLUMN outputs.edited_hash IS
-    'SHA-256 of the payload that was approved instead, in hex, which is then the payload. NULL: it was not changed, or before this column.';
+    'SHA-256 of the changed payload that was approved, in hex; `payload` has the changes. NULL: it was not changed, or the row is older than this column.';
 ALTER TABLE workflow_steps ADD COLUMN edited_hash text;
 COMMENT ON COLUMN workflow_steps.edited_hash IS
-    'SHA-256 of the inputs that were approved instead, in hex; of the first item. NULL: they were not changed, or before this column.';
-
+    'SHA-256 of the changed inputs that were approved, in hex; in the row of the first item. NULL: they were not changed, or the row is older than this column.';
 
 CREATE OR REPLACE VIEW approvals AS
 SELECT
@@ -39,8 +38,8 @@ SELECT
 FROM outputs
 WHERE payload_hash IS NOT NULL;
 COMMENT ON COLUMN approvals.edited_hash IS
-    'SHA-256 of what was approved with changes, in hex. NULL: it was approved as it was, or not at all, or before this column.';
+    'SHA-256 of the changed plan or payload that was approved, in hex. NULL: it was approved without changes or not at all, or the row is older than this column.';
 COMMENT ON COLUMN approvals.plan IS
-    'What is to be done, or delivered: of an episode as it asked, of an output with the changes.';
+    'What is to be done or delivered: of an episode the plan in the request, of an output the payload with its changes.';
 COMMENT ON COLUMN approvals.plan_hash IS
-    'SHA-256 of the plan that was asked about, in hex; a decision names it.';
+    'SHA-256 of the plan in the request, in hex; a decision names it.';

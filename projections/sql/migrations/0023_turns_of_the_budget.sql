@@ -1,4 +1,4 @@
--- Turns are what counts for the budget: a call that is repeated is one, however many steps it took.
+-- Turns are counted as for the budget: a retried call is one turn, however many steps it has.
 
 COMMENT ON COLUMN episodes.turns_used IS
     'Turns so far, as its budget counts them: one for each step, but none for the pauses and later attempts of a call that is retried. The conclusion counts as one, too.';
