@@ -103,7 +103,7 @@ class FunctionTool(Tool, Generic[P, R]):
     rate_per_s: float | None
     breaker: ToolBreaker | None
     retries: Retries | None
-    """How often, and when, a failed call is repeated; None: never."""
+    """How often a failed call is repeated, and after which pauses; None: never."""
     hidden: frozenset[str]
     """Keys whose values nobody sees, in arguments and results."""
     is_async: bool
@@ -250,10 +250,11 @@ def tool(
             its turn for up to 5 s, else it fails as `tool_rate_limited`. None: no limit.
         breaker: after how many failures in a row calls fail at once as `tool_breaker_open`, and
             when one is made again. None: never.
-        retries: how often, and when, a call is repeated that failed as `tool_timeout`,
-            `tool_unavailable`, `crash`, `tool_rate_limited` or `tool_breaker_open`. A pause over
-            5 s leaves the node, and all attempts have the same `ctx.idempotency_key`. With
-            `side_effect` only if `idempotent`. None: never.
+        retries: how often, and after which pauses, a call is repeated that failed as
+            `tool_timeout`, `tool_unavailable`, `crash`, `tool_rate_limited` or
+            `tool_breaker_open`. During a pause over 5 s no node runs the episode. All attempts
+            have the same `ctx.idempotency_key`. With `side_effect` only if `idempotent`. None:
+            never.
         redact: names, such as `("password", "token")`. In arguments and results, at any depth,
             people see `***` in the place of what these keys have.
         capability: what it is called by: `<capability>.<function>`. Default: `<function>.call`.

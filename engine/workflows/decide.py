@@ -383,9 +383,9 @@ def step_decided(instance: Instance, command: DecideStep, *, at: datetime) -> St
 
 def _problem_of_inputs(asked: Sequence[msgspec.Raw], edited: Sequence[msgspec.Raw]) -> str | None:
     if len(edited) != len(asked):
-        return f"inputs of {len(edited):,} items; the step has {len(asked):,}, which stay as many"
+        return f"{len(edited):,} inputs; the step has {len(asked):,} items, and each needs one"
     if any(not isinstance(unraw(each), dict) for each in edited):
-        return "the inputs of an item are a JSON object"
+        return "the input of an item must be a JSON object"
     return None
 
 

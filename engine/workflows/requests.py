@@ -185,9 +185,9 @@ async def decide_step(
     """Approve or deny a step that waits for it, as `approve` and `deny` do for an episode.
 
     Args:
-        plan_hash: that of the step and all its inputs.
-        inputs: what is approved instead: a list with a JSON object for each item, as many as are
-            asked about, of up to 512 KiB; by default the inputs as they are.
+        plan_hash: the hash of the step and all of its inputs.
+        inputs: the changed inputs: a list with a JSON object for each item, of up to 512 KiB in
+            all; by default the inputs are not changed.
     """
     check_hash("plan_hash", plan_hash)
     if verdict not in set(Verdict):
@@ -212,7 +212,7 @@ async def decide_step(
 
 def _edit_of(inputs: object, verdict: str) -> tuple[str, tuple[msgspec.Raw, ...]]:
     if verdict != Verdict.APPROVE:
-        raise BadRequest(field="inputs", problem="they are for what is approved; leave them out")
+        raise BadRequest(field="inputs", problem="only an approval may change them; leave them out")
     if not isinstance(inputs, list | tuple):
         raise BadRequest(field="inputs", problem=f"{inputs!r} is not a list of JSON objects")
     try:

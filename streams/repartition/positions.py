@@ -26,9 +26,9 @@ Check: TypeAlias = Callable[[], Awaitable[None]]
 
 
 async def require_followed(link: Link, gates: Bucket, stack: Stack) -> None:
-    """Raise `Incompatible` if something follows from commits of `stack` that nobody carried out.
+    """Raise `Incompatible` if the reactors have not followed all commits of `stack`.
 
-    What it finds is final once nobody can append to the streams of `stack` any more.
+    The result is final if no client can append to the streams of `stack` any more.
     """
     left = 0
     for stream in AGGREGATE_STREAMS:
@@ -39,19 +39,19 @@ async def require_followed(link: Link, gates: Bucket, stack: Stack) -> None:
             left += max(0, head - position)
     if left:
         raise Incompatible(
-            f"what follows from {left:,} commits of stack {stack.name} was not carried out",
-            remedy="Start a node without --no-react, wait until `vigil doctor` is content with its "
-            "reactors, and stop it.",
+            f"the reactors have not followed {left:,} commits of stack {stack.name}",
+            remedy="Start a node without --no-react, wait until `vigil doctor` shows every reactor "
+            "at the newest commit, and stop the node.",
         )
 
 
 async def write_positions(
     link: Link, gates: Bucket, stack: Stack, streams: Iterable[Stream], *, check: Check
 ) -> None:
-    """Write down that all commits of `streams` were followed.
+    """Write positions that say that all commits of `streams` were followed.
 
-    `check` is called for each, to raise if that is no longer ours to say: by then another run may
-    have ended the move, and a reactor have a position that is not the newest commit.
+    `check` is called before each and raises if the lease is lost: then another run may have ended
+    the move, and the position of a reactor may be before the newest commit.
     """
     for stream in streams:
         for partition in stack.partitions_of(stream):

@@ -356,9 +356,9 @@ def test_a_step_runs_with_what_its_inputs_were_changed_to():
 @pytest.mark.parametrize(
     ("inputs", "why"),
     [
-        ([], "inputs of 0 items; the step has 1, which stay as many"),
-        ([{"sum": 1}, {"sum": 2}], "inputs of 2 items; the step has 1"),
-        ([7], "the inputs of an item are a JSON object"),
+        ([], "0 inputs; the step has 1 items, and each needs one"),
+        ([{"sum": 1}, {"sum": 2}], "2 inputs; the step has 1 items"),
+        ([7], "the input of an item must be a JSON object"),
     ],
 )
 def test_inputs_are_changed_and_not_how_many_there_are(inputs, why):

@@ -76,11 +76,11 @@ async def test_who_approves_a_step_may_change_its_inputs(ports, script):
         asked = {"plan_hash": asking.steps["a"].asked.approval.plan_hash, "by": "ada"}
         with pytest.raises(BadRequest, match=r"inputs: .* is not a list of JSON objects"):
             await decide_step(ports, id_, "a", "approve", inputs={"y": 2}, **asked)
-        with pytest.raises(BadRequest, match="inputs: they are for what is approved"):
+        with pytest.raises(BadRequest, match="inputs: only an approval may change them"):
             await decide_step(ports, id_, "a", "deny", inputs=[{"y": 2}], **asked)
         with pytest.raises(BadRequest, match=r"inputs: 524,\d+ bytes, the limit is 524,288"):
             await decide_step(ports, id_, "a", "approve", inputs=[{"y": "x" * 524_288}], **asked)
-        with pytest.raises(Refused, match="inputs of 2 items; the step has 1"):
+        with pytest.raises(Refused, match="2 inputs; the step has 1 items"):
             await decide_step(ports, id_, "a", "approve", inputs=[{}, {}], **asked)
         await decide_step(ports, id_, "a", "approve", inputs=[{"y": 2}], **asked)
         over = await ended(ports, id_)

@@ -182,7 +182,7 @@ async def test_what_is_left_to_be_followed_up_is_found_however_late_it_was_appen
 
         with monkeypatch.context() as patched:
             patched.setattr("streams.repartition.repartition.require_unused", nobody_seems_to_run)
-            with pytest.raises(Incompatible, match="what follows from 1 commits"):
+            with pytest.raises(Incompatible, match="have not followed 1 commits"):
                 await repartition(nats.url, stack=stack, to=4, tell=told)
         await note_followed(late)
     await repartition(nats.url, stack=stack, to=4, tell=told)
@@ -211,7 +211,7 @@ async def test_a_stack_that_is_not_followed_up_is_as_it_was(nats, stack):
     await fill(nats.url, stack, 1)
     async with connect(nats.url, stack=stack, settings=settings()) as ports:
         await ports.gates.delete(published_key("state"))
-    with pytest.raises(Incompatible, match="reactors, and stop it"):
+    with pytest.raises(Incompatible, match="commit, and stop the node"):
         await repartition(nats.url, stack=stack, to=4, tell=told)
     await assert_whole(nats.url, stack, 1)
     await assert_goes_on(nats.url, stack)
