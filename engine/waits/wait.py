@@ -75,12 +75,12 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reference(self) -> str:
-        """The aggregate that it waits at: of a signal, or of a request that others may share."""
+        """The reference that it waits for: of a signal, or of a request that may be shared."""
         return self.event.approval.request if self.event.approval else self.ref
 
     @property
     def refs(self) -> tuple[str, ...]:
-        """Its reference, if any, and those of the signals that it will wait for after that."""
+        """Its reference, if any, and those of the signals for which it will wait afterwards."""
         return tuple(filter(None, (self.reference, *self.event.ahead)))
 
     @property
@@ -111,7 +111,7 @@ def block_for(action: Pause, *, at: datetime) -> BlockEpisode:
 
 
 def sleep_until(until: datetime, mark: str, path: str) -> Announce:
-    """Return the command that announces when the sleep at `path` ends, whoever runs it then."""
+    """Return the command that announces when the sleep at `path` ends."""
     return Announce(fingerprint=mark, tool_name=SLEEP, idempotency_key="", path=path, until=until)
 
 

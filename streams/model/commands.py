@@ -84,12 +84,12 @@ class Decide(_Tagged, frozen=True, kw_only=True, tag="decide@1"):
     edited_plan: msgspec.Raw = NOTHING
     """What is approved in the place of the plan."""
     request_no: int = 0
-    """How many equal requests there were when somebody decided: so many, oldest first, it counts
-    for. 0: for this one alone."""
+    """The number of equal requests at the time of the decision, which applies to so many of them,
+    oldest first. 0: it applies to this one alone."""
 
 
 class ShareDecision(_Tagged, frozen=True, kw_only=True, tag="share_decision@1"):
-    """Bring a decision that an episode has to the others that have made the same request."""
+    """Send the decision on an episode's request to the other episodes with an equal request."""
 
     actor_id: str
     episode_id: str
@@ -206,7 +206,7 @@ class DecideStep(_Tagged, frozen=True, kw_only=True, tag="decide_step@1"):
     edited_hash: str = ""
     """Of `edited_inputs`; empty: the inputs are approved as they are."""
     edited_inputs: tuple[msgspec.Raw, ...] = ()
-    """What is approved in the place of the inputs: a JSON object for each item."""
+    """The changed inputs: a JSON object for each item."""
 
 
 WorkflowCommand: TypeAlias = Advance | StepDone | ResumeWorkflow | CancelWorkflow | DecideStep

@@ -78,8 +78,8 @@ class EpisodeOpened(Event, frozen=True, kw_only=True, tag="episode.opened@1"):
     service_level: ServiceLevel | None = None
     """What its expectation promised when it was opened; None: nothing."""
     adaptive_budget: AdaptiveBudget | None = None
-    """Between which bounds its budget follows what earlier episodes used, and that what it uses
-    counts for later ones; None: it does not count."""
+    """Bounds within which its budget followed what earlier episodes used. What it uses counts for
+    later ones. None: its budget is fixed, and it does not count."""
 
 
 class EpisodeStarted(Event, frozen=True, kw_only=True, tag="episode.started@1"):
@@ -138,7 +138,7 @@ class StoredResult(Struct, frozen=True, kw_only=True):
 
 
 AGAIN: Final = ".0."
-"""Separates the path of a call from the number of what repeats it."""
+"""Separates the path of a call from the number of a pause or later attempt."""
 
 
 class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@1"):
@@ -253,9 +253,9 @@ class EpisodeResolved(Event, frozen=True, kw_only=True, tag="episode.resolved@1"
     edited_hash: str = ""
     """SHA-256 of what was approved in the place of the plan; empty: the plan as it was."""
     request: str = ""
-    """The reference of the request that was decided here, if others may have made the same."""
+    """The reference of the request that was decided here; empty: it is not shared."""
     request_no: int = 0
-    """As in `Decide`; 0: it was decided for this episode alone, or elsewhere."""
+    """As in `Decide`; 0: the decision was for this episode alone, or on another one."""
 
 
 class EpisodeDeferred(Event, frozen=True, kw_only=True, tag="episode.deferred@1"):
@@ -285,7 +285,7 @@ class EpisodeFinished(Event, frozen=True, kw_only=True, tag="episode.finished@1"
 
     status: EndStatus
     turns_used: int = 0
-    """Those that count for its budget; a conclusion is one, too."""
+    """Turns that count for its budget; a conclusion is one, too."""
     tokens_used: int = 0
     error_class: str = ""
     error_detail: str = ""

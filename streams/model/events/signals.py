@@ -25,7 +25,7 @@ class SignalWaited(Event, frozen=True, kw_only=True, tag="signal.waited@1"):
     signal_id: str = ""
     """The earlier signal that it takes; empty: there was none for it."""
     is_ahead: bool = False
-    """Whether it will wait for it once it is no longer blocked, as `step_no`, by something else."""
+    """Whether it is blocked by something else, as `step_no`, and will wait for this afterwards."""
 
 
 class SignalGiven(Event, frozen=True, kw_only=True, tag="signal.given@1"):
@@ -43,9 +43,9 @@ class SignalGiven(Event, frozen=True, kw_only=True, tag="signal.given@1"):
     episodes: tuple[str, ...] = ()
     """All that waited for it then; none: it is kept for the next that waits."""
     request_no: int = 0
-    """As in `Decide`, of a decision, which is kept for nobody; 0: it is a signal."""
+    """Of a decision: as in `Decide`; it is not kept. 0: it is a signal."""
     ahead: tuple[str, ...] = ()
-    """Those that were to wait for it later: it is kept for them until they have a result."""
+    """Episodes that will wait for it later: it is kept for them until they have a result."""
 
 
 SignalEvent: TypeAlias = SignalWaited | SignalGiven

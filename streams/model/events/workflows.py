@@ -57,7 +57,7 @@ class StepPrepared(Event, frozen=True, kw_only=True, tag="workflow.step_prepared
 
 
 class StepApprovalAsked(Event, frozen=True, kw_only=True, tag="workflow.step_approval_asked@1"):
-    """People are asked whether a step may run with these inputs, or with what they make of them."""
+    """People are asked whether a step may run with these inputs, which they may change."""
 
     step: str
     inputs: tuple[msgspec.Raw, ...]
@@ -75,8 +75,8 @@ class StepApproved(Event, frozen=True, kw_only=True, tag="workflow.step_approved
     reason: str = ""
     decision_id: str = ""
     edited_hash: str = ""
-    """SHA-256 of the inputs, a JSON list, that were approved instead, with which the step is then
-    prepared; empty: those that were asked about."""
+    """SHA-256 of the changed inputs, a JSON list, with which the step is then prepared; empty: they
+    were not changed."""
 
 
 class StepDenied(Event, frozen=True, kw_only=True, tag="workflow.step_denied@1"):
