@@ -2,9 +2,9 @@
 
     run(app, synthesizer=Cassette("cassettes/advice.json", model=ask_the_model))
 
-An answer is found by what was asked, not by how often: tests may ask in any order, and again after
-a crash. `VIGIL_TEST_RECORD=1` asks the model for what is missing. Keep the file beside the test:
-it holds prompts and answers as they are, and never what was transient.
+An answer is found by its prompt: tests may ask in any order, and again after a crash. With
+`VIGIL_TEST_RECORD=1` the model is asked for answers that are missing. Keep the file beside the
+test: it has prompts and answers unredacted, and no transient values.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from streams.json import JsonObject, raw
 from vigil.testing.stubs import Unstubbed
 
 RECORD: Final = "VIGIL_TEST_RECORD"
-"""The variable that lets models be asked: `1`."""
+"""The environment variable that allows recording: `1`."""
 
 SHOWN_CHARS_MAX: Final = 200
-"""Most of a prompt that an error shows."""
+"""Most characters of a prompt that an error shows."""
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,10 +25,10 @@ MOMENTS_MAX: Final = 10_000
 """Most moments of one scenario at which a node can die."""
 
 Run: TypeAlias = Callable[[], AbstractAsyncContextManager[RunningApp]]
-"""Runs the app anew, with stubs that nobody has used: `lambda: run(app, …)`."""
+"""Runs the app anew, with new stubs: `lambda: run(app, …)`."""
 
 Scenario: TypeAlias = Callable[[RunningApp], Awaitable[object]]
-"""What happens to the app. It lets the app come to rest where it asks for something."""
+"""What happens to the app; it calls `run_until_idle` or `advance` before it reads results."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Ending:
     effects: Counter[str]
     """Calls that change the outside, one for each idempotency key; and deliveries."""
     is_unknown: bool
-    """Whether an episode ended because nobody knows whether it changed something outside."""
+    """Whether an episode ended as `outcome_unknown`."""
 
 
 async def crash_everywhere(
@@ -55,7 +55,7 @@ async def crash_everywhere(
 
     Args:
         run: `lambda: run(app, …)`.
-        scenario: an async function of the running app; what it asserts must hold each time.
+        scenario: an async function of the running app; its assertions must be true each time.
         every: 3 tries every third moment.
         may_be_unknown: whether episodes may end as `outcome_unknown`, where a node dies in the
             middle of a call that is not idempotent.

@@ -69,7 +69,7 @@ from vigil.testing.views import (
 from vigil.testing.virtual_time import DAY_ONE, VirtualClock, VirtualSelector, virtual_time
 
 BY: Final = "test"
-"""Who asks and decides, unless a test says otherwise."""
+"""The default of `by`."""
 
 BUSY_S_MAX: Final = 3_600.0
 """Longest that `run_until_idle` lets time pass, in virtual seconds, by default."""
@@ -79,24 +79,24 @@ STEP_S_MAX: Final = 1.0
 """Between two looks whether a busy stack is idle, in virtual seconds: doubled each time."""
 
 LANES_S: Final = 30.0
-"""How long those who order episodes of the whole cluster may wait for each other, in seconds."""
+"""How long the lanes of a cluster may wait for each other, in seconds."""
 
 RECENT_MAX: Final = 8
-"""Most runs of one test whose stories are told if it fails."""
+"""Most runs of one test whose stories are shown if it fails."""
 
 ALIVE: Final = (f"{NODES}.",)
 """What the keys begin with that a node repeats for as long as it lives."""
 
 recent: deque[RunningApp] = deque(maxlen=RECENT_MAX)
-"""The newest runs, for who shows what happened."""
+"""The newest runs, for the pytest plugin."""
 
 
 class StillBusy(AssertionError):
-    """An app has not come to rest in the time that it had."""
+    """An app was not idle within the time that it had."""
 
 
 class RunningApp:
-    """An app that runs in a test. Whatever is asked of it is answered as of now, by the journal."""
+    """An app that runs in a test. Its methods return what the journal has at that moment."""
 
     def __init__(
         self, app: App, stubs: Stubs, selector: VirtualSelector, clock: VirtualClock, stack: Stack
@@ -106,12 +106,12 @@ class RunningApp:
         self.ports: MemoryPorts = replace(
             memory_ports(stack=stack, clock=clock), leases=self._leases
         )
-        """The log in memory, for whatever the methods do not do."""
+        """The log in memory, for everything that has no method here."""
         self._numbers, self._nodes = count(1), count(1)
         self.moments = 0
-        """Before and after each commit of a node so far, there was one to die at."""
+        """How many there were so far: one before and one after each commit of a node."""
         self.crashed = ""
-        """When the node died that `crash_at` is about, for people; empty: it has not."""
+        """When the node of `crash_at` died, for people; empty: it has not."""
         self._fatal = 0
         self._context = copy_context()
         self._crashing: asyncio.Task[None] | None = None
@@ -125,7 +125,7 @@ class RunningApp:
     async def publish(
         self, name: str, payload: JsonObject | None = None, *, id: str | None = None
     ) -> None:
-        """Publish a domain event, as any program may. Two of the same `id` are one."""
+        """Publish a domain event, as any program may. A repeated `id` is dropped."""
         chosen = id or f"event-{next(self._numbers)}"
         await self.ports.domain_events.publish(name, payload or {}, id=chosen)
 
@@ -193,7 +193,7 @@ class RunningApp:
         await self._decide(id, by=by, reason=reason, is_approved=True, plan=plan)
 
     async def deny(self, id: str | None = None, *, by: str = "", reason: str = "") -> None:
-        """Deny what waits; as `approve`."""
+        """Deny what waits; the arguments are those of `approve`."""
         await self._decide(id, by=by, reason=reason, is_approved=False)
 
     async def cancel(self, episode_id: str, *, by: str = BY, reason: str = "") -> None:
@@ -204,7 +204,7 @@ class RunningApp:
 
     @property
     def now(self) -> datetime:
-        """The time of the app; once it has stopped, when it did."""
+        """The time of the app; after its end, the time of its end."""
         return self._clock.now() if self._stopped_at is None else self._stopped_at
 
     async def run_until_idle(self, *, most_s: float = BUSY_S_MAX) -> None:
@@ -249,7 +249,7 @@ class RunningApp:
     # What goes wrong.
 
     async def crash(self) -> None:
-        """Kill the node without a word, and start another one, which takes its work over."""
+        """Kill the node, and start another one, which takes over its work."""
         node, running = self._node, self._running
         assert node is not None, "it runs"
         assert running is not None, "it runs"
@@ -261,11 +261,11 @@ class RunningApp:
                 self._leases.lapse(key)
 
     def crash_at(self, moment: int) -> None:
-        """Have a node die at the `moment`-th moment, from 1; see `crash_everywhere`."""
+        """Let a node die at the `moment`-th moment, from 1; see `crash_everywhere`."""
         self._fatal = moment
 
     async def deliver_again(self) -> None:
-        """Deliver every message once more, as if no acknowledgement had reached the server."""
+        """Deliver every message again, as if no acknowledgement had reached the server."""
         for port in (self.ports.domain_events, self.ports.commands, self.ports.timers):
             for _, durable in port.durables():
                 durable.deliver_again()
@@ -280,7 +280,7 @@ class RunningApp:
         subject: str | None = None,
         status: str | None = None,
     ) -> list[EpisodeSnapshot]:
-        """Return the episodes that are such, oldest first."""
+        """Return the episodes that match all arguments, oldest first."""
         found = [
             episode_of(each, self.ports.objects) for each in self._journals(Kind.EPISODE).values()
         ]
@@ -295,7 +295,10 @@ class RunningApp:
         subject: str | None = None,
         status: str | None = None,
     ) -> EpisodeSnapshot:
-        """Return the only such episode; else an `AssertionError` shows those that there are."""
+        """Return the only episode that matches.
+
+        Otherwise an `AssertionError` shows all episodes.
+        """
         __tracebackhide__ = True
         wanted = {
             "id": id,
@@ -308,12 +311,12 @@ class RunningApp:
         return only(fitting(known, **wanted), _described("episode", wanted), known)
 
     def findings(self, *, status: str | None = "active") -> list[Finding]:
-        """Return the findings, oldest first: those in force, or those of `status`; None: all."""
+        """Return the findings with this `status`, oldest first; None: with any."""
         found = [finding_of(each) for each in self._journals(Kind.FINDING).values()]
         return fitting(found, status=status)
 
     def finding(self, key: str, *, status: str | None = "active") -> Finding:
-        """Return the finding `key` that is in force, or is of `status`; None: of any.
+        """Return the finding `key` with this `status`; None: with any.
 
         Otherwise an `AssertionError` shows the findings that there are.
         """
@@ -326,33 +329,36 @@ class RunningApp:
     def outputs(
         self, *, adapter: str | None = None, status: str | None = None
     ) -> list[OutputSnapshot]:
-        """Return the outputs that are such, oldest first."""
+        """Return the outputs that match all arguments, oldest first."""
         found = [output_of(each) for each in self._journals(Kind.OUTPUT).values()]
         return fitting([each for each in found if each], adapter=adapter, status=status)
 
     def output(self, adapter: str | None = None, *, status: str | None = None) -> OutputSnapshot:
-        """Return the only such output; else an `AssertionError` shows those that there are."""
+        """Return the only output that matches; otherwise an `AssertionError` shows all outputs."""
         __tracebackhide__ = True
         wanted = {"adapter": adapter, "status": status}
         known = self.outputs()
         return only(fitting(known, **wanted), _described("output", wanted), known)
 
     def deliveries(self, adapter: str) -> Sequence[OutputView]:
-        """Return what was delivered by an adapter that delivers to nobody, in order."""
+        """Return what a stubbed adapter delivered, in order."""
         if adapter not in self._stubs.adapters:
             raise AssertionError(f"{adapter!r} is no output of the app, or a real one")
         return self._stubs.adapters[adapter].deliveries
 
     def all_deliveries(self) -> list[OutputView]:
-        """Return what was delivered by all adapters that deliver to nobody."""
+        """Return what all stubbed adapters delivered."""
         return [each for fake in self._stubs.adapters.values() for each in fake.deliveries]
 
     def calls(self, name: str | None = None) -> list[Call]:
-        """Return the calls of tools and synthesizers, in order: all, or those of a name."""
+        """Return the calls of tools and synthesizers, in order: all, or those with this name."""
         return fitting(self._stubs.calls, name=name)
 
     def workflow(self, id: str | None = None, *, name: str | None = None) -> WorkflowSnapshot:
-        """Return the only such instance; else an `AssertionError` shows those that there are."""
+        """Return the only instance that matches.
+
+        Otherwise an `AssertionError` shows all instances.
+        """
         __tracebackhide__ = True
         wanted, known = {"id": id, "name": name}, self.workflows()
         return only(fitting(known, **wanted), _described("instance", wanted), known)
@@ -370,12 +376,12 @@ class RunningApp:
         return [*episodes, *(each for each in outputs if each), *steps]
 
     def events(self, name: str | None = None) -> list[DomainEvent]:
-        """Return the domain events so far, the test's and the engine's: all, or those of a name."""
+        """Return the domain events so far, the test's and the engine's: all, or with this name."""
         told = self.ports.domain_events.published()
         return fitting((each for each in told if isinstance(each, DomainEvent)), name=name)
 
     def dead_letters(self) -> list[DeadLettered]:
-        """Return what was rejected for good, in order."""
+        """Return the dead letters, in order."""
         events = (
             event for each in self.ports.log.records(Stream.DEAD) for event in each.commit.events
         )
@@ -403,7 +409,7 @@ class RunningApp:
         return await record(self.ports, episode_id)
 
     def story(self) -> str:
-        """Return all that there is, for people."""
+        """Return all episodes, instances, findings, outputs and dead letters as text."""
         findings = [
             f"finding {each.finding_key} is {each.status}, {each.severity}: {each.summary}"
             for each in self.findings(status=None)
@@ -434,7 +440,7 @@ class RunningApp:
         self._stubs.tell()
 
     async def kill(self) -> None:
-        """End the node at once; what there is can still be looked at."""
+        """End the node at once; all methods that read still work."""
         tasks = [each for each in (self._crashing, self._running) if each is not None]
         for each in tasks:
             each.cancel()
@@ -454,7 +460,7 @@ class RunningApp:
             await asyncio.Event().wait()
 
     async def _settle(self) -> None:
-        """Wait until nobody has anything to do at this very moment."""
+        """Wait until no task can run at this moment."""
         await self._selector.wait_settled()
         if self._running is not None and self._running.done() and not self._running.cancelled():
             self._running.result()
@@ -557,13 +563,13 @@ async def run(
         outputs: adapter → the reference that it returns, an exception, `in_turn(…)` or an adapter.
             Default: they deliver to nobody, and `deliveries` returns what they got.
         synthesizer: the answer to every prompt, such as a text, or a `FakeSynthesizer`.
-        allow: what may be real: patterns such as `disk.*`, `output.pager` and `synthesizer`.
-        start: when it begins, with a time zone.
+        allow: names without stubs: patterns such as `disk.*`, `output.pager` and `synthesizer`.
+        start: the time at which it begins, with a time zone.
         stack: the name of the stack, for actors that run on some only.
 
     Raises:
-        ValueError: a stub is for something that the app has not.
-        RuntimeError: the event loop is none of asyncio's own.
+        ValueError: a stub is for something that the app does not have.
+        RuntimeError: the event loop is not one of asyncio's own.
     """
     stubs = Stubs(tools=tools or {}, outputs=outputs or {}, synthesizer=synthesizer, allow=allow)
     standing_in = stubbed(app, stubs)

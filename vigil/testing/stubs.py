@@ -1,12 +1,12 @@
 """What stands in for the outside of an app: tools, gatherers, synthesizers and adapters.
 
-A test calls nothing real that it has not allowed. Each call is answered by what the test gave for
-its name, and is refused if it gave nothing. Names are `capability.action`, `gather.<gatherer>`,
+A test calls nothing real that it does not allow. Each call gets the answer that the test gives for
+its name; without an answer it is refused. Names are `capability.action`, `gather.<gatherer>`,
 `output.<adapter>` and `synthesizer`; a `*` stands for anything.
 
     tools={"disk.largest": {"path": "/var"}}                   this result, as often as it is asked
     tools={"http.fetch": in_turn(ToolFailed("tool_timeout"), {"ok": True})}
-    tools={"mail.send": lambda args: {"to": args["to"]}}       what a function says, async or not
+    tools={"mail.send": lambda args: {"to": args["to"]}}       what a function returns, async or not
     allow=["disk.*"]                                           the real ones
 """
 
@@ -34,13 +34,13 @@ from engine.app.tools import (
 from streams.json import JsonObject
 
 SYNTHESIZER: Final = "synthesizer"
-"""What a test calls every synthesizer."""
+"""The name of all synthesizers."""
 
 OUTPUT: Final = "output"
-"""What the names of adapters begin with."""
+"""First part of the names of adapters."""
 
 REFUSED: Final = "unstubbed"
-"""Error class of a call that was refused, for the strategy; the test fails besides."""
+"""Error class of a refused call, for the strategy; the test fails, too."""
 
 Answer: TypeAlias = object
 """A result; an exception, which is raised; a `Failure`; `in_turn(…)`; or a function, async or not,
@@ -48,7 +48,7 @@ of the arguments, or of the arguments and the `CallContext`."""
 
 
 class Unstubbed(AssertionError):
-    """An app called something that its test gave no answer for, and did not allow."""
+    """An app called something that its test neither answers nor allows."""
 
 
 @dataclass
@@ -76,9 +76,9 @@ class InTurn:
 
 
 def in_turn(*answers: Answer) -> InTurn:
-    """Return the answer of a stub that says each of `answers` once.
+    """Return an answer of a stub that gives each of `answers` once, in order.
 
-    A call that is repeated after a crash, under its idempotency key, gets what it got before,
+    A call that is repeated after a crash, under its idempotency key, gets the same answer again,
     unless that was a failure.
     """
     return InTurn(answers)
@@ -98,7 +98,7 @@ class Call:
 
 
 class FakeAdapter(OutputAdapter):
-    """An adapter that delivers to nobody and keeps what it was given."""
+    """An adapter that keeps the outputs instead of delivering them."""
 
     def __init__(self, answer: Answer = None) -> None:
         """Return `answer` as the receiver's reference: a text, None, or see `Answer`."""
@@ -106,10 +106,10 @@ class FakeAdapter(OutputAdapter):
         self.attempts: list[OutputView] = []
         """Every attempt, failed ones included."""
         self.deliveries: list[OutputView] = []
-        """What was delivered, in order; again, if it was delivered again."""
+        """What was delivered, in order, repeated deliveries included."""
 
     async def deliver(self, output: OutputView) -> str | None:
-        """Keep `output` and return the reference, or raise what the test wants."""
+        """Keep `output`, and return the reference or raise the exception of the test."""
         self.attempts.append(output)
         ref = await _said(self._answer, output.idempotency_key, output)
         self.deliveries.append(output)
@@ -117,7 +117,7 @@ class FakeAdapter(OutputAdapter):
 
 
 class FakeSynthesizer:
-    """A synthesizer that says what it was told to, and keeps what it was asked."""
+    """A synthesizer that gives the answer of a test, and keeps the prompts."""
 
     def __init__(self, answer: Answer) -> None:
         """Answer each prompt with `answer`: see `Answer`. A function gets the prompt."""

@@ -49,9 +49,9 @@ class StepSnapshot:
     """Empty: it succeeded."""
     error_detail: str
     path: str
-    """Where a function asked for it, such as `4.2.1`; empty: a strategy did."""
+    """Path of the call in a function, such as `4.2.1`; empty: in a class."""
     stored: StoredResult | None = None
-    """Which large result it is; None: the journal has the result itself."""
+    """The digest and size of a large result; None: the journal has the result itself."""
 
     def __str__(self) -> str:
         return f"{self.number}. {self.name} → {self._brought}"
@@ -111,22 +111,22 @@ class EpisodeSnapshot:
     """Why it failed or was canceled; empty: neither."""
     error_detail: str
     payload: Any
-    """Of what triggered it."""
+    """The payload of its trigger."""
     subject: str
-    """What it is about; empty: nothing in particular."""
+    """Its subject; empty: it has none."""
     steps: tuple[StepSnapshot, ...]
     summary: str
     classification: Any
     confidence: float | None
     result: Any
-    """What it decided; each is empty or None before that."""
+    """The conclusion; each of these is empty or None before it."""
     attempts: int
-    """How often a node took it; 1: no node crashed or stopped over it."""
+    """How often a node started it; 1: no node crashed or stopped meanwhile."""
     turns: int
     """Turns that led to a step, over all attempts."""
     tokens: int
     budget: Budget
-    """What it may use."""
+    """Its limits."""
     opened_at: datetime
     ended_at: datetime | None
     waits: tuple[Waiting, ...]
@@ -167,7 +167,7 @@ class OutputSnapshot:
     error_class: str
     """Why it failed; empty: it has not."""
     ref: str
-    """What the receiver said; empty: nothing."""
+    """The reference that the adapter returned; empty: none."""
     episode_id: str
 
     def __str__(self) -> str:
