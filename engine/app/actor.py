@@ -184,7 +184,7 @@ class ExpectationOptions:
     `summary_only`: neither arguments nor results. `timeline`: names, and results in short.
     `full_debug`: everything but prompts."""
     loop_detection: Annotated[bool, Check.switch] = True
-    """Whether an episode that goes in circles is ended."""
+    """Whether an episode in a loop fails as `loop_detected`."""
     recovery: Annotated[Policy, partial(Check.choice, known=POLICIES)] = "resume"
     """What becomes of an episode whose node crashed. `resume`: it goes on after its last recorded
     step. `restart`: it begins anew, as another attempt. `fail`: it ends as `orphaned`."""

@@ -1,7 +1,7 @@
-"""How the latest episodes of an expectation have ended: what they kept, and what they used. Pure.
+"""How the latest episodes of an expectation ended: service level kept or not, budget used. Pure.
 
-One key of the cluster has it, which the reactors of all streams of the journal change at its
-revision. An end is counted once: the key says up to which commit of each stream that was done.
+One key of the cluster has these ends; the reactors of all streams of the journal write it at its
+revision. Each end is counted once: the key has the last counted commit of each stream.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from streams.model.service_levels import LevelOutcome, ServiceLevel
 from streams.model.triggers import AdaptiveBudget, Budget, Mode
 
 USED_MAX: Final = 100
-"""How many of the latest episodes a budget follows: as many as `budget_recommendations` is of."""
+"""How many of the latest episodes a budget follows, as in the view `budget_recommendations`."""
 
 USED_MIN: Final = 5
-"""Fewer are no evidence, and the budget stays as it was declared."""
+"""With fewer, the budget stays as declared."""
 
 MS_PER_S: Final = 1_000
 
@@ -49,10 +49,10 @@ class CountEnd(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     """The commit with the end."""
     level: ServiceLevel | None
-    """What was promised; None: nothing, or it does not count there."""
+    """The promise; None: there was none, or the end does not count for it."""
     is_met: bool
     used: Used | None
-    """None: no budget follows it."""
+    """None: it does not count for a budget."""
 
 
 class LevelChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ class LatestEnds(msgspec.Struct, frozen=True, kw_only=True):
     counted: dict[str, int] = msgspec.field(default_factory=dict)
     """By stream: the newest commit whose end was counted."""
     changes: tuple[LevelChange, ...] = ()
-    """Those of which it is not certain that their events are published."""
+    """Changes whose events may not be published yet."""
 
 
 def end_to_count(opened: EpisodeOpened, end: EpisodeFinished, *, seq: int) -> CountEnd | None:
@@ -91,7 +91,7 @@ def end_to_count(opened: EpisodeOpened, end: EpisodeFinished, *, seq: int) -> Co
 def _used(opened: EpisodeOpened, end: EpisodeFinished) -> Used | None:
     if opened.adaptive_budget is None or opened.mode is Mode.DRY_RUN or opened.fork is not None:
         return None
-    # What failed for another reason, or was canceled, had not used what it needs.
+    # An episode that failed otherwise, or was canceled, has not used all that it needs.
     if end.status in (EndStatus.FAILED, EndStatus.CANCELED) and end.error_class != BUDGET_EXCEEDED:
         return None
     return Used(end.turns_used, end.tokens_used, end.wall_used_ms)
@@ -122,7 +122,7 @@ def _judged(ends: LatestEnds, end: CountEnd, *, part: str) -> LatestEnds:
 
 
 def adapted(budget: Budget, within: AdaptiveBudget, used: Sequence[Used]) -> Budget:
-    """Return what an episode may use after episodes that used so much; never out of the bounds."""
+    """Return the budget after episodes that used so much, within the bounds."""
     if len(used) < USED_MIN:
         return budget
     limits: dict[str, int | float] = {}
@@ -134,13 +134,13 @@ def adapted(budget: Budget, within: AdaptiveBudget, used: Sequence[Used]) -> Bud
         if bounds is not None:
             fewest, most = bounds
             enough = within.headroom * _percentile(amounts, within.percentile)
-            # What rounding adds is no need: 1.1 times 10 are 11.
+            # Rounded first: as a float, 1.1 times 70 is a little over 77.
             limits[limit] = min(max(ceil(round(enough, 6)), fewest), most)
     return replace(budget, **limits)
 
 
 def _percentile(amounts: Sequence[float], share: float) -> float:
-    """Return the amount that a share of the episodes got by with, as the view does."""
+    """Return the percentile for `share`, interpolated as in the view."""
     ordered = sorted(amounts)
     place = share * (len(ordered) - 1)
     below = ordered[floor(place)]
@@ -162,13 +162,13 @@ def ends_in(value: bytes | None) -> LatestEnds:
 
 
 def without_published(ends: LatestEnds, *, part: str, published: int) -> LatestEnds:
-    """Return the ends without changes that are told: those of `part` up to `published`."""
+    """Return the ends without published changes: those of `part` up to `published`."""
     left = tuple(each for each in ends.changes if each.part != part or each.seq > published)
     return replace(ends, changes=left)
 
 
 def level_changed(ends: LatestEnds, end: CountEnd, *, part: str) -> PublicEvent | None:
-    """Return `service_level.breached` or `.recovered`, if a counted end was followed by it."""
+    """Return `service_level.breached` or `.recovered`, if one follows from a counted end."""
     changes = (each for each in ends.changes if (each.part, each.seq) == (part, end.seq))
     change, level = next(changes, None), end.level
     if change is None or level is None:

@@ -1,7 +1,7 @@
 """Names in the source of a strategy that its app does not have: tools, outputs, severities. Pure.
 
-Only what is written out can be known: `ctx.call("disk.largest")`, `propose_output("mail", …)`,
-`severity="high"`. A name that is computed is found when it is used.
+Only names that are literals are found: `ctx.call("disk.largest")`, `propose_output("mail", …)`,
+`severity="high"`. A computed name that does not exist fails when it is used.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from engine.functions.source import called_in, first_argument, place_of, tree_of
 from streams.model.findings import Severity
 
 FUNCTIONS_MAX: Final = 1_000
-"""Most functions that are looked at for one strategy."""
+"""Most functions that are checked for one strategy."""
 
 SEVERITIES: Final = tuple(each.value for each in Severity)
 
 _OURS: Final = __name__.partition(".")[0]
-"""The package of strategies that users have not written."""
+"""The package of the engine's own strategies."""
 
 _RAISING: Final[frozenset[Callable[..., object]]] = frozenset({raise_finding, update_finding})
 
@@ -82,7 +82,7 @@ def unknown_names_in(app: App, actor: Actor, strategy: object) -> list[UnknownNa
     """Return the names in the source of a strategy that `actor` does not have, in order."""
     found: list[UnknownName] = []
     waiting = list(_functions_of(strategy))
-    # What a method of a class gets first is the strategy itself.
+    # The first argument of a method is the strategy itself.
     ctx = first_argument(waiting[0]) if isinstance(strategy, Function) and waiting else ()
     seen = set(waiting)
     while waiting and len(seen) < FUNCTIONS_MAX:

@@ -22,8 +22,8 @@ from streams.keys import ends_key
 from streams.ports.bucket import Bucket
 
 TRIES_MAX: Final = 64
-"""Most tries to count ends that the reactors of other streams count, too: at most one for each of
-64 partitions can be refused at a time."""
+"""Most tries to write a key that the reactors of other streams write, too: one for each of at most
+64 partitions."""
 
 Traced = tuple[CountEnd, str]
 """An end, and the trace of its commit."""

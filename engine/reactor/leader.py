@@ -1,7 +1,7 @@
 """Which node publishes what follows from a stream: a key in the gates names this leader.
 
-The key itself does not lapse, so nobody renews it: whether the leader lives is what the entry of
-its node says, which is renewed anyway, and lapses when the claims of its episodes do.
+The key itself does not lapse, so nobody renews it. The entry of its node shows whether the leader
+lives: it is renewed anyway, and lapses when the claims of the node's episodes do.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Leadership:
     _revision: int = 0
 
     async def take(self, *, after: int) -> bool:
-        """Follow the leader of revision `after`; return whether nobody else did so first."""
+        """Succeed the leader of revision `after`; return False if another node did so first."""
         data, key = msgspec.json.encode(self.leader), reactor_key(self.part)
         try:
             self._revision = await self.gates.put(key, data, after=after)
