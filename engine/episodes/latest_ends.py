@@ -134,7 +134,7 @@ def adapted(budget: Budget, within: AdaptiveBudget, used: Sequence[Used]) -> Bud
         if bounds is not None:
             fewest, most = bounds
             enough = within.headroom * _percentile(amounts, within.percentile)
-            # Rounded first: as a float, 1.1 times 70 is a little over 77.
+            # Rounded first: as a float, 1.1 times 50 is a little over 55.
             limits[limit] = min(max(ceil(round(enough, 6)), fewest), most)
     return replace(budget, **limits)
 
