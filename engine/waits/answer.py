@@ -101,17 +101,17 @@ def answer(records: Sequence[Recorded], decision: Decision, *, at: datetime) -> 
 
 
 class SharedDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision that is the answer to every equal request that had been made by then."""
+    """A decision that answers all equal requests that were made before it."""
 
     signal: Signal
     request_no: int
     """As in `Decide`."""
     at: datetime
-    """When it was written down, by a node's clock."""
+    """When it was appended, by the clock of a node."""
 
 
 def shared(records: Sequence[Recorded], step_no: int) -> SharedDecision | None:
-    """Return the decision that became a step, for others; None: it is for this episode alone."""
+    """Return the decision of a step, to be shared; None: it is for this episode alone."""
     waits = [each for each in waits_of(records) if each.blocked.step_no == step_no]
     wait = waits[-1] if waits else None
     end, approval = (wait.end, wait.blocked.event.approval) if wait is not None else (None, None)
@@ -209,7 +209,7 @@ def _decided(blocked: Blocked, decision: Decision) -> tuple[Performed, commands.
 
 def _decision(blocked: Blocked, decision: Decide, how: Resolution) -> commands.AnswerEpisode:
     ending = replace(_ending(decision, how), reason=decision.reason)
-    # One that was brought here from another episode is brought from there to all: not once more.
+    # A decision that was made on another episode is shared from there.
     if not decision.request_no:
         return ending
     return replace(ending, request=blocked.reference, request_no=decision.request_no)

@@ -77,9 +77,9 @@ def approval_for(
 
 
 def request_of(opened: EpisodeOpened, asked: RequestApproval, *, mark: str) -> str:
-    """Return the reference of a request, the same for equal ones of a subject; empty: of none.
+    """Return the reference of a request, the same for equal ones; empty: it is not shared.
 
-    `mark` is its fingerprint: of all that people see of it, and of how long they may decide.
+    `mark` is its fingerprint: of all that people see, and of its time limits.
     """
     subject = opened.trigger.entity_id
     if not subject or asked.shared is False:

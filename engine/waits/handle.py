@@ -98,7 +98,7 @@ class WaitRegistry:
             await call_by(self.context.ports, opened, wake)
 
     async def _listen(self, opened: EpisodeOpened, block: Blocked) -> None:
-        """Write down which signals the episode waits for, or will wait for after this block."""
+        """Append the waits of the episode, the waits ahead included."""
         node = self.context
         references = References(node.ports, node.clock, node.turns)
         for ref in block.refs:
@@ -175,7 +175,7 @@ class WaitHandler:
             await self._expire(records, delivery)
 
     async def _share(self, records: Sequence[Recorded], step_no: int) -> None:
-        """Give a decision to all that had made the same request when somebody decided."""
+        """Send a decision to all episodes with an equal request that was made before it."""
         decision = answering.shared(records, step_no)
         if decision is not None:
             node = self.context

@@ -65,7 +65,7 @@ class SentSignal:
     given: SignalGiven
     episodes: frozenset[str]
     ahead: frozenset[str]
-    """Those that it is kept for until their turn comes."""
+    """Those that wait ahead, for which it is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +73,18 @@ class SignalState:
     """The waits for one reference, and its signals."""
 
     waits: Mapping[str, SignalWaited]
-    """By episode. A wait may be over: its episode knows."""
+    """By episode. A wait may be over, which only the journal of the episode shows."""
     sent: Mapping[str, SentSignal]
     """By the signal's id, in the order in which they came."""
     due: Mapping[str, SignalGiven]
-    """By episode of `waits` that waits by now: the newest signal that was sent to it."""
+    """By episode of `waits` that does not wait ahead: the newest signal sent to it."""
     numbers: Mapping[str, int]
-    """By episode of `waits`: which of all waits so far it is, from 1."""
+    """By episode of `waits`: the number of its wait among all so far, from 1."""
     newest_no: int
-    """How many waits there have been."""
+    """The number of all waits so far."""
 
     def waits_until(self, request_no: int) -> list[SignalWaited]:
-        """Return the waits that a decision with this `request_no` is for; 0: a signal, for all."""
+        """Return the waits up to number `request_no`, of a decision; 0: all, of a signal."""
         return [
             wait
             for episode_id, wait in self.waits.items()
@@ -92,7 +92,7 @@ class SignalState:
         ]
 
     def is_known(self, said: Signal, *, at: datetime) -> bool:
-        """Return whether the signal of time `at` is on the journal; one sent anew is another."""
+        """Return whether the signal of time `at` is on the journal; sent again, it is another."""
         sent = self.sent.get(said.id)
         return sent is not None and sent.given.at >= at
 
@@ -102,12 +102,12 @@ class SignalState:
         return sent is None or not sent.episodes
 
     def kept_for(self, said: Signal) -> frozenset[str]:
-        """Return the episodes that the signal is kept for until their turn comes."""
+        """Return the episodes that wait ahead, for which the signal is kept."""
         sent = self.sent.get(said.id)
         return sent.ahead if sent else frozenset()
 
     def first_in_line(self, episode_id: str) -> list[SignalWaited]:
-        """Return the waits ahead of others for which a signal that nobody has had is kept."""
+        """Return the waits ahead of other episodes for which an untaken signal is kept."""
         unclaimed = [each.ahead for each in self.sent.values() if not each.episodes]
         others = frozenset[str]().union(*unclaimed) - {episode_id}
         return [each for id_, each in self.waits.items() if each.is_ahead and id_ in others]
@@ -118,7 +118,7 @@ class SignalState:
         return wait is not None and not wait.is_ahead and wait.step_no >= step_no
 
     def is_ahead(self, episode_id: str, step_no: int) -> bool:
-        """Return whether the journal has that an episode waits by its step `step_no`, or will."""
+        """Return whether the journal has the wait of an episode, by `step_no` or ahead."""
         wait = self.waits.get(episode_id)
         return wait is not None and (wait.is_ahead or wait.step_no >= step_no)
 
@@ -167,7 +167,7 @@ def wait(
 ) -> tuple[SignalWaited, ...]:
     """Return what to append when an episode waits; nothing if that is on the journal.
 
-    `coming` are the episodes of `SignalState.first_in_line` that may still come to their waits.
+    `coming` are the episodes of `SignalState.first_in_line` that may still wait.
     """
     is_known = state.is_ahead if waited.is_ahead else state.is_registered
     if is_known(waited.episode_id, waited.step_no):
@@ -189,9 +189,9 @@ def give(
 ) -> tuple[SignalGiven, ...]:
     """Return what to append when a signal of time `at` comes and `waiting` are all that wait.
 
-    `ahead` are all that will wait later. Nothing if it is on the journal, or if an episode has had
-    it and nobody waits now or later. Of a decision, `waiting` are those of
-    `waits_until(request_no)` that wait.
+    `ahead` are all that wait ahead. Nothing if it is on the journal, or if an episode has had it
+    and nobody waits now or ahead. Of a decision, `waiting` are those of `waits_until(request_no)`
+    that still wait.
     """
     if state.is_known(said, at=at) or not (waiting or ahead or state.is_unclaimed(said)):
         return ()
@@ -215,7 +215,7 @@ def kept_until(at: datetime) -> datetime:
 
 def _is_for(sent: SentSignal, waited: SignalWaited, coming: Collection[str]) -> bool:
     """Return whether an episode that is new on the journal takes an earlier signal."""
-    # A decision counts for no request that is made after it: it is no standing permission.
+    # A decision does not apply to later requests: it is not a standing permission.
     if is_request(waited.ref):
         return False
     if waited.episode_id in sent.episodes:
@@ -253,7 +253,7 @@ def signal_in(event: DomainEvent) -> Signal:
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What was decided about a request, as the result of its signal."""
+    """The decision on a request, as the result of its signal."""
 
     verdict: Verdict
     plan_hash: str

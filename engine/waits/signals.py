@@ -56,7 +56,7 @@ LOOKS_IN_FLIGHT_MAX: Final = 16
 """Journals that are read at a time, to see whether their episodes still wait."""
 
 BEFORE_ITS_RESULT: Final = frozenset({Status.QUEUED, Status.RUNNING, Status.BLOCKED})
-"""In which an episode may still wait for something."""
+"""The statuses in which an episode may still wait for something."""
 
 AGAIN_S: Final = 0.25
 """First redelivery delay of what cannot be handled now, in seconds; doubles each time."""
@@ -99,9 +99,9 @@ class References:
     turns: Turns = field(default_factory=Turns)
 
     async def wait(self, waited: SignalWaited) -> None:
-        """Write down that an episode waits, and send it a signal that it has missed."""
+        """Append that an episode waits, and send it a signal that it has missed."""
         subject = self.ports.stack.signal(waited.ref)
-        # Of one block there may be several, at different references.
+        # One block may have several waits, for different references.
         id_ = f"{waited.episode_id}.{waited.step_no}.{subject}"
 
         async def attempt(before: Loaded[SignalState]) -> SignalState:
@@ -118,7 +118,7 @@ class References:
         await self._send(state, [waited.episode_id])
 
     async def give(self, said: Signal, *, at: datetime | None, request_no: int = 0) -> SignalState:
-        """Write down a signal, and send it to all that wait; return what is known then.
+        """Append a signal, and send it to all that wait; return the state after that.
 
         Args:
             at: when it came, by the server's clock; None: it is for those that wait now alone.
@@ -146,21 +146,21 @@ class References:
         return state
 
     async def waiting(self, ref: str) -> list[SignalWaited]:
-        """Return the waits for `ref` that are not over, with those that are still to come."""
+        """Return the waits for `ref` that are not over, waits ahead included."""
         state = (await self._store.load(self.ports.stack.signal(ref))).state
         return await self._still_waiting(state.waits.values())
 
     async def newest_no(self, ref: str) -> int:
-        """Return how many waits for `ref` have been written down so far."""
+        """Return the number of all waits for `ref` so far."""
         return (await self._store.load(self.ports.stack.signal(ref))).state.newest_no
 
     async def is_seen_to(self, ref: str, episode_id: str, step_no: int) -> bool:
-        """Return whether an episode that waits is on the journal of `ref`, and owed nothing."""
+        """Return whether the journal of `ref` has the wait of an episode, and no signal is due."""
         state = await self._seen(ref, episode_id)
         return state.is_registered(episode_id, step_no) and episode_id not in state.due
 
     async def is_ahead(self, ref: str, episode_id: str, step_no: int) -> bool:
-        """Return whether an episode that will wait later is on the journal of `ref`."""
+        """Return whether the journal of `ref` has the wait ahead of an episode."""
         return (await self._seen(ref, episode_id)).is_ahead(episode_id, step_no)
 
     async def is_kept(self, state: SignalState, said: Signal) -> bool:
