@@ -5127,8 +5127,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "names: what a method of a class calls on itself is no call of ctx",
         "engine/functions/names.py",
-        "ctx = first_argument(waiting[0]) if isinstance(strategy, Function) and waiting else ()",
-        "ctx = first_argument(waiting[0])",
+        " if isinstance(strategy, Function) and functions else ()",
+        "",
         NAMES,
     ),
     Mutant(

@@ -7,13 +7,9 @@ Only names that are literals are found: `ctx.call("disk.largest")`, `propose_out
 from __future__ import annotations
 
 import ast
-import inspect
-from collections.abc import Callable, Iterator, Mapping
-from inspect import isfunction
-from types import FunctionType
-from typing import Final, NamedTuple
-
-import msgspec
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeAlias
 
 from engine.app.actions import tool_call
 from engine.app.actor import Actor
@@ -23,129 +19,70 @@ from engine.app.function_tool import CALL, FunctionTool, ToolGroup
 from engine.app.outputs import output, propose_output
 from engine.app.strategy import Function
 from engine.app.tools import OF_THE_ENGINE, Tool
-from engine.functions.source import called_in, first_argument, place_of, tree_of, value_of
+from engine.functions.source import (
+    FunctionSource,
+    SourceProblem,
+    StrategyPlace,
+    first_argument,
+    first_places,
+    functions_of,
+    sources_of,
+    value_of,
+)
 from streams.model.findings import Severity
 
-FUNCTIONS_MAX: Final = 1_000
-"""Most functions that are checked for one strategy."""
-
 SEVERITIES: Final = tuple(each.value for each in Severity)
-
-_OURS: Final = __name__.partition(".")[0]
-"""The package of the engine's own strategies."""
 
 _RAISING: Final[frozenset[Callable[..., object]]] = frozenset({raise_finding, update_finding})
 
 _PROPOSING: Final[frozenset[Callable[..., object]]] = frozenset({output, propose_output})
 
 
-class UnknownName(msgspec.Struct, frozen=True, kw_only=True):
-    """A name that does not exist."""
-
-    place: str
-    """`checks.py:12`."""
-    found: str
-    """`severity 'hgh'`."""
-    instead: str
-    """The names that exist."""
+_Unknown: TypeAlias = tuple[str, str]
+"""A name that does not exist, and those that do."""
 
 
-class Place(NamedTuple):
-    """An expectation, or a strategy that definitions may name: then without an actor."""
-
-    actor_id: str
-    name: str
-
-
-def unknown_names(app: App) -> dict[UnknownName, Place]:
+def unknown_names(app: App) -> dict[SourceProblem, StrategyPlace]:
     """Return each name in the strategies of `app` that does not exist → where it is first used."""
-    any_ = Actor("any")
-    strategies = [
-        *(
-            (actor, Place(actor.id, expectation.name), expectation.strategy)
-            for actor in app.actors.values()
-            for expectation in actor.expectations.values()
-        ),
-        *(
-            (any_, Place("", name), Function(each) if isfunction(each) else each)
-            for name, each in app.strategies.items()
-        ),
-    ]
-    found: dict[UnknownName, Place] = {}
-    for actor, place, strategy in strategies:
-        for each in unknown_names_in(app, actor, strategy):
-            found.setdefault(each, place)
-    return found
+    return first_places(app, partial(unknown_names_in, app))
 
 
-def unknown_names_in(app: App, actor: Actor, strategy: object) -> list[UnknownName]:
+def unknown_names_in(app: App, actor: Actor, strategy: object) -> list[SourceProblem]:
     """Return the names in the source of a strategy that `actor` does not have, in order."""
-    found: list[UnknownName] = []
-    waiting = list(_functions_of(strategy))
-    # The first argument of a method is the strategy itself.
-    ctx = first_argument(waiting[0]) if isinstance(strategy, Function) and waiting else ()
-    seen = set(waiting)
-    while waiting and len(seen) < FUNCTIONS_MAX:
-        looked_at = waiting.pop(0)
-        tree, first_line = tree_of(looked_at)
-        if tree is None:
-            continue
-        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    functions = functions_of(strategy)
+    # What a method of a class gets first is the strategy itself.
+    ctx = first_argument(functions[0]) if isinstance(strategy, Function) and functions else ()
+    found: list[SourceProblem] = []
+    for source in sources_of(functions):
+        calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
         for call in sorted(calls, key=lambda each: (each.lineno, each.col_offset)):
-            place = place_of(call, looked_at, first_line)
-            found += _unknown(app, actor, call, looked_at, place, ctx=ctx)
-        new = [each for each in called_in(tree, looked_at) if each not in seen]
-        seen.update(new)
-        waiting += new
+            for name, instead in _unknown(app, actor, source, call, ctx=ctx):
+                found.append(source.problem(call, found=name, instead=instead))
     return list(dict.fromkeys(found))
 
 
-def _functions_of(strategy: object) -> Iterator[FunctionType]:
-    """Yield the user's functions that a strategy is made of."""
-    if isinstance(strategy, Function):
-        run = inspect.unwrap(strategy.run)
-        yield from [run] if isinstance(run, FunctionType) else []
-        return
-    for kind in type(strategy).__mro__:
-        if kind.__module__.partition(".")[0] == _OURS:
-            return
-        yield from (each for each in vars(kind).values() if isinstance(each, FunctionType))
-
-
 def _unknown(
-    app: App,
-    actor: Actor,
-    call: ast.Call,
-    function: FunctionType,
-    place: str,
-    *,
-    ctx: tuple[str, ...],
-) -> Iterator[UnknownName]:
-    called = value_of(call.func, function)
+    app: App, actor: Actor, source: FunctionSource, call: ast.Call, *, ctx: tuple[str, ...]
+) -> Iterator[_Unknown]:
+    called = value_of(call.func, source.function)
     method = _method(call.func, ctx)
     if called in _RAISING:
         severity = _text(_keyword(call, "severity"))
         if severity is not None and severity not in SEVERITIES:
-            yield _told(place, "severity", severity, SEVERITIES)
+            yield _told("severity", severity, SEVERITIES)
     elif called in _PROPOSING or method == "output":
         adapter = _text(call.args[0] if call.args else _keyword(call, "adapter"))
         if adapter is not None and adapter not in app.outputs:
-            yield _told(place, "output", adapter, sorted(app.outputs))
+            yield _told("output", adapter, sorted(app.outputs))
     elif method == "call" or called is tool_call:
-        yield from _unknown_tool(app, actor, call, function, place, is_split=called is tool_call)
+        yield from _unknown_tool(app, actor, source, call, is_split=called is tool_call)
 
 
 def _unknown_tool(
-    app: App,
-    actor: Actor,
-    call: ast.Call,
-    function: FunctionType,
-    place: str,
-    *,
-    is_split: bool,
-) -> Iterator[UnknownName]:
+    app: App, actor: Actor, source: FunctionSource, call: ast.Call, *, is_split: bool
+) -> Iterator[_Unknown]:
     given = call.args[0] if call.args else None
-    named = value_of(given, function) if given is not None else None
+    named = value_of(given, source.function) if given is not None else None
     text = _text(given)
     if isinstance(named, FunctionTool):
         capability, action = named.capability, named.action
@@ -162,7 +99,7 @@ def _unknown_tool(
         return
     if not actor.may_call(capability) or app.tool(actor, capability, action or CALL) is None:
         name = f"{capability}.{action}" if action else capability
-        yield _told(place, "tool", name, _tools_of(app, actor))
+        yield _told("tool", name, _tools_of(app, actor))
 
 
 def _tools_of(app: App, actor: Actor) -> list[str]:
@@ -177,10 +114,8 @@ def _tools_of(app: App, actor: Actor) -> list[str]:
     return sorted(names)
 
 
-def _told(place: str, what: str, name: str, known: object) -> UnknownName:
-    names = ", ".join(known) if isinstance(known, list | tuple) else ""
-    instead = f"one of {names}" if names else "there is none"
-    return UnknownName(place=place, found=f"{what} {name!r}", instead=instead)
+def _told(what: str, name: str, known: Sequence[str]) -> _Unknown:
+    return f"{what} {name!r}", f"one of {', '.join(known)}" if known else "there is none"
 
 
 def _method(node: ast.expr, ctx: tuple[str, ...]) -> str:

@@ -2,7 +2,7 @@
 
 A function runs again from the top, so it must ask `ctx` for everything that may be different then.
 The usual ways round are found by name in its source, and in that of the functions of its module
-that it calls. What is not found may still be there.
+that it calls. What is not found may still be there. `names.py` reads sources with this, too.
 """
 
 from __future__ import annotations
@@ -12,13 +12,18 @@ import builtins
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from inspect import isfunction
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
+from engine.app.actor import Actor
+from engine.app.app import App
 from engine.app.function_tool import FunctionTool
 from engine.app.strategy import Function
 
@@ -73,69 +78,134 @@ OF_FINDINGS: Final = frozenset({"get", "recent", "active"})
 """Methods of `ctx.findings` that do nothing until they are awaited."""
 
 FUNCTIONS_MAX: Final = 1_000
-"""Most functions that are looked at for one expectation."""
+"""Most functions that are looked at for one strategy."""
+
+_OURS: Final = __name__.partition(".")[0]
+"""The package of strategies that users have not written."""
 
 
-class Unreplayable(msgspec.Struct, frozen=True, kw_only=True):
-    """Something in a function's source that a replay does otherwise."""
+class SourceProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something in the source of a strategy that goes wrong when it runs, or is replayed."""
 
     place: str
     """`checks.py:12`."""
     found: str
+    """`time.time()`, or `severity 'hgh'`."""
     instead: str
+    """What to write, or the names that exist."""
 
 
-def unreplayable_in(function: Function) -> list[Unreplayable]:
+class StrategyPlace(NamedTuple):
+    """An expectation, or a strategy that definitions may name: then without an actor."""
+
+    actor_id: str
+    name: str
+
+
+@dataclass(frozen=True)
+class FunctionSource:
+    """A function with its syntax."""
+
+    function: FunctionType
+    tree: ast.AST
+    first_line: int
+
+    def problem(self, node: ast.AST, *, found: str, instead: str) -> SourceProblem:
+        """Return a problem at the line of `node`."""
+        line = self.first_line + getattr(node, "lineno", 1) - 1
+        place = f"{Path(self.function.__code__.co_filename).name}:{line}"
+        return SourceProblem(place=place, found=found, instead=instead)
+
+
+def unreplayable(app: App) -> dict[SourceProblem, StrategyPlace]:
+    """Return what in the functions of `app` cannot be replayed → where it is first used."""
+    return first_places(
+        app, lambda _, each: unreplayable_in(each) if isinstance(each, Function) else ()
+    )
+
+
+def unreplayable_in(function: Function) -> list[SourceProblem]:
     """Return what in the source of `function` cannot be replayed, in order."""
-    run = inspect.unwrap(function.run)
-    if not isinstance(run, FunctionType):
-        return []
-    found: list[Unreplayable] = []
-    seen, waiting = {run}, [run]
-    while waiting and len(seen) < FUNCTIONS_MAX:
-        looked_at = waiting.pop(0)
-        tree, first_line = tree_of(looked_at)
-        if tree is None:
-            continue
-        found += _problems(tree, looked_at, first_line)
-        for called in called_in(tree, looked_at):
-            if called not in seen:
-                seen.add(called)
-                waiting.append(called)
+    sources = sources_of(functions_of(function))
+    return [problem for source in sources for problem in _problems(source)]
+
+
+def first_places(
+    app: App, look: Callable[[Actor, object], Iterable[SourceProblem]]
+) -> dict[SourceProblem, StrategyPlace]:
+    """Return what `look` finds in the strategies of `app`, each with its actor → where first."""
+    any_ = Actor("any")
+    strategies = [
+        *(
+            (StrategyPlace(actor.id, expectation.name), actor, expectation.strategy)
+            for actor in app.actors.values()
+            for expectation in actor.expectations.values()
+        ),
+        *(
+            (StrategyPlace("", name), any_, Function(each) if isfunction(each) else each)
+            for name, each in app.strategies.items()
+        ),
+    ]
+    found: dict[SourceProblem, StrategyPlace] = {}
+    for place, actor, strategy in strategies:
+        for each in look(actor, strategy):
+            found.setdefault(each, place)
     return found
 
 
-def tree_of(function: FunctionType) -> tuple[ast.AST | None, int]:
-    """Return the syntax of a function, and the line where it begins; None: its source is away."""
+def functions_of(strategy: object) -> list[FunctionType]:
+    """Return the user's functions that a strategy is made of."""
+    if isinstance(strategy, Function):
+        run = inspect.unwrap(strategy.run)
+        return [run] if isinstance(run, FunctionType) else []
+    found: list[FunctionType] = []
+    for kind in type(strategy).__mro__:
+        if kind.__module__.partition(".")[0] == _OURS:
+            break
+        found += (each for each in vars(kind).values() if isinstance(each, FunctionType))
+    return found
+
+
+def sources_of(functions: Sequence[FunctionType]) -> Iterator[FunctionSource]:
+    """Yield the sources of `functions`, and of those of their modules that they call."""
+    seen, waiting = set(functions), deque(functions)
+    while waiting and len(seen) < FUNCTIONS_MAX:
+        source = _source_of(waiting.popleft())
+        if source is None:
+            continue
+        yield source
+        for called in _called_in(source):
+            if called not in seen:
+                seen.add(called)
+                waiting.append(called)
+
+
+def _source_of(function: FunctionType) -> FunctionSource | None:
+    """Return a function with its syntax; None: its source is away."""
     try:
         lines, first_line = inspect.getsourcelines(function)
-        return ast.parse(textwrap.dedent("".join(lines))), first_line
+        tree = ast.parse(textwrap.dedent("".join(lines)))
     except (OSError, SyntaxError, TypeError):
-        return None, 0
+        return None
+    return FunctionSource(function, tree, first_line)
 
 
-def _problems(tree: ast.AST, function: FunctionType, first_line: int) -> Iterator[Unreplayable]:
-    forgotten = _forgotten(tree, first_argument(function))
-    for node in ast.walk(tree):
-        place = place_of(node, function, first_line)
+def _problems(source: FunctionSource) -> Iterator[SourceProblem]:
+    function = source.function
+    forgotten = _forgotten(source.tree, first_argument(function))
+    for node in ast.walk(source.tree):
         if method := forgotten.get(node):
             found = f"{method}(…) without `await`"
-            yield Unreplayable(place=place, found=found, instead=f"await {method}(…)")
+            yield source.problem(node, found=found, instead=f"await {method}(…)")
         if isinstance(node, ast.Call):
             if isinstance(value_of(node.func, function), FunctionTool):
                 name = ast.unparse(node.func)
                 instead = f"await ctx.call({name}, …)"
-                yield Unreplayable(place=place, found=f"{name}(…) called directly", instead=instead)
+                yield source.problem(node, found=f"{name}(…) called directly", instead=instead)
             names = _names(node.func, function)
             matches = ((names, instead) for pattern, instead in _TABLE if _any(pattern, names))
             for matched, instead in list(matches)[:1]:
-                yield Unreplayable(place=place, found=f"{matched[0]}()", instead=instead)
-
-
-def place_of(node: ast.AST, function: FunctionType, first_line: int) -> str:
-    """Return file and line of a node in the source of a function that begins at `first_line`."""
-    line = first_line + getattr(node, "lineno", 1) - 1
-    return f"{Path(function.__code__.co_filename).name}:{line}"
+                yield source.problem(node, found=f"{matched[0]}()", instead=instead)
 
 
 def first_argument(function: FunctionType) -> tuple[str, ...]:
@@ -235,9 +305,10 @@ def _assigned(tree: ast.AST) -> dict[str, list[ast.AST]]:
     return found
 
 
-def called_in(tree: ast.AST, function: FunctionType) -> Iterator[FunctionType]:
-    """Yield the functions of the same module that `function` calls."""
-    for node in ast.walk(tree):
+def _called_in(source: FunctionSource) -> Iterator[FunctionType]:
+    """Yield the functions of the same module that a function calls."""
+    function = source.function
+    for node in ast.walk(source.tree):
         if isinstance(node, ast.Call):
             called = value_of(node.func, function)
             if isinstance(called, FunctionType) and called.__module__ == function.__module__:

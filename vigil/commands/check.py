@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from inspect import isfunction
 from typing import Annotated, Final
 
 import msgspec
@@ -31,31 +30,15 @@ def check(
     checks these functions and strategy classes for tools, outputs and severities that do not exist.
     It needs no servers.
     """
-    from engine.app.strategy import Function
     from engine.functions.names import unknown_names
-    from engine.functions.source import unreplayable_in
+    from engine.functions.source import unreplayable
     from vigil.serving.app import load
 
     app = load(name, option="")
-    # Several expectations may share a line: `found` keeps the first one, which is put in last.
-    functions = [
-        *(("", name, Function(each)) for name, each in app.strategies.items() if isfunction(each)),
-        *(
-            (actor.id, expectation.name, expectation.strategy)
-            for actor in reversed(list(app.actors.values()))
-            for expectation in reversed(list(actor.expectations.values()))
-            if isinstance(expectation.strategy, Function)
-        ),
-    ]
-    ways = {
-        each: (actor_id, expectation)
-        for actor_id, expectation, function in functions
-        for each in unreplayable_in(function)
-    }
-    names = unknown_names(app)
+    ways, names = unreplayable(app), unknown_names(app)
     rows: list[Row] = [
-        {"actor": actor_id, "expectation": expectation, **msgspec.structs.asdict(each)}
-        for each, (actor_id, expectation) in (*ways.items(), *names.items())
+        {"actor": place.actor_id, "expectation": place.name, **msgspec.structs.asdict(each)}
+        for each, place in (*ways.items(), *names.items())
     ]
     rows.sort(key=lambda row: _by_line(str(row["place"])))
     if rows or is_json:
