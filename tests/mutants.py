@@ -7761,8 +7761,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "secrets: an error quotes no hash of arguments",
         "engine/functions/order.py",
-        "return (was, asks) if was != asks else OTHERS",
-        "return (was, asks) if was != asks else (recorded.fingerprint, asked.mark)",
+        "return NOT_SHOWN\n",
+        'return f" {recorded.fingerprint}", NOT_SHOWN[1]\n',
         "tests/engine/functions/test_replay.py",
     ),
     Mutant(
@@ -8027,8 +8027,16 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "functions: of arguments that look alike it says so",
         "engine/functions/order.py",
-        "return (was, asks) if was != asks else OTHERS",
-        "return was, asks",
+        "            if was != asks:\n",
+        "            if True:\n",
+        "tests/engine/functions/test_replay.py",
+    ),
+    Mutant(
+        "functions: that only what a call was announced with differs is said",
+        "engine/functions/order.py",
+        "        if isinstance(recorded, StepRecorded) and isinstance(action, ToolCall):",
+        '        if isinstance(recorded, StepAnnounced):\n            return "", ""\n'
+        "        if isinstance(recorded, StepRecorded) and isinstance(action, ToolCall):",
         "tests/engine/functions/test_replay.py",
     ),
     Mutant(

@@ -16,13 +16,13 @@ from typing import Final
 import msgspec
 
 from engine.app.actions import Step, ToolCall, fingerprint
-from engine.episodes.episode import ARGS_CHARS_MAX, Performed
-from engine.episodes.recovery import kind_of
+from engine.episodes.episode import ARGS_CHARS_MAX
+from engine.episodes.recovery import kind_of, text_of_step
 from engine.functions.history import History
 from engine.functions.place import place_of_call
 from streams.model.events import StepAnnounced, StepRecorded
 
-OTHERS: Final = "with values that are not shown", "with other values"
+NOT_SHOWN: Final = " with values that are not shown", " with other values"
 """Shown for the arguments of two calls of one tool that look the same when redacted. A hash of them
 would confirm a guess of a secret.
 """
@@ -165,32 +165,32 @@ class Comparison:
     """Returns the arguments of a call as people may see them."""
     remedy: str
 
-    def difference(
-        self, recorded: StepRecorded | StepAnnounced | Performed, asked: Asked | None
-    ) -> str:
+    def difference(self, recorded: StepRecorded | StepAnnounced, asked: Asked | None) -> str:
         """Return how they differ, and what to do."""
-        kind = recorded.kind if isinstance(recorded, StepRecorded | Performed) else "tool_call"
-        what = f"{kind} {recorded.tool_name}".strip()
-        was, asks = self._sides(recorded, asked)
-        said = f"call {recorded.path} was {what} {was}".rstrip()
+        said = f"call {recorded.path} was {text_of_step(recorded)}"
         if asked is None:
             return f"{said}; the replay ends, or waits, without it; {self.remedy}"
+        was, asks = self._values(recorded, asked.action)
         at = "" if asked.path == recorded.path else f"as call {asked.path} "
-        now = f"the replay asks {at}for {kind_of(asked.action)} {asks}".rstrip()
-        return f"{said}; {now} at {asked.place}; {self.remedy}"
+        now = f"the replay asks {at}for {kind_of(asked.action)}{asks}"
+        return f"{said}{was}; {now} at {asked.place}; {self.remedy}"
 
-    def _sides(
-        self, recorded: StepRecorded | StepAnnounced | Performed, asked: Asked | None
-    ) -> tuple[str, str]:
-        """Return what to show of the arguments of two calls; empty if they are of two kinds."""
-        if asked is None:
+    def _values(self, recorded: StepRecorded | StepAnnounced, action: Step) -> tuple[str, str]:
+        """Return the arguments of two calls of one tool, or what to say of them; else nothing."""
+        if not _is_alike(recorded, action):
             return "", ""
-        action, kind = asked.action, recorded.kind if isinstance(recorded, StepRecorded) else ""
-        if isinstance(recorded, StepRecorded | Performed) and isinstance(action, ToolCall):
+        if isinstance(recorded, StepRecorded) and isinstance(action, ToolCall):
             was, asks = _short(recorded.args), _short(self.shown(action))
-            if recorded.tool_name == f"{action.capability}.{action.action}":
-                return (was, asks) if was != asks else OTHERS
-        return OTHERS if kind_of(action) == kind else ("", "")
+            if was != asks:
+                return f" {was}", f" {asks}"
+        return NOT_SHOWN
+
+
+def _is_alike(recorded: StepRecorded | StepAnnounced, action: Step) -> bool:
+    """Return whether two calls can differ in their values alone."""
+    if isinstance(action, ToolCall):
+        return recorded.tool_name == f"{action.capability}.{action.action}"
+    return isinstance(recorded, StepRecorded) and recorded.kind == kind_of(action)
 
 
 def _short(args: msgspec.Raw) -> str:

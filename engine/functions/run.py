@@ -233,10 +233,11 @@ class FunctionRun:
     def now(self) -> datetime:
         """Return the time, which is recorded."""
         path = self._begin().next_path()
-        done: Done | None = self._order.answer_at_once(path)
-        if done is not None and done.fingerprint != NOW_MARK:
-            self._differ(self._comparison.difference(done, _asked(path, ASKS_TIME)))
+        recorded = self._order.answer_at_once(path)
+        if recorded is not None and recorded.fingerprint != NOW_MARK:
+            self._differ(self._comparison.difference(recorded, _asked(path, ASKS_TIME)))
             raise Interrupted
+        done: Done | None = recorded
         if done is None:
             done = Performed(
                 kind=StepKind.OBSERVATION,
