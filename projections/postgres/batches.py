@@ -10,8 +10,9 @@ pause.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
@@ -123,7 +124,7 @@ class LogSource:
         await self._check_same(after, mark)
         log, partition = self._ports.log, self._partition
         async with log.follow(self._stream, after=after, partition=partition) as follower:
-            yield _CommitReader(follower, self._ports.stack, self._stream, _Pace(self._clock))
+            yield _CommitReader(follower, self._ports.stack, self._stream, self._clock)
 
     async def _check_same(self, after: int, mark: str) -> None:
         log, partition = self._ports.log, self._partition
@@ -140,33 +141,35 @@ class LogSource:
 
 
 class _Pace:
+    """When the batches of a source that is followed live end."""
+
     def __init__(self, clock: Clock, gather_s: float = GATHER_S) -> None:
         self._clock, self._gather_s = clock, gather_s
         self._ready_s = clock.monotonic_s()
         """When the next batch may end, by the monotonic clock."""
-        self._over_s = self._ready_s
 
-    async def rest(self) -> bool:
-        """Wait until `GATHER_S` after the last rest; False, at once, when that is over already."""
-        left_s = self._ready_s - self._clock.monotonic_s()
-        if left_s > 0:
-            await self._clock.sleep(left_s)
-        self._ready_s = self._clock.monotonic_s() + self._gather_s
-        return left_s > 0
+    async def gather(self, take: Callable[[], Awaitable[int]]) -> None:
+        """Wait until a batch may end, and `take` what has come; if it is many, again and again.
 
-    def begin(self) -> None:
-        self._over_s = self._clock.monotonic_s() + GLEAN_S_MAX
-
-    def is_over(self) -> bool:
-        return self._clock.monotonic_s() >= self._over_s
+        After a pause it may end at once, however many it has. `take` returns how many there are.
+        """
+        for _ in range(GATHERINGS_MAX):
+            left_s = self._ready_s - self._clock.monotonic_s()
+            if left_s > 0:
+                await self._clock.sleep(left_s)
+            self._ready_s = self._clock.monotonic_s() + self._gather_s
+            count = await take()
+            if left_s <= 0 or not MANY <= count < ENOUGH:
+                return
 
 
 class _CommitReader:
-    def __init__(self, follower: Follower, stack: Stack, stream: Stream, pace: _Pace) -> None:
+    def __init__(self, follower: Follower, stack: Stack, stream: Stream, clock: Clock) -> None:
         self._follower = follower
         self._stack = stack
         self._stream = stream
-        self._pace = pace
+        self._clock = clock
+        self._pace = _Pace(clock)
         self._unreadable: UnreadableEvent | None = None
 
     async def receive(self) -> SourceBatch | None:
@@ -175,36 +178,31 @@ class _CommitReader:
         records = await self._follower.receive(most=MESSAGES_AT_ONCE, wait_s=SILENCE_S)
         if not records:
             return None
-        is_live = self._follower.pending < MESSAGES_MAX
-        has_rested = is_live and await self._pace.rest()
-        return await self._glean(records, gatherings=GATHERINGS_MAX if has_rested else 1)
-
-    async def _glean(self, records: Sequence[Recorded], *, gatherings: int) -> SourceBatch:
-        """Return the changes of `records` and those behind them, as far as they can be decoded."""
         stretch = _Stretch(self._stack, self._stream)
+        take_waiting = partial(self._take_waiting, stretch)
         try:
             stretch.take(records)
-            await self._take_waiting(stretch)
-            for _ in range(gatherings - 1):
-                if not MANY <= stretch.messages < ENOUGH:
-                    break
-                await self._pace.rest()
-                await self._take_waiting(stretch)
+            if self._follower.pending < MESSAGES_MAX:
+                await self._pace.gather(take_waiting)
+            else:
+                await take_waiting()
         except UnreadableEvent as error:
             if stretch.messages == 0:
                 raise
             self._unreadable = error
         return stretch.gleaning(pending=self._follower.pending)
 
-    async def _take_waiting(self, stretch: _Stretch) -> None:
-        self._pace.begin()
-        while stretch.messages < MESSAGES_MAX and not self._pace.is_over():
+    async def _take_waiting(self, stretch: _Stretch) -> int:
+        """Take those that wait, as far as they can be decoded; return how many there are."""
+        until_s = self._clock.monotonic_s() + GLEAN_S_MAX
+        while stretch.messages < MESSAGES_MAX and self._clock.monotonic_s() < until_s:
             await asyncio.sleep(0)
             wait_s = COMING_S if self._follower.pending else 0.0
             records = await self._follower.receive(most=MESSAGES_AT_ONCE, wait_s=wait_s)
             if not records:
-                return
+                break
             stretch.take(records)
+        return stretch.messages
 
 
 class _Stretch:
@@ -260,17 +258,16 @@ class _ClaimReader:
         self._knows_what_stands = False
 
     async def receive(self) -> SourceBatch | None:
-        seen = await self._watch.receive(most=MESSAGES_MAX, wait_s=SILENCE_S)
+        seen = [*await self._watch.receive(most=MESSAGES_MAX, wait_s=SILENCE_S)]
         if not seen:
             return None
-        for _ in range(GATHERINGS_MAX):
-            if len(seen) >= ENOUGH:
-                break
-            has_rested = await self._pace.rest()
-            room = MESSAGES_MAX - len(seen)
-            seen = [*seen, *await self._watch.receive(most=room, wait_s=0.0)]
-            if not has_rested or len(seen) < MANY:
-                break
+
+        async def take_waiting() -> int:
+            seen.extend(await self._watch.receive(most=MESSAGES_MAX - len(seen), wait_s=0.0))
+            return len(seen)
+
+        if len(seen) < ENOUGH:
+            await self._pace.gather(take_waiting)
         forgotten = [] if self._knows_what_stands else [claims.forget(self._clock.now())]
         self._knows_what_stands = True
         self._position = max(self._position, *(change.revision for change in seen))
