@@ -115,7 +115,7 @@ def problem_of_budget(budget: object) -> str | None:
     wall_s: object = budget.wall_s
     if not (is_whole(wall_s) or (isinstance(wall_s, float) and math.isfinite(wall_s))):
         return f"wall_s={wall_s!r} is not a number of seconds; use 0 for no limit"
-    for limit in ("turns", "tokens", "wall_s"):
+    for limit in LIMITS:
         value = getattr(budget, limit)
         if value < 0:
             return f"{limit}={value!r} is below 0; use 0 for no limit"

@@ -30,9 +30,6 @@ BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 SUBJECTS_MAX: Final = 100
 """Subjects of one question about their last messages."""
 
-EVERYTHING: Final = ">"
-"""The filter that covers every subject."""
-
 _END: Final = "204"
 _NOTHING: Final = "404"
 
@@ -84,11 +81,6 @@ async def at(link: Link, stream: str, seq: int) -> Stored | None:
 async def first_after(link: Link, stream: str, subject: str, *, seq: int) -> Stored | None:
     """Return the first message on `subject` past `seq`, as the leader knows it."""
     return await _from_leader(link, stream, {"seq": seq + 1, "next_by_subj": subject})
-
-
-async def first_since(link: Link, stream: str, time: str) -> Stored | None:
-    """Return the first message stored at `time` or later (RFC 3339), as the leader knows it."""
-    return await _from_leader(link, stream, {"start_time": time, "next_by_subj": EVERYTHING})
 
 
 async def every_after(
