@@ -5141,7 +5141,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "equal requests: a decision is brought to the others",
         "engine/reactor/follow_up.py",
-        "if isinstance(newest, EpisodeResolved) and newest.request:",
+        "if isinstance(newest, EpisodeResolved) and newest.request_no:",
         "if False:",
         FOLLOWING_UP,
     ),
@@ -5175,10 +5175,10 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "equal requests: only whom somebody decided on shares the decision",
-        "engine/waits/answer.py",
-        "    if not decision.request_no:\n",
-        "    if False:\n",
-        SHARING,
+        "engine/reactor/follow_up.py",
+        "if isinstance(newest, EpisodeResolved) and newest.request_no:",
+        "if isinstance(newest, EpisodeResolved):",
+        FOLLOWING_UP,
     ),
     Mutant(
         "equal requests: those that there are by now are counted when somebody decides",

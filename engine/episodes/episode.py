@@ -134,7 +134,6 @@ class AnswerEpisode(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     decision_id: str = ""
     edited_hash: str = ""
-    request: str = ""
     request_no: int = 0
 
 

@@ -238,7 +238,7 @@ def _deciding(record: Recorded) -> LogEvent:
 def _calls(opened: EpisodeOpened, newest: LogEvent) -> Iterator[SendCommand | SendTimer]:
     """Yield the calls of nodes that follow from a commit with this last event."""
     actor_id, episode_id = opened.actor_id, opened.episode_id
-    if isinstance(newest, EpisodeResolved) and newest.request:
+    if isinstance(newest, EpisodeResolved) and newest.request_no:
         step_no = newest.step_no
         share = ShareDecision(actor_id=actor_id, episode_id=episode_id, step_no=step_no)
         yield SendCommand(share, f"share.{episode_id}.{step_no}")

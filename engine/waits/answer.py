@@ -113,9 +113,10 @@ class SharedDecision(msgspec.Struct, frozen=True, kw_only=True):
 def shared(records: Sequence[Recorded], step_no: int) -> SharedDecision | None:
     """Return the decision of a step, to be shared; None: it is for this episode alone."""
     waits = [each for each in waits_of(records) if each.blocked.step_no == step_no]
-    wait = waits[-1] if waits else None
-    end, approval = (wait.end, wait.blocked.event.approval) if wait is not None else (None, None)
-    if wait is None or approval is None or wait.ended_at is None:
+    if not waits:
+        return None
+    approval, end, at = waits[-1].blocked.event.approval, waits[-1].end, waits[-1].ended_at
+    if approval is None or at is None:
         return None
     if not isinstance(end, EpisodeResolved) or not end.request_no:
         return None
@@ -128,8 +129,8 @@ def shared(records: Sequence[Recorded], step_no: int) -> SharedDecision | None:
         edited_hash=end.edited_hash,
         edited_plan=plan,
     )
-    said = Signal(id=end.decision_id, ref=end.request, by=end.by, result=raw(decision))
-    return SharedDecision(signal=said, request_no=end.request_no, at=wait.ended_at)
+    said = Signal(id=end.decision_id, ref=approval.request, by=end.by, result=raw(decision))
+    return SharedDecision(signal=said, request_no=end.request_no, at=at)
 
 
 def _edited_plan(records: Sequence[Recorded], step_no: int) -> msgspec.Raw:
@@ -197,22 +198,19 @@ def _decided(blocked: Blocked, decision: Decision) -> tuple[Performed, commands.
             ending = _ending(decision, Resolution.RESOLVED)
             return _step(blocked, result=decision.result), ending
         case Decide(verdict=Verdict.APPROVE):
-            ending = _decision(blocked, decision, Resolution.APPROVED)
+            ending = _decision(decision, Resolution.APPROVED)
             edited = decision.edited_hash
             plan = {PLAN: decision.edited_plan} if edited else {}
             approved = _approved(blocked, by=decision.by, reason=decision.reason, **plan)
             return approved, replace(ending, edited_hash=edited)
         case Decide():
-            ending = _decision(blocked, decision, Resolution.DENIED)
+            ending = _decision(decision, Resolution.DENIED)
             return _denied(blocked, by=decision.by, reason=decision.reason), ending
 
 
-def _decision(blocked: Blocked, decision: Decide, how: Resolution) -> commands.AnswerEpisode:
-    ending = replace(_ending(decision, how), reason=decision.reason)
-    # A decision that was made on another episode is shared from there.
-    if not decision.request_no:
-        return ending
-    return replace(ending, request=blocked.reference, request_no=decision.request_no)
+def _decision(decision: Decide, how: Resolution) -> commands.AnswerEpisode:
+    ending = _ending(decision, how)
+    return replace(ending, reason=decision.reason, request_no=decision.request_no)
 
 
 def _expired(blocked: Blocked) -> Performed:

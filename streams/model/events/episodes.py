@@ -252,8 +252,6 @@ class EpisodeResolved(Event, frozen=True, kw_only=True, tag="episode.resolved@1"
     """Of the request that it follows: an answer of the same id is the same answer."""
     edited_hash: str = ""
     """SHA-256 of what was approved in the place of the plan; empty: the plan as it was."""
-    request: str = ""
-    """The reference of the request that was decided here; empty: it is not shared."""
     request_no: int = 0
     """As in `Decide`; 0: the decision was for this episode alone, or on another one."""
 

@@ -151,7 +151,7 @@ def test_a_wait_and_its_answer_are_told_and_the_answer_calls_a_node():
 
 
 def test_a_decision_that_others_wait_for_is_brought_to_them():
-    shared = replace(given.RESOLVED, request="vigil:approval:1")
+    shared = replace(given.RESOLVED, request_no=1)
     effects = of_episode((given.OPENED, given.STARTED), given.BLOCKED, (given.STEP, shared), told=2)
     assert ids(effects)[2:] == ["share.e1.2", "answered.e1.2"]
     command = effects[2].command

@@ -226,8 +226,8 @@ async def test_the_journal_says_which_request_it_is_and_was():
         events = [each for record in records for each in record.commit.events]
         (blocked,) = [each for each in events if isinstance(each, EpisodeBlocked)]
         (resolved,) = [each for each in events if isinstance(each, EpisodeResolved)]
-        assert blocked.approval.request == resolved.request != ""
-        shared = await log.read(stack.signal(resolved.request))
+        assert resolved.request_no == 1
+        shared = await log.read(stack.signal(blocked.approval.request))
         (decided,) = shared[-1].commit.events
         assert isinstance(decided, SignalGiven)
         assert (decided.episodes, decided.request_no) == ((), 1)
