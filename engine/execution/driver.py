@@ -569,6 +569,7 @@ class Driver:
                     return await self._block(current, action)
                 case _:
                     newest = left[-1] if left else await self._take(current, action)
+                    # `_repeated` asks it, too; but most episodes then enter no other file for it.
                     is_over = not left and not newest.retry_s
                     done = newest if is_over else await self._repeated(action, newest, turn=turn)
                     if done is None:
