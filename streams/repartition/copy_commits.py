@@ -27,7 +27,7 @@ from streams.jetstream.messages import api, stored
 from streams.jetstream.messages.arrival import Arrival
 from streams.jetstream.messages.publish import BatchRefused, Patience, Publisher, Write
 from streams.jetstream.messages.stored import Stored
-from streams.jetstream.ports.follow import OrderedReader
+from streams.jetstream.ports.follow import OrderedReader, Tails
 from streams.layout import Stream
 from streams.subjects import Stack
 from streams.wire.messages import MESSAGE_ID_HEADER
@@ -228,7 +228,7 @@ async def _held(link: Link, name: str) -> int:
 
 async def _all(link: Link, name: str) -> AsyncGenerator[Stored | Arrival, None]:
     left = await _held(link, name)
-    async with OrderedReader(link, name, lambda arrived: arrived, after=0) as reader:
+    async with OrderedReader(link, name, lambda arrived: arrived, after=0, tails=Tails()) as reader:
         while left:
             found = await reader.receive(most=READ_MAX, wait_s=READ_S)
             if not found:

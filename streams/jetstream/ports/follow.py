@@ -107,8 +107,8 @@ class OrderedReader(Generic[T]):
         decode: Callable[[Arrival], T],
         *,
         after: int,
+        tails: Tails[T],
         filters: Sequence[str] = (),
-        tails: Tails[T] | None = None,
     ) -> None:
         """Start just past sequence `after`; the server is first asked by `receive`.
 
@@ -118,7 +118,7 @@ class OrderedReader(Generic[T]):
         self._link = link
         self._what = stream, tuple(filters)
         self._decode = decode
-        self._tails: Tails[T] = Tails() if tails is None else tails
+        self._tails = tails
         self._arrived_seq = after
         self._created = ""
         self._waiting: deque[_Waiting[T]] = deque()
@@ -133,7 +133,7 @@ class OrderedReader(Generic[T]):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close()
+        self._leave()
 
     @property
     def waiting(self) -> int:
@@ -185,10 +185,6 @@ class OrderedReader(Generic[T]):
     def wake(self) -> None:
         """Have a waiting `receive` look at its consumer."""
         self._changed.set()
-
-    async def close(self) -> None:
-        """Stop reading."""
-        self._leave()
 
     async def _wait(self, wait_s: float) -> None:
         """Wait until a message is there, for `wait_s` plus at most one unanswered request."""
