@@ -7486,6 +7486,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/execution/test_lapses.py",
     ),
     Mutant(
+        "names: a node that starts tells those that do not exist",
+        "vigil/serving/node.py",
+        "    tell_unknown_names(app)\n",
+        "",
+        "tests/vigil/test_checking.py",
+    ),
+    Mutant(
         "what a check finds is listed by line",
         "vigil/commands/check.py",
         '    rows.sort(key=lambda row: _by_line(str(row["place"])))\n',

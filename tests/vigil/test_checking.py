@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from structlog.testing import capture_logs
-
-from vigil.serving.app import load, tell_unknown_names
 
 APP = """
 import time
@@ -141,16 +138,16 @@ def test_names_that_do_not_exist_are_listed_with_line_and_those_that_do(vigil, t
     assert "3 place(s) where a name does not exist" in done.stderr
 
 
-def test_a_node_that_starts_says_so_too(tmp_path, monkeypatch):
-    (tmp_path / "wrongly_named.py").write_text(WRONG)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    with capture_logs() as lines:
-        tell_unknown_names(load("wrongly_named:app"))
-    assert [(line["event"], line["at"], line["found"]) for line in lines] == [
-        ("a name that does not exist", "wrongly_named.py:15", "tool 'fetsh.call'"),
-        ("a name that does not exist", "wrongly_named.py:16", "output 'pager'"),
-        ("a name that does not exist", "wrongly_named.py:17", "severity 'hgh'"),
+def test_a_node_that_starts_says_so_too(connected, tmp_path):
+    (tmp_path / "names.py").write_text(WRONG)
+    with connected.running("node", "--no-project", "--app", "names:app", "--log", "json") as node:
+        said = node.wait_said('"event": "node up"')
+    lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    told = [line for line in lines if line["event"] == "a name that does not exist"]
+    assert [(line["at"], line["found"]) for line in told] == [
+        ("names.py:15", "tool 'fetsh.call'"),
+        ("names.py:16", "output 'pager'"),
+        ("names.py:17", "severity 'hgh'"),
     ]
-    assert lines[0]["instead"] == "one of fetch.call"
-    assert lines[0]["expectation"] == "names.all_is_well"
+    assert told[0]["instead"] == "one of fetch.call"
+    assert told[0]["expectation"] == "names.all_is_well"
