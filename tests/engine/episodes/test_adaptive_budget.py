@@ -111,7 +111,7 @@ async def test_the_episode_of_a_step_has_such_a_budget_too(ports):
     assert opened.budget.turns == 20
 
 
-async def test_an_opening_keeps_its_budget_whoever_opens_it_again(ports):
+async def test_an_opening_has_another_budget_only_with_bounds_and_after_enough_episodes(ports):
     opened = replace(given.OPENED, adaptive_budget=WITHIN, budget=Budget(turns=9))
     assert await with_budget(ports.gates, opened) == opened
     await have_used(ports, *[16] * 5, key=ends_key("monitor", "limits"))
