@@ -58,13 +58,12 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
     result: msgspec.Raw = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class SentSignal:
+class SentSignal(msgspec.Struct, frozen=True):
     """A signal, and which episodes it was sent to so far."""
 
     given: SignalGiven
-    episodes: frozenset[str]
-    ahead: frozenset[str]
+    episodes: frozenset[str] = frozenset()
+    ahead: frozenset[str] = frozenset()
     """Those that wait ahead, for which it is kept."""
 
 
@@ -138,16 +137,12 @@ def fold(records: Iterable[Recorded]) -> SignalState:
                 due.pop(episode_id, None)
                 taken = sent.get(signal_id)
                 if taken is not None and is_ahead:
-                    sent[signal_id] = SentSignal(
-                        taken.given, taken.episodes, taken.ahead | {episode_id}
-                    )
+                    sent[signal_id] = replace(taken, ahead=taken.ahead | {episode_id})
                 elif taken is not None:
-                    sent[signal_id] = SentSignal(
-                        taken.given, taken.episodes | {episode_id}, taken.ahead
-                    )
+                    sent[signal_id] = replace(taken, episodes=taken.episodes | {episode_id})
                     due[episode_id] = taken.given
             case SignalGiven(id=id_, episodes=episodes, ahead=ahead, request_no=request_no):
-                before = sent.pop(id_, SentSignal(event, frozenset(), frozenset()))
+                before = sent.pop(id_, SentSignal(event))
                 so_far, kept_for = before.episodes.union(episodes), before.ahead.union(ahead)
                 sent[id_] = SentSignal(event, so_far, kept_for)
                 had = [each for each in episodes if each in waits]
