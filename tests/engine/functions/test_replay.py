@@ -238,11 +238,10 @@ async def test_another_call_than_the_one_announced_is_not_made():
     used = tools()
     life = await resume(app_of(sends_else, tools=used), announced)
     assert (life.end.error_class, used["mail"].calls) == ("nondeterministic_replay", [])
-    detail, was = (
-        life.end.error_detail,
-        "call 1 was tool_call mail.send with values that are not shown",
-    )
-    assert detail.startswith(f"{was}; the replay asks for tool_call mail.send with other values at ")
+    detail = life.end.error_detail
+    was = "call 1 was tool_call mail.send with values that are not shown"
+    asks = "the replay asks for tool_call mail.send with other values at "
+    assert detail.startswith(f"{was}; {asks}")
     assert "in sends_else" in detail
 
 
