@@ -309,7 +309,7 @@ async def eventually(condition: Callable[[], object]) -> None:
 
 async def play(strategy, *, ports: MemoryPorts | None = None, **declared) -> Life:
     """Run one episode of `strategy` from its opening to its end, and return its life."""
-    ports = ports or ports_in_memory()
+    ports = ports or memory_ports(clock=CLOCK)  # Nobody dies, so no lease is to lapse soon.
     app = app_of(strategy, **declared)
     async with running(app, ports):
         return await lived(ports, await open_episode(ports, app))

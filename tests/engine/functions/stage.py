@@ -8,8 +8,9 @@ from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.tools import Tool, ToolFailed
 from engine.app.triggers import event
+from streams.memory import memory_ports
 from streams.model.events import EpisodeEvent, EpisodeFinished, EpisodeOpened, EpisodeStarted
-from tests.engine.stage import HAPPENED, Life, leave, lived, open_episode, ports_in_memory, running
+from tests.engine.stage import CLOCK, HAPPENED, Life, leave, lived, open_episode, running
 
 
 class Ledger(Tool):
@@ -37,7 +38,7 @@ def app_of(function, *, tools=None, outputs=None, synthesizer=None, **options) -
 
 async def play(function, *, reached=None, ports=None, **declared) -> Life:
     """Run one episode of `function` from its opening to its end, and return its life."""
-    ports = ports or ports_in_memory()
+    ports = ports or memory_ports(clock=CLOCK)  # Nobody dies, so no lease is to lapse soon.
     app = app_of(function, **declared)
     async with running(app, ports):
         return await lived(ports, await open_episode(ports, app), reached)
@@ -45,7 +46,7 @@ async def play(function, *, reached=None, ports=None, **declared) -> Life:
 
 async def resume(app: App, events: Sequence[EpisodeEvent]) -> Life:
     """Return the life of an episode whose node died after `events`, continued by another one."""
-    ports = ports_in_memory()
+    ports = memory_ports(clock=CLOCK)
     episode_id = await leave(ports, app, *events)
     async with running(app, ports):
         return await lived(ports, episode_id)
