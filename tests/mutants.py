@@ -5756,7 +5756,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a command without effect is not answered for on the word of a replica",
         "engine/execution/commands.py",
-        ("if not await is_newest(ctx.context.ports.log, ctx.records):\n            return False\n"),
+        "        if not await is_newest(ctx.context.ports.log, ctx.records):\n            return False\n",
         "",
         "tests/engine/waits/test_replicas.py",
     ),

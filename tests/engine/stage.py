@@ -23,6 +23,7 @@ from engine.app.tools import Failure, Tool
 from engine.app.triggers import event
 from engine.episodes.episode import Episode, fold
 from engine.node.node import Node
+from engine.reactor.leader import leader_of
 from engine.reactor.reactor import Reactor, followed
 from engine.waits.signals import QUEUE
 from streams.clock import Clock, SystemClock
@@ -179,6 +180,27 @@ async def running(
     finally:
         node.stop()
         assert await task, "the node stops cleanly"
+
+
+@asynccontextmanager
+async def reacting(ports: MemoryPorts) -> AsyncIterator[None]:
+    """A node that leads all reactors while the context lasts, and has only an actor of its own.
+
+    What other nodes then read of a journal, they read for their own actors.
+    """
+    actor = Actor("bystander")
+    actor.expect("nothing", Scripted(), on=event("nothing.happened"))
+
+    async def leads() -> bool:
+        leaders = [
+            await leader_of(ports.gates, ports.stack.part(stream, partition))
+            for stream, partition in followed(ports.stack)
+        ]
+        return all(leader is not None and leader.node == "leads" for leader, _ in leaders)
+
+    async with running(App(actors=[actor]), ports, "leads"):
+        await eventually(leads)
+        yield
 
 
 @asynccontextmanager

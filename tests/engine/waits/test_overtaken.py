@@ -13,7 +13,7 @@ from engine.episodes import open as placing
 from engine.episodes.episode import Status
 from engine.outputs.deliver import OutputDelivery
 from streams.json import raw
-from streams.model.commands import Recover, Start
+from streams.model.commands import Start
 from streams.model.events import (
     EpisodeResolved,
     LaneMoved,
@@ -40,6 +40,7 @@ from tests.engine.stage import (
     lived,
     open_episode,
     opening,
+    reacting,
     running,
     write,
 )
@@ -102,18 +103,19 @@ async def test_who_gives_turns_hears_of_the_end_of_a_turn_that_another_gave(port
 async def test_a_call_that_a_replica_makes_look_premature_comes_again(ports):
     """To a replica that lags the episode waits, and nobody would be called to it any more."""
     app = app_of(Scripted(wait(REF)))
-    async with running(app, ports):
-        id_ = await open_episode(ports, app)
-        await blocked(ports, id_)
-        await all_answered(ports.commands)
-    mark = fingerprint(wait(REF))
-    step = StepRecorded(step_no=1, kind=StepKind.WAIT, fingerprint=mark, result=raw(7))
-    resolved = EpisodeResolved(step_no=1, resolution=Resolution.RESOLVED, decision_id="d")
-    await write(ports, id_, step, resolved)
-    recover = Recover(actor_id="worker", episode_id=id_, reason="swept")
-    await ports.commands.send(recover, id="recover")
-    async with running(app, dataclasses.replace(ports, log=Lagging(ports.log, EpisodeResolved))):
-        assert (await lived(ports, id_)).seen == [7]
+    lagging = Lagging(ports.log, EpisodeResolved)
+    async with reacting(ports):
+        async with running(app, ports):
+            id_ = await open_episode(ports, app)
+            await blocked(ports, id_)
+            await all_answered(ports.commands)
+        mark = fingerprint(wait(REF))
+        step = StepRecorded(step_no=1, kind=StepKind.WAIT, fingerprint=mark, result=raw(7))
+        resolved = EpisodeResolved(step_no=1, resolution=Resolution.RESOLVED, decision_id="d")
+        await write(ports, id_, step, resolved)
+        async with running(app, dataclasses.replace(ports, log=lagging)):
+            assert (await lived(ports, id_)).seen == [7]
+    assert lagging.has_lagged
 
 
 @pytest.mark.parametrize(("is_called", "calls"), [(True, 1), (False, 0)])

@@ -15,7 +15,6 @@ from engine.app.workflow import Workflow, retrying
 from engine.app.workflow_plan import spec_of, starter_id
 from engine.definitions.make import in_code
 from engine.definitions.resolver import RevisionResolver
-from engine.reactor.leader import leader_of
 from engine.runtime.catalog import Catalog
 from engine.workflows.decide import decide
 from engine.workflows.effector import Effector
@@ -26,7 +25,6 @@ from engine.workflows.store import InstanceStore
 from engine.workflows.worker import InstanceHandler
 from streams.clock import SystemClock
 from streams.keys import LOCKS, workflow_lock_key
-from streams.layout import Stream
 from streams.memory.log import MemoryLog
 from streams.model.commands import Advance, CancelWorkflow, ResumeWorkflow, StepDone
 from streams.model.events import (
@@ -42,16 +40,15 @@ from streams.ports.log import Commit
 from tests.engine.stage import (
     CLOCK,
     WAIT_S,
-    Scripted,
     doomed,
     eventually,
     gates,
     lived,
+    reacting,
     running,
     told,
     write,
 )
-from tests.engine.stage import app_of as app_of_actors
 from tests.engine.workflow_stage import (
     Script,
     app_of,
@@ -485,19 +482,12 @@ class Lagging(MemoryLog):
         return records if self.looks[subject, records[-1].seq] > 1 else records[:-1]
 
 
-async def _leads(ports) -> bool:
-    leader, _ = await leader_of(ports.gates, ports.stack.part(Stream.JOURNAL, 0))
-    return leader is not None and leader.node == "leads"
-
-
 async def test_an_end_is_not_lost_where_what_is_read_lags_behind_what_was_written(ports, script):
     made = flow()
     made.step("rate", "act", "rate", on_failure="pause")
     script.failures["rate"] = 1
     app = app_of(made, script=script)
-    # The reactor reads instances, too: it is on a node of its own, whose reads do not lag.
-    async with running(app_of_actors(Scripted()), ports, "leads"):
-        await eventually(lambda: _leads(ports))
+    async with reacting(ports):
         async with doomed(app, ports, "n1"):
             id_ = await begin(ports, "w")
             await reached(ports, id_, lambda i: i.status is WorkflowStatus.BLOCKED)
