@@ -1112,8 +1112,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "gates: who stood still begins no cooldown",
         "engine/triggers/evaluate.py",
-        "is_late=is_begun is None and is_late()",
-        "is_late=False",
+        "_check_late(opened, is_late=is_late())",
+        "pass",
         "tests/engine/triggers/test_admit.py",
     ),
     Mutant(
@@ -1160,9 +1160,9 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "no code runs in vain for a duplicate",
-        "engine/triggers/evaluate.py",
-        "return None if newest is None else opening.untouched(newest) is None",
-        "return None",
+        "engine/triggers/admit.py",
+        "        if await self._is_open(opened, ack):\n",
+        "        if False:\n",
         "tests/engine/triggers/test_gate.py",
     ),
     Mutant(
@@ -3246,13 +3246,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/triggers/test_duplicates.py",
     ),
     Mutant(
-        "gates: what is open and not begun begins no cooldown, and is called for",
-        "engine/triggers/evaluate.py",
-        "if is_begun is False or await self._passes(part, opened, ruling, snapshot):",
-        "if await self._passes(part, opened, ruling, snapshot):",
-        "tests/engine/triggers/test_duplicates.py",
-    ),
-    Mutant(
         "gates: a dry run begins no cooldown",
         "engine/triggers/evaluate.py",
         "cools = expectation.cooldown_s and opened.mode is Mode.LIVE",
@@ -3805,18 +3798,11 @@ TABLE: Final[Sequence[Mutant]] = (
         SIMULATION,
     ),
     Mutant(
-        "simulated: what comes again completes an open episode, whatever the rules say by then",
+        "what comes again completes an open episode, whatever the rules say by then",
         "engine/triggers/evaluate.py",
         "if part.is_repeat and await self.builder.is_open(opened):",
         "if False:",
-        SIMULATION,
-    ),
-    Mutant(
-        "a duplicate calls for an open episode that nobody has begun",
-        "engine/triggers/evaluate.py",
-        "return None if newest is None else opening.untouched(newest) is None",
-        "return None if newest is None else True",
-        "tests/engine/triggers/test_duplicates.py",
+        "tests/engine/lanes/test_intake.py",
     ),
     Mutant(
         "simulated: a breaker is changed at the revision that was read",
@@ -5756,8 +5742,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a command without effect is not answered for on the word of a replica",
         "engine/execution/commands.py",
-        "        if not await is_newest(ctx.context.ports.log, ctx.records):\n            return False\n",
-        "",
+        "        if not await is_newest(ctx.context.ports.log, ctx.records):\n",
+        "        if False:\n",
         "tests/engine/waits/test_replicas.py",
     ),
     Mutant(

@@ -151,23 +151,21 @@ class Admission:
 
     async def _open(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool:
         """Open an episode; return whether it runs here, so that its run acknowledges."""
-        is_begun = await self._is_begun(opened, ack)
-        if is_begun:
+        if await self._is_open(opened, ack):
             self.evaluator.note_duplicate(opened)
-        elif is_begun is None and await self._run_here(opened, ack):
+        elif await self._run_here(opened, ack):
             return True
         else:
             await self._queue(opened, ack)
         return False
 
-    async def _is_begun(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool | None:
-        """Return whether a node has begun an episode that another cause may have opened."""
-        # None: it is not open, or unknown. It is looked up first, so that no user code runs in vain
-        # for a duplicate. A redelivered message may have opened its episode on a node that died
-        # before the command: so that one counts as unknown.
+    async def _is_open(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool:
+        """Return whether another cause has opened the episode."""
+        # It is looked up first, so that no user code runs in vain for a duplicate. A redelivered
+        # message may have opened its episode itself, on a node that died before all was done.
         if _is_own(opened) or ack.delivery.deliveries > 1:
-            return None
-        return await self.evaluator.builder.is_begun(opened)
+            return False
+        return await self.evaluator.builder.is_open(opened)
 
     async def _run_here(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool:
         """Run an episode that its first commit opens; return whether there was a slot."""

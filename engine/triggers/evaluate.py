@@ -50,7 +50,7 @@ from streams.model.triggers import LogStrategy, Mode, PublicEvents, Trigger
 from streams.ports.bucket import Bucket
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import DomainEvent
-from streams.ports.log import START, Recorded
+from streams.ports.log import START
 
 ARRIVES_S_MAX: Final = 180.0
 """How long a commit may be on its way, in seconds. A node tries for a minute to have it stored
@@ -222,16 +222,12 @@ class OpeningBuilder:
         )
 
     async def is_open(self, opened: EpisodeOpened) -> bool:
-        """Return whether the episode has been opened."""
-        return await self.is_begun(opened) is not None
-
-    async def is_begun(self, opened: EpisodeOpened) -> bool | None:
-        """Return whether a node has begun the episode, or ended it; None if it is not open."""
+        """Return whether the episode has been opened: then the reactor calls a node to it."""
+        log, subject = self.context.ports.log, self.context.ports.stack.episode(opened.episode_id)
         try:
-            newest = await self._newest(opened.episode_id)
+            return await log.last(subject) is not None
         except UnreadableEvent:  # Of a newer version, but there.
             return True
-        return None if newest is None else opening.untouched(newest) is None
 
     async def ask_later(self, opened: EpisodeOpened) -> None:
         """Ask for a place in the lane once no commit can be on its way to the journal.
@@ -243,9 +239,6 @@ class OpeningBuilder:
         timer = opening.place_if_there(context.actor.id, opened.episode_id)
         at = context.clock.now() + timedelta(seconds=ARRIVES_S_MAX)
         await context.ports.timers.arm(timer, at=at)
-
-    async def _newest(self, episode_id: str) -> Recorded | None:
-        return await self.context.ports.log.last(self.context.ports.stack.episode(episode_id))
 
 
 @dataclass
@@ -356,12 +349,11 @@ class TriggerEvaluator:
                 case Debounced() if isinstance(part, Gated):
                     return await self._hold(part)
                 case Fire():
-                    is_begun = await self._is_begun_before(part.expectation, opened)
-                    if is_begun:
+                    _check_late(opened, is_late=is_late())
+                    if await self._is_open_before(part.expectation, opened):
                         self.note_duplicate(opened)
                         return None
-                    _check_late(opened, is_late=is_begun is None and is_late())
-                    if is_begun is False or await self._passes(part, opened, ruling, snapshot):
+                    if await self._passes(part, opened, ruling, snapshot):
                         return opened
                 case LookUp() | Debounced():
                     raise AssertionError("all is looked up, and a tick waits for nothing")
@@ -389,15 +381,13 @@ class TriggerEvaluator:
             await self.builder.ask_later(opened)
         return None
 
-    async def _is_begun_before(
-        self, expectation: Expectation, opened: EpisodeOpened
-    ) -> bool | None:
-        """Return as `OpeningBuilder.is_begun`; None if there is neither cooldown nor breaker."""
+    async def _is_open_before(self, expectation: Expectation, opened: EpisodeOpened) -> bool:
+        """Return whether another cause has opened the episode; False if no gate remembers it."""
         # An open episode begins no cooldown and is no probe: its time was when it was opened. Any
         # cause may come to it, also an event whose id was used long ago.
         if not expectation.cooldown_s and expectation.breaker is None:
-            return None
-        return await self.builder.is_begun(opened)
+            return False
+        return await self.builder.is_open(opened)
 
     async def _wanted(self, part: Gated | Ticked) -> EpisodeOpened | Unreadable:
         expectation = part.expectation

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from msgspec.structs import replace as replace_struct
 from structlog.testing import capture_logs
 
 from engine.app.triggers import event, every
 from engine.episodes.open import place
 from engine.triggers import events
+from streams.keys import cooldown_key
 from streams.layout import Stream
-from streams.model.events import DeadLettered, EpisodeOpened
+from streams.model.events import DeadLettered, EndStatus, EpisodeOpened
 from tests.engine.lane_stage import all_taken, begun, lane_reached, laned, publish
 from tests.engine.stage import (
     HAPPENED,
     LOOK_S,
+    WAIT_S,
     Scripted,
     app_of,
     eventually,
@@ -193,6 +196,21 @@ async def test_an_event_that_comes_again_when_its_episode_has_ended_gets_no_plac
 
     assert lane.newest_number == 2
     assert len(await events_of(ports, EpisodeOpened)) == 2
+
+
+async def test_what_comes_again_after_its_node_opened_it_and_died_gets_its_place(ports):
+    """Its own cooldown stands, and as a duplicate of itself it would not be run."""
+    app = laned(thing={"cooldown_s": 600})
+    actor, left = app.actors["worker"], replace_struct(opening(app), in_lane=True)
+    source = await ports.domain_events.open(actor.id, actor.event_names())
+    await ports.domain_events.publish(HAPPENED, {}, id="x1")
+    (delivery,) = await source.receive(room=1, wait_s=WAIT_S)
+    await ports.gates.put(cooldown_key("worker", "thing", ""), left.episode_id.encode())
+    await write(ports, left.episode_id, left)
+    await delivery.nak()
+    await source.close()
+    async with running(app, ports):
+        assert (await lived(ports, left.episode_id)).end.status is EndStatus.DONE
 
 
 async def test_a_wish_for_a_place_starts_an_episode_where_there_are_no_turns_any_more(ports):

@@ -137,8 +137,8 @@ async def test_a_dry_run_begins_no_cooldown(ports):
     assert await remembered(ports, COOLDOWN) is None
 
 
-async def test_a_duplicate_calls_for_an_open_episode_that_nobody_has_begun(ports):
-    """The event that opened it may be the same one, given to a node that stood still since."""
+async def test_a_duplicate_leaves_an_episode_that_nobody_has_begun_to_the_reactor(ports):
+    """Whoever opened it may be gone; what is open is followed up, whatever its cause becomes."""
     app = app_of(Scripted(), cooldown_s=600)
     await watched(ports, app)
     begun = opening(app)

@@ -355,7 +355,7 @@ async def test_an_episode_that_only_a_newer_version_can_read_is_opened_all_the_s
         await all_answered(ports.domain_events)
     assert strategy.begun == 0
     key = replace_struct(opening(app), episode_id=id_, dedupe_key="value:n=1")
-    assert await OpeningBuilder(crew_of(app, ports)).is_begun(key), "it takes no second delivery"
+    assert await OpeningBuilder(crew_of(app, ports)).is_open(key), "it takes no second delivery"
 
 
 async def left_open(ports, app):
