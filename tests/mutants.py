@@ -3826,7 +3826,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/simulation/test_survival.py",
     ),
     Mutant(
-        "simulated: the version of a lane keeps two from dispatching",
+        "the version of a lane keeps two from dispatching",
         "engine/lanes/store.py",
         "        self.version = await append_events("
         "log, subject, events, id=id_, at=at, after=self.version)",
@@ -3834,7 +3834,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "        after = last.seq if last else START\n"
         "        self.version = await append_events("
         "log, subject, events, id=id_, at=at, after=after)",
-        SIMULATION,
+        "tests/engine/lanes/test_store.py",
     ),
     Mutant(
         "a node that stops leaves the presence of another one of its name alone",
