@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -263,8 +263,10 @@ class Trials:
         return {tests: trial for tests, trial in trials.items() if not trial.passed}
 
     def of(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, Trial]]:
-        """Yield how each mutant fared, in their order."""
-        return zip(mutants, self._pool.map(self._without, mutants), strict=True)
+        """Yield how each mutant fared, as soon as it is known."""
+        trials = {self._pool.submit(self._without, mutant): mutant for mutant in mutants}
+        for trial in as_completed(trials):
+            yield trials[trial], trial.result()
 
     def _with_all(self, tests: str) -> Trial:
         worker, tree = self._free.get()
