@@ -29,7 +29,8 @@ EXPECTATION: Final = "made"
 EVENT: Final = "sim.made"
 TEMPLATE: Final = "stamped"
 
-STEPS_MAX: Final = 7
+STEPS_MAX: Final = 14
+"""Long enough that a node often dies, and the definition changes, while an episode runs."""
 MARKS: Final = 1_000_000
 CHANGES: Final = (5, 9)
 """How often people change it, at least and at most, before it is applied for good."""
