@@ -29,6 +29,8 @@ class Fault(StrEnum):
     """The answer takes a while."""
     LOST_ACK = "lost ack"
     """A delivery is answered for, and the server does not hear it."""
+    LOST_NAK = "lost nak"
+    """A delivery is handed back, and the server does not hear it: it comes again much later."""
     REDELIVERED = "redelivered"
     """A delivery comes a second time while the first is being worked on."""
     IMPATIENT = "impatient"
@@ -78,6 +80,7 @@ class Weather:
             fault: most * self.rng.random() if self.rng.random() < 0.6 else 0.0
             for fault, most in _RATES_MAX.items()
         }
+        self._rates[Fault.LOST_NAK] = self._rates[Fault.LOST_ACK]
         if is_fine:
             self._rates |= dict.fromkeys(set(Fault) - HARMLESS, 0.0)
 

@@ -616,7 +616,7 @@ class WiredSource(Generic[T]):
     async def hand_back(self, *, is_whole: bool = True) -> bool:
         await self.wire.life.passage()
         await self.wire.strike("hand back", Fault.FROZEN, Fault.DEAD)
-        if self.wire.servers.weather.draw(Fault.LOST_ACK):
+        if self.wire.servers.weather.draw(Fault.LOST_NAK):
             return False
         return done(self.source.hand_back(is_whole=is_whole))
 
@@ -668,7 +668,8 @@ class WiredDelivery(Generic[T]):
         """Tell the server, without waiting for it to hear."""
         await self.wire.life.passage()
         await self.wire.strike(what, Fault.FROZEN, Fault.DEAD)
-        is_lost = self.wire.servers.weather.draw(Fault.LOST_ACK)
+        kind = Fault.LOST_NAK if what == "nak" else Fault.LOST_ACK
+        is_lost = self.wire.servers.weather.draw(kind)
         told = f"{what} {self.delivery.durable.stream.name} {self.seq} #{self.deliveries}"
         self.wire.servers.note(self.wire.life.name, told, "lost" if is_lost else "sent")
         if is_lost:
