@@ -204,8 +204,9 @@ class Unheard:
         return await self._gates.put(key, value, **more)
 
 
-async def test_who_dispatches_has_its_own_room_though_the_others_miss_it(ports):
+async def test_who_dispatches_has_its_own_room_though_the_others_miss_it():
     """It stood still for longer than what it says of itself lasts."""
+    ports = memory_ports(clock=CLOCK)  # With leases that do not lapse while nothing is heard.
     app, tool = held(cluster=1, overflow="drop")
     gates = Unheard(ports.gates)
     gates.may.set()
