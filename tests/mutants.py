@@ -1035,9 +1035,16 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a lane that takes over looks for all that it drops and the last one had",
         "engine/lanes/scheduler.py",
-        "*(self.evaluator.builder.ask_later(each) for each in again)",
-        "*()",
+        "            await self._ask_later(again)\n",
+        "",
         LATE_STARTS,
+    ),
+    Mutant(
+        "lanes: what was opened in vain asks for a place later",
+        "engine/lanes/scheduler.py",
+        "await self._ask_later(each.opened for each in opened if not each.is_open)",
+        "list(opened)",
+        "tests/engine/lanes/test_queue.py",
     ),
     Mutant(
         "a lane does not look for what it drops when it comes first",

@@ -12,7 +12,7 @@ another node reads events.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,7 +22,6 @@ from engine import telemetry
 from engine.cluster import nodes as cluster_nodes
 from engine.cluster.members import Membership
 from engine.dead_letters.write import DeadLetterWriter
-from engine.episodes import open as opening
 from engine.episodes.breaker_store import EpisodeContext
 from engine.episodes.events import OVERFLOW
 from engine.lanes import lane as lane_rules
@@ -47,6 +46,7 @@ from engine.triggers.evaluate import TriggerEvaluator
 from engine.validation import backoff_s
 from streams.errors import LeaseLost, Unavailable, UnreadableEvent, VersionConflict
 from streams.keys import lane_claim
+from streams.model.events import EpisodeOpened
 from streams.ports.delivery import ACK_WAIT_S
 
 LOOK_S: Final = 5.0
@@ -215,16 +215,19 @@ class Term:
             dropped = [openings[episode_id] for episode_id in moved.dropped]
             again = [openings[each] for each in moved.dropped if asked[each].is_repeat]
             await asyncio.gather(*(self.evaluator.take_back(each) for each in dropped))
-            await asyncio.gather(*(self.evaluator.builder.ask_later(each) for each in again))
+            await self._ask_later(again)
             await self._effects.publish_dropped(
                 moved.dropped, openings, version=self._store.version
             )
 
     async def _leave_to_others(self, decision: RoundDecision) -> None:
-        for episode_id in (each for each, is_open in decision.is_open.items() if is_open):
-            place = opening.place(self.context.actor.id, episode_id)
-            id_ = f"place.{episode_id}.{self._store.version}"
-            await self.context.ports.timers.send(place, id=id_)
+        # What brought them comes again, here or to the others. If they dropped it before the episode
+        # was open, it asks for a place later: at once it might overtake what came before it.
+        opened = (decision.asked[id_] for id_, is_open in decision.is_open.items() if is_open)
+        await self._ask_later(each.opened for each in opened if not each.is_open)
+
+    async def _ask_later(self, openings: Iterable[EpisodeOpened]) -> None:
+        await asyncio.gather(*(self.evaluator.builder.ask_later(each) for each in openings))
 
     async def _carry_out(self, decision: RoundDecision, before: Lane) -> None:
         openings = {id_: each.opened for id_, each in decision.asked.items()}

@@ -9,6 +9,7 @@ import pytest
 
 from engine.app.triggers import event
 from engine.dead_letters.write import DeadLetterWriter
+from engine.episodes.open import PLACE
 from engine.lanes import scheduler
 from engine.lanes.effects import LaneEffects
 from engine.lanes.intake import EventQueue, InputItem, LaneInput, Mailbox
@@ -154,6 +155,36 @@ async def test_what_was_handed_back_in_vain_comes_before_newer_events(ports):
         await eventually(lambda: world.has_lost)
         await publish(ports, *NAMES[1:], k=1)
         await check_order(ports, app)
+
+
+class Overtaken:
+    """A log in which a rival moves the lane just before its scheduler does, once."""
+
+    def __init__(self, real):
+        self._real, self._is_over = real, False
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    async def append(self, subject, commit, *, after):
+        if ".lane." in subject and not self._is_over:
+            self._is_over = True
+            rival = Commit(id="rival", at=CLOCK.now(), events=(LaneMoved(left=("nobody",)),))
+            await self._real.append(subject, rival, after=after)
+        return await self._real.append(subject, commit, after=after)
+
+
+async def test_what_was_opened_in_vain_asks_for_a_place_only_once_its_events_have_come_again(ports):
+    """Requests for a place have an order of their own, and would overtake older events."""
+    app = laned(**ONE_BY_ONE)
+    async with running(app, ports):
+        await begun(ports)
+    await publish(ports, *NAMES, k=1)
+    async with running(app, replace(ports, log=Overtaken(ports.log)), "n2"):
+        await check_order(ports, app)
+
+    later = [opening(app, id_=name).episode_id for name in NAMES]
+    assert sorted(await ports.timers.keys("worker", PLACE)) == sorted(later)
 
 
 def _holder_of_lane(ports):
