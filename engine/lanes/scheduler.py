@@ -221,8 +221,8 @@ class Term:
             )
 
     async def _leave_to_others(self, decision: RoundDecision) -> None:
-        # What brought them comes again, here or to the others. If they dropped it before the episode
-        # was open, it asks for a place later: at once it might overtake what came before it.
+        # What brought them comes again, here or to the others. If they drop it before the episode
+        # is open, it asks for a place later: at once it might overtake what came before it.
         opened = (decision.asked[id_] for id_, is_open in decision.is_open.items() if is_open)
         await self._ask_later(each.opened for each in opened if not each.is_open)
 
