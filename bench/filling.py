@@ -36,6 +36,9 @@ from streams.wire.messages import COMMIT_HEADER
 BATCH: Final = 1_000
 """Messages in one batch: as many as the server takes, since each batch costs some syncs."""
 
+COMMITS: Final = 3
+"""Those of an episode."""
+
 BATCH_S_MAX: Final = 30.0
 """Longest wait for a batch to be stored, in seconds. Measured: 40 ms."""
 

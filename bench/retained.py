@@ -22,10 +22,14 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.filling import fill
+from bench.filling import COMMITS, fill
 from bench.measure import Case, Line
 from bench.rounds import QUICK, Pace, take_turns
 from bench.vigil import MIB, STACK, Vigil, vigil
+from engine.reactor.position import NOTE_S, Position
+from projections.postgres.progress import heads
+from streams.layout import Stream
+from streams.ports.all import Ports
 
 RETAINED: Final = (0, 100_000, 1_000_000)
 RETAINED_QUICK: Final = (0, 500, 1_000)
@@ -34,6 +38,9 @@ IN_FLIGHT: Final = 64
 
 PROJECTED_S_MAX: Final = 1_800.0
 """Longest wait for the rows of a history, in seconds: 3 million commits at 2,000 a second."""
+
+NOTED_S_MAX: Final = 10.0
+"""Longest wait until the reactor has noted how far it is, in seconds: it does every `NOTE_S`."""
 
 
 async def measure(retained: Sequence[int], pace: Pace) -> Sequence[Line]:
@@ -55,11 +62,22 @@ async def measure(retained: Sequence[int], pace: Pace) -> Sequence[Line]:
 
 async def _retain(stack: Vigil, count: int) -> None:
     began_s = time.monotonic()
+    await _publish_none(stack.ports, count * COMMITS)
     await fill(stack.url, STACK, episodes=count)
     filled_s = time.monotonic()
     await stack.wait_rows(PROJECTED_S_MAX)
     took = f"filled in {filled_s - began_s:.0f} s, rows {time.monotonic() - filled_s:.0f} s later"
     print(f"{stack.name}: {took}", file=sys.stderr)
+
+
+async def _publish_none(ports: Ports, commits: int) -> None:
+    """Have the reactor pass over the next so many commits: what follows from them is long past."""
+    (part, head), *_ = (await heads(ports, [Stream.JOURNAL])).items()
+    async with asyncio.timeout(NOTED_S_MAX):
+        while (position := await Position.read(ports, part)).seq < head:
+            await asyncio.sleep(NOTE_S)
+        position.seq = head + commits
+        await position.write(time.monotonic())
 
 
 def _memory(stacks: dict[int, Vigil]) -> Sequence[Line]:
