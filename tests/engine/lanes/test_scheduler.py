@@ -207,19 +207,21 @@ class Unheard:
 async def test_who_dispatches_has_its_own_room_though_the_others_miss_it():
     """It stood still for longer than what it says of itself lasts."""
     ports = memory_ports(clock=CLOCK)  # With leases that do not lapse while nothing is heard.
-    app, tool = held(cluster=1, overflow="drop")
+    app = laned(cluster=1, overflow="drop")
     gates = Unheard(ports.gates)
     gates.may.set()
     async with running(app, replace(ports, gates=gates), "n1") as node:
         await begun(ports)
+        await publish(ports, "x0")
+        await all_lived(ports, app, ["x0"])
+        await lane_reached(ports, lambda lane: not lane.admitted)
         gates.may.clear()
         async with asyncio.timeout(WAIT_S):
             while node._members.nodes:  # What it was telling when it could no more still comes.
                 await ports.gates.delete(node_key("n1"))
                 await asyncio.sleep(LOOK_S)
-        await publish(ports, "x0")
-        tool.gate.set()
-        await all_lived(ports, app, ["x0"])
+        await publish(ports, "x1")
+        await all_lived(ports, app, ["x1"])
         gates.may.set()
 
     assert not news(ports, "episode.dropped")
