@@ -58,7 +58,7 @@ bench: $(READY) ## Measure Vigil on this machine, 12 minutes; QUICK=1 sees that 
 bench-peers: $(READY) $(PEERS_READY) ## Measure it beside DBOS and Restate, 9 minutes
 	$(BIN)/python -m bench peers $(if $(QUICK),--quick)
 
-bench-history: $(READY) ## Measure it with a million retained episodes, 15 minutes
+bench-history: $(READY) ## Measure it with a million retained episodes, many actors and so on, 30 minutes
 	$(BIN)/python -m bench history $(if $(QUICK),--quick)
 
 bench-report: $(BENCH_READY) ## Write the newest results into docs/performance.md

@@ -294,6 +294,26 @@ def retained(lines: Sequence[Line]) -> str:
     return measured([line for line in found if line not in memory], table(head, rows))
 
 
+def growth(lines: Sequence[Line]) -> str:
+    """Return what stacks cost that have much of something."""
+    found = of(lines, "growth")
+    stacks = [line for line in found if line["case"] == "stack"]
+    rates = {(line["system"], line["case"]): number(line, "per_s") for line in found}
+    rows = []
+    for stack in stacks:
+        share = [
+            ratio(rates.get((stack["system"], name), 0.0), rates.get(("empty", name), 0.0))
+            for name in ("converge_only", "steps_strict")
+        ]
+        names = ("server_mib", "node_mib", "up_s")
+        rows.append((stack["system"], stack["count"], *share, *(stack[name] for name in names)))
+    head = (
+        *("much of", "how many", "`converge_only` of empty", "`steps_strict` of empty"),
+        *("NATS server MiB", "node MiB", "second node up, s"),
+    )
+    return measured([line for line in found if line not in stacks], table(head, rows))
+
+
 def plain(lines: Sequence[Line]) -> str:
     """Return lines of one kind as they are: a column for each of their names."""
     hidden = {"suite", "system", *MEASURED}
@@ -319,6 +339,7 @@ PARTS: Final[Mapping[str, Callable[[Sequence[Line]], str]]] = {
     "appends": lambda lines: plain(of(lines, "appends")),
     "idle": lambda lines: plain(of(lines, "idle")),
     "retained": retained,
+    "growth": growth,
 }
 """Part of the page → what stands there."""
 

@@ -46,6 +46,7 @@ class Vigil:
 
     name: str
     url: str
+    dsn: str
     ports: Ports
     pool: Pool
     load: Program
@@ -82,14 +83,21 @@ class Vigil:
 
 @asynccontextmanager
 async def vigil(
-    place: Path, *, cases: Sequence[str], name: str = "vigil", nodes: int = 1, replicas: int = 1
+    place: Path,
+    *,
+    cases: Sequence[str],
+    name: str = "vigil",
+    app: str = APP,
+    nodes: int = 1,
+    replicas: int = 1,
 ) -> AsyncIterator[Vigil]:
     """Start a stack in the folder `place`, and yield it once `cases` can be run on it.
 
     Args:
         place: where its servers keep what they store.
-        cases: events of `bench/app.py` that must be heard.
+        cases: events of the app that must be heard.
         name: what results call it.
+        app: what its nodes run.
         nodes: how many node processes.
         replicas: 1 for one NATS server, 3 for a cluster of three.
     """
@@ -100,7 +108,7 @@ async def vigil(
         said = {"VIGIL_REPLICAS": str(replicas)}
         pids = [
             running.enter_context(
-                node(url, postgres.dsn, app=APP, stack=STACK.name, settings={**said, NAME: f"n{n}"})
+                node(url, postgres.dsn, app=app, stack=STACK.name, settings={**said, NAME: f"n{n}"})
             )
             for n in range(1, nodes + 1)
         ]
@@ -115,7 +123,7 @@ async def vigil(
             "postgres": [postgres.pid],
             CLIENT: [load.pid],
         }
-        yield Vigil(name, url, ports, pool, load, servers, pids, parts)
+        yield Vigil(name, url, postgres.dsn, ports, pool, load, servers, pids, parts)
 
 
 async def _nats(running: AsyncExitStack, place: Path, replicas: int) -> Sequence[EmbeddedNats]:

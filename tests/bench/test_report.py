@@ -175,6 +175,25 @@ def test_a_history_is_compared_with_the_empty_stack():
     assert [row[:2] for row in found] == [["0", "1.0x"], ["100", "0.90x"]]
 
 
+def test_a_stack_that_has_grown_is_compared_with_the_empty_one():
+    grown = [
+        *(
+            line("growth", system, "steps_strict", in_flight=64, per_s=per_s, p50_ms=1)
+            for system, per_s in (("empty", 200), ("actors", 190))
+        ),
+        *(
+            {"suite": "growth", "system": system, "case": "stack",
+             "count": count, "server_mib": 50, "node_mib": 60, "up_s": up_s}
+            for system, count, up_s in (("empty", 0, 0.8), ("actors", 100, 1.5))
+        ),
+    ]  # fmt: skip
+
+    assert rows(tables(grown)["growth"]) == [
+        ["empty", "0", "?", "1.0x", "50", "60", "0.8"],
+        ["actors", "100", "?", "0.95x", "50", "60", "1.5"],
+    ]
+
+
 def test_lines_of_another_program_are_shown_as_they_are():
     lines: list[Line] = [{"suite": "replay", "case": "strict", "events": 10_000, "p50_ms": 512.345}]
 
