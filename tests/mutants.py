@@ -1761,6 +1761,27 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/streams/test_subjects.py",
     ),
     Mutant(
+        "setup: a stream allows more consumers than servers do by default",
+        "streams/jetstream/ports/configs.py",
+        '        "max_msgs_per_subject": -1,\n        "max_consumers": CONSUMERS_MAX,\n',
+        '        "max_msgs_per_subject": -1,\n',
+        "tests/streams/jetstream/test_setup.py",
+    ),
+    Mutant(
+        "setup: an account may allow fewer consumers",
+        "streams/jetstream/setup/setup.py",
+        "if error.err_code != api.TOO_MANY_CONSUMERS:",
+        "if True:",
+        "tests/streams/jetstream/test_setup.py",
+    ),
+    Mutant(
+        "setup: who lacks consumers is told how to allow more",
+        "streams/jetstream/ports/consumer.py",
+        "if error.err_code == api.TOO_MANY_CONSUMERS:",
+        "if False:",
+        "tests/streams/jetstream/test_setup.py",
+    ),
+    Mutant(
         "partitions: a setting that contradicts the servers is refused",
         "streams/jetstream/setup/setup.py",
         "if wanted not in {None, layout.partitions}:",

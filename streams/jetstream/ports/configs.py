@@ -38,6 +38,11 @@ GATES_MARKER_S: Final = 3600
 """How long one of the gates' waits, of which there are many more: one for each subject that an
 expectation fired for. The server keeps every key in memory."""
 
+CONSUMERS_MAX: Final = 100_000
+"""Consumers of a stream: each actor needs three of the work and one of the events, and each watch
+needs one of its bucket. Without a number, servers since 2.15 allow 1,000, which is 333 actors.
+"""
+
 EQUAL_FIELDS: Final = (
     "subjects",
     "retention",
@@ -206,6 +211,7 @@ def _stream(
         "storage": "file",
         "discard": "new",
         "max_msgs_per_subject": -1,
+        "max_consumers": CONSUMERS_MAX,
         "duplicate_window": DUPLICATES_S * NS_PER_S,
         "num_replicas": settings.replicas,
         "compression": "s2",
@@ -227,6 +233,7 @@ def _bucket(bucket: str, settings: LinkSettings, *, marker_s: int = MARKER_S) ->
         "storage": "file",
         "discard": "new",
         "max_msgs_per_subject": 1,
+        "max_consumers": CONSUMERS_MAX,
         "duplicate_window": DUPLICATES_S * NS_PER_S,
         "num_replicas": settings.replicas,
         "allow_direct": True,

@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 from streams.errors import Incompatible, NoSuchStream, StreamError, Unavailable
 from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import api, stored
-from streams.jetstream.ports.configs import NS_PER_S
+from streams.jetstream.ports.configs import CONSUMERS_MAX, NS_PER_S
 from streams.json import JsonObject
 from streams.model.foreign_streams import FeedStart
 from streams.ports.delivery import ACK_WAIT_S
@@ -181,6 +181,12 @@ def cannot(name: str, error: api.RequestRefused) -> StreamError:
     """Return what to raise when the server refuses to make or change a consumer."""
     if error.code >= _SERVER_FAULT or error.err_code == api.STREAM_NOT_FOUND:
         return Unavailable(f"consumer {name}", detail=str(error))
+    if error.err_code == api.TOO_MANY_CONSUMERS:
+        return Incompatible(
+            f"the server refuses consumer {name}: {error}",
+            remedy=f"Allow its stream more with `nats stream edit STREAM --max-consumers "
+            f"{CONSUMERS_MAX}`, or the account if it has a limit; then it is made by itself.",
+        )
     return Incompatible(
         f"the server refuses consumer {name}: {error}",
         remedy="Delete the consumer, or what is in its way; it is made again at the next start.",

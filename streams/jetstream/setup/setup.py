@@ -135,13 +135,25 @@ async def _ensure_stream(link: Link, ours: JsonObject) -> JsonObject:
     if theirs is not None:
         return theirs
     try:
-        created = await api.call(link, f"STREAM.CREATE.{ours['name']}", ours)
+        created = await _create(link, ours)
     except api.RequestRefused as error:
         if error.err_code != api.STREAM_NAME_IN_USE:
             raise _cannot_create(ours, error) from error
         created = {"config": await config_of(link, str(ours["name"]))}  # Another node was faster.
     config: JsonObject = created["config"]
     return config
+
+
+async def _create(link: Link, ours: JsonObject) -> JsonObject:
+    operation = f"STREAM.CREATE.{ours['name']}"
+    try:
+        return await api.call(link, operation, ours)
+    except api.RequestRefused as error:
+        if error.err_code != api.TOO_MANY_CONSUMERS:
+            raise
+    # The account may have fewer.
+    limited = {name: value for name, value in ours.items() if name != "max_consumers"}
+    return await api.call(link, operation, limited)
 
 
 async def config_of(link: Link, name: str) -> JsonObject | None:

@@ -13,7 +13,7 @@ import pytest
 from streams.embedded import EmbeddedNats
 from streams.errors import Incompatible
 from streams.jetstream import Contradiction, LinkSettings, connect, inspect
-from streams.jetstream.ports.configs import bucket_stream, shapes
+from streams.jetstream.ports.configs import CONSUMERS_MAX, bucket_stream, shapes
 from streams.layout import Stream
 from tests.contracts.samples import commit
 
@@ -126,6 +126,35 @@ async def test_what_an_operator_may_tune_is_no_contradiction(nats, stack):
         assert "error" not in await ask(f"STREAM.UPDATE.{name}", tuned)
         async with connect(nats.url, stack=stack) as ports:
             assert await ports.domain_events.publish("disk.checked", {}, id="ev-1") == 1
+
+
+async def test_a_stack_may_have_more_consumers_than_servers_allow_by_default(nats, stack):
+    """1,000 for each stream since 2.15, and an actor needs three."""
+    async with connect(nats.url, stack=stack), api(nats.url) as ask:
+        for name in (stack.stream(Stream.WORK), stack.stream(Stream.EVENTS)):
+            config = (await ask(f"STREAM.INFO.{name}"))["config"]
+            assert config["max_consumers"] == CONSUMERS_MAX
+
+
+def with_consumers(most):
+    users = '[{user: "a", password: "b"}]'
+    return f"accounts {{ LIMITED {{ users: {users}, jetstream: {{max_consumers: {most}}} }} }}"
+
+
+async def test_an_account_may_allow_fewer_consumers(stack, tmp_path):
+    with EmbeddedNats(tmp_path, extra_config=with_consumers(50)) as server:
+        url = server.url.replace("nats://", "nats://a:b@")
+        async with connect(url, stack=stack) as ports:
+            assert await ports.domain_events.publish("disk.checked", {}, id="ev-1") == 1
+
+
+async def test_an_actor_for_which_there_is_no_consumer_is_refused_with_what_to_do(stack, tmp_path):
+    with EmbeddedNats(tmp_path, extra_config=with_consumers(1)) as server:
+        url = server.url.replace("nats://", "nats://a:b@")
+        async with connect(url, stack=stack) as ports:
+            await (await ports.timers.open("first")).close()
+            with pytest.raises(Incompatible, match=r"limit reached.*--max-consumers 100000"):
+                await ports.timers.open("second")
 
 
 async def test_a_subject_that_another_stream_holds_is_reported(nats, stack):
