@@ -518,8 +518,10 @@ class SlowToAnnounce:
 
     def __init__(self, log):
         self._log = log
-        self.read, self.last, self.follow = log.read, log.last, log.follow
         self.asked, self.gate = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
 
     async def append(self, subject, commit, *, after):
         if any(isinstance(event, StepAnnounced) for event in commit.events):
@@ -659,7 +661,9 @@ class Outage:
 
     def __init__(self, log, clock, *, away_s):
         self._log, self._clock, self._away_s = log, clock, away_s
-        self.read, self.last, self.follow = log.read, log.last, log.follow
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
 
     async def append(self, subject, commit, *, after):
         if any(isinstance(event, StepAnnounced | StepRecorded) for event in commit.events):

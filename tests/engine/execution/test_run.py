@@ -51,7 +51,9 @@ class Closed:
     def __init__(self, log):
         self._log = log
         self.open, self.tried = asyncio.Event(), asyncio.Event()
-        self.read, self.last = log.read, log.last
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
 
     async def append(self, subject, commit, *, after):
         self.tried.set()
@@ -195,7 +197,9 @@ class Refusing:
 
     def __init__(self, log, *, times):
         self._log, self._times = log, times
-        self.read, self.last = log.read, log.last
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
 
     async def append(self, subject, commit, *, after):
         if self._times:

@@ -109,7 +109,9 @@ class Unfair:
 
     def __init__(self, ports, *, times):
         self._log, self._findings, self._times = ports.log, ports.stack.finding("disk"), times
-        self.read, self.last, self.follow = ports.log.read, ports.log.last, ports.log.follow
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
 
     async def append(self, subject, commit, *, after):
         if subject == self._findings and self._times:

@@ -198,8 +198,9 @@ class FailingOnce:
 
     def __init__(self, port, error):
         self._port, self._errors = port, [error]
-        self.send = getattr(port, "send", None)
-        self.publish = getattr(port, "publish", None)
+
+    def __getattr__(self, name):
+        return getattr(self._port, name)
 
     async def open(self, *args, **more):
         if self._errors:
@@ -231,7 +232,9 @@ async def test_a_surprise_in_one_episode_harms_no_other_and_the_episode_recovers
 
         def __init__(self, log):
             self._log = log
-            self.read, self.last, self.follow = log.read, log.last, log.follow
+
+        def __getattr__(self, name):
+            return getattr(self._log, name)
 
         async def append(self, subject, commit, *, after):
             if self.surprises and subject.endswith(first):

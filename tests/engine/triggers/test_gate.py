@@ -406,7 +406,9 @@ class AwayAtFirst:
 
     def __init__(self, inbox, *, times):
         self._commands, self._times = inbox, times
-        self.open = inbox.open
+
+    def __getattr__(self, name):
+        return getattr(self._commands, name)
 
     async def send(self, command, *, id, trace=""):
         if self._times:
@@ -420,7 +422,9 @@ class AwayFor:
 
     def __init__(self, log, *episode_ids):
         self._log, self._left = log, set(episode_ids)
-        self.read, self.last, self.follow = log.read, log.last, log.follow
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
 
     async def append(self, subject, commit, *, after):
         for id_ in tuple(self._left):
