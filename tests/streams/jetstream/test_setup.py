@@ -121,7 +121,7 @@ async def test_what_an_operator_may_tune_is_no_contradiction(nats, stack):
     async with connect(nats.url, stack=stack), api(nats.url) as ask:
         name = stack.stream(Stream.EVENTS)
         config = (await ask(f"STREAM.INFO.{name}"))["config"]
-        tuned = {**config, "max_age": 3_600_000_000_000, "max_bytes": 1 << 30}
+        tuned = {**config, "max_age": 3_600_000_000_000, "max_bytes": 1 << 20}
         tuned["duplicate_window"] = 600_000_000_000
         assert "error" not in await ask(f"STREAM.UPDATE.{name}", tuned)
         async with connect(nats.url, stack=stack) as ports:
