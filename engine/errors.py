@@ -138,6 +138,9 @@ class EpisodeFailed(EngineError):
         self.detail = detail
 
 
+CRASH: Final = "crash"
+"""Error class of user code that raised what no other class stands for."""
+
 BUDGET_EXCEEDED: Final = "budget_exceeded"
 """Error class of an episode whose budget is used up."""
 

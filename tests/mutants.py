@@ -7642,8 +7642,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "functions: paths count on after a checkpoint",
         "engine/functions/run.py",
-        "enter(Branch(calls=self._history.calls_before))",
-        "enter(Branch())",
+        "enter(Branch(self, calls=self._history.calls_before))",
+        "enter(Branch(self))",
         "tests/engine/functions/test_replay.py",
     ),
     Mutant(
@@ -7652,6 +7652,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "if branch is None or branch.task is not asyncio.current_task():",
         "if branch is None:",
         "tests/engine/functions/test_functions.py",
+    ),
+    Mutant(
+        "functions: a ctx of another run is refused",
+        "engine/functions/branch.py",
+        "    if branch is not None and branch.run is not run:",
+        "    if branch is None:",
+        "tests/engine/functions/test_other_runs.py",
+    ),
+    Mutant(
+        "functions: an interruption that nobody asked for is a failure",
+        "engine/functions/run.py",
+        "            self._why = self._why or EpisodeFailed(CRASH",
+        "            _ = self._why or EpisodeFailed(CRASH",
+        "tests/engine/functions/test_interruption.py",
     ),
     Mutant(
         "functions: a sleep that has begun ends when it would have",

@@ -21,7 +21,7 @@ import msgspec
 from engine import validation
 from engine.app.actions import NAME_CHARS_MAX, ToolCall, tool_call
 from engine.app.context import OUT_OF_REACH, Findings
-from engine.errors import Unencodable
+from engine.errors import CRASH, Unencodable
 from streams.errors import BadName
 from streams.json import UNDECODABLE, JsonObject
 from streams.model.events import EpisodeOpened
@@ -51,7 +51,7 @@ _CLASSES: Final[Mapping[int, str]] = {
 }
 """Status → error class; from 500 on `tool_unavailable`, any other `http_<status>`."""
 
-TROUBLE: Final = frozenset({"tool_timeout", "tool_unavailable", "crash"})
+TROUBLE: Final = frozenset({"tool_timeout", "tool_unavailable", CRASH})
 """Error classes that a breaker counts: with others, the tool has answered."""
 
 RATE_LIMITED: Final = "tool_rate_limited"

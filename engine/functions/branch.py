@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from engine.errors import RAISED, InvalidAction
+from engine.functions.place import place_of_call
 from streams.model.events import AGAIN
 
 T = TypeVar("T")
@@ -30,6 +31,8 @@ _DRAW_BYTES: Final = 16
 class Branch:
     """The function itself, or what it runs beside other things with `gather`."""
 
+    run: object
+    """The run of the function; its calls are those of this run's `ctx`."""
     prefix: str = ""
     """Begins the paths of its calls, such as `4.2.`; empty: the function itself."""
     calls: int = 0
@@ -59,11 +62,11 @@ class Branch:
         """Return the branch `number`, from 1, of the newest call, which is a `gather`."""
         if self.prefix.count(".") >= 2 * DEPTH_MAX:
             raise InvalidAction(f"gather: more than {DEPTH_MAX} within each other")
-        return Branch(f"{self.path}.{number}.", origin=origin)
+        return Branch(self.run, f"{self.path}.{number}.", origin=origin)
 
     def again(self) -> Branch:
         """Return the branch of what repeats the newest call: pauses and attempts by turns."""
-        return Branch(f"{self.path}{AGAIN}", origin=self.origin)
+        return Branch(self.run, f"{self.path}{AGAIN}", origin=self.origin)
 
     def draw(self, seed: str) -> bytes:
         """Return 16 bytes that look like chance, the same in a replay."""
@@ -119,8 +122,26 @@ def enter(branch: Branch) -> None:
     _CURRENT.set(branch)
 
 
-def current() -> Branch:
-    """Return the branch that the caller is in; `InvalidAction`: it is in a task of its own."""
+OF_ANOTHER_RUN: Final = (
+    "this ctx is of another run, of an episode that has ended or that another call runs; use the"
+    " ctx that the function is called with, and keep it in no object that outlives the call"
+)
+
+
+def check_run(run: object) -> None:
+    """Raise `InvalidAction` if the caller is in a function, but not in its run `run`."""
+    branch = _CURRENT.get(None)
+    if branch is not None and branch.run is not run:
+        place = place_of_call()
+        raise InvalidAction(f"{OF_ANOTHER_RUN} ({place})" if place else OF_ANOTHER_RUN)
+
+
+def current(run: object) -> Branch:
+    """Return the branch of `run` that the caller is in.
+
+    Raises `InvalidAction` if the caller is in a task of its own, or in the function of another run.
+    """
+    check_run(run)
     branch = _CURRENT.get(None)
     if branch is None or branch.task is not asyncio.current_task():
         raise InvalidAction("a call in a task of its own cannot be replayed; use ctx.gather(…)")

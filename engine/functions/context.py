@@ -217,8 +217,9 @@ class FunctionContext:
         A work is a call such as `ctx.call(…)`, or a coroutine of yours that makes calls. All of
         them end before this returns; if some raise, the first of them in order raises here.
         """
+        made = self._run.pending(f"{self.NAME}.gather", partial(self._run.gather, *works))
         self._run.hand_over(works)
-        return self._run.pending(f"{self.NAME}.gather", partial(self._run.gather, *works))
+        return made
 
     @_pending
     async def sleep(self, seconds: float) -> None:

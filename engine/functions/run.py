@@ -33,6 +33,7 @@ from engine.app.context import Findings
 from engine.app.strategy import IN_FUNCTION, Function
 from engine.episodes.episode import NOW, Command, Performed
 from engine.errors import (
+    CRASH,
     RAISED,
     CallFailed,
     EpisodeFailed,
@@ -43,6 +44,7 @@ from engine.functions.branch import (
     BRANCHES_MAX,
     REFUSALS_MAX,
     Branch,
+    check_run,
     current,
     enter,
     leavable,
@@ -145,12 +147,12 @@ class FunctionRun:
 
         Raises what ended it: `EpisodeFailed`, or what a turn raised.
         """
-        enter(Branch(calls=self._history.calls_before))
+        enter(Branch(self, calls=self._history.calls_before))
         returned: object = None
         try:
             returned = await leavable(call(self._called, ctx, trigger), Interrupted())
-        except Interrupted:
-            pass
+        except Interrupted as error:
+            self._why = self._why or EpisodeFailed(CRASH, f"nothing of this run raised {error!r}")
         except EpisodeFailed as failed:
             self._why = self._why or failed
         if _is_canceled():  # The function has caught it.
@@ -169,6 +171,7 @@ class FunctionRun:
 
     def pending(self, name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> PendingCall[T]:
         """Return a call that `work` makes; the function must not return before it is awaited."""
+        check_run(self)
         made = PendingCall(name, work, place=place_of_call(), on_awaited=self._awaited)
         self._pending[made] = None
         return made
@@ -343,7 +346,7 @@ class FunctionRun:
             IN_FUNCTION.set(False)
 
     def _begin(self) -> Branch:
-        branch = current()
+        branch = current(self)
         if _is_canceled():
             self._refusals += 1
             raise asyncio.CancelledError

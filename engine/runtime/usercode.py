@@ -15,7 +15,7 @@ import structlog
 from engine.app import outputs, tools
 from engine.app.outputs import DeliveryFailed
 from engine.app.tools import ToolFailed
-from engine.errors import RAISED, EpisodeFailed, StrategyError
+from engine.errors import CRASH, RAISED, EpisodeFailed, StrategyError
 from engine.runtime.client_errors import class_of_client_error
 from streams.errors import LeaseLost
 
@@ -61,11 +61,11 @@ async def call(callback: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) ->
     except asyncio.CancelledError as error:
         if _are_cancelled():
             raise
-        raise EpisodeFailed("crash", _trace(error)) from error
+        raise EpisodeFailed(CRASH, _trace(error)) from error
     except RAISED as error:
         if _is_closed(error, caller):
             raise
-        raise EpisodeFailed("crash", _trace(error)) from error
+        raise EpisodeFailed(CRASH, _trace(error)) from error
 
 
 async def attempt(work: Awaitable[R], *, begin: Callable[[], None] | None = None) -> R:
@@ -187,11 +187,11 @@ def _in_our_words(
     error: BaseException, classes: Iterable[tuple[type[Exception], str]], what: str
 ) -> tuple[str, str]:
     if isinstance(error, asyncio.CancelledError):
-        return "crash", f"the {what} cancelled itself"
+        return CRASH, f"the {what} cancelled itself"
     for kind, error_class in classes:
         if isinstance(error, kind):
             return error_class, f"{type(error).__name__}: {error}"
-    return "crash", _trace(error)
+    return CRASH, _trace(error)
 
 
 def _trace(error: BaseException) -> str:

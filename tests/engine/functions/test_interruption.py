@@ -11,6 +11,7 @@ import pytest
 
 from engine.app.strategy import ConvergeResult
 from engine.episodes.cancel import cancel
+from engine.functions.order import Interrupted
 from streams.model.events import EndStatus, EpisodeConverged, StepRecorded
 from streams.model.triggers import Budget
 from tests.engine.functions.stage import Ledger, app_of, play
@@ -124,3 +125,11 @@ async def test_a_function_that_calls_for_ever_is_left(made, monkeypatch):
     life = await play(made(spun), tools={"hang": hang}, budget=Budget(wall_s=0.1))
     assert (life.end.error_class, spun) == ("budget_exceeded", [])
     gc.collect()
+
+
+async def test_an_interruption_that_nobody_asked_for_is_a_failure():
+    async def check(ctx, trigger):
+        raise Interrupted
+
+    life = await play(check)
+    assert (life.end.status, life.end.error_class) == (EndStatus.FAILED, "crash")
