@@ -166,6 +166,10 @@ class CallFailed(EngineError):
         self.detail = detail
 
 
+class Interrupted(BaseException):
+    """Ends a function that must not go on here. Not an `Exception`, so that no user catches it."""
+
+
 class BadHistory(EngineError, ValueError):
     """A file that is no recorded journal, or none that this app can replay."""
 

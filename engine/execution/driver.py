@@ -2,20 +2,16 @@
 
 `Driver._run_strategy` is the loop of a strategy: ask it, take the turn, pass the result back; a
 function calls for its turns itself. `EpisodeTurns` checks, announces, performs and records each
-step. `WallTime` limits the running time over all attempts and cuts user code off when it is used up
-or the episode is canceled. Time that is spent waiting for the log does not count, and a write that
-is on its way to the journal is never cut off.
+step.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -66,6 +62,7 @@ from engine.functions.result import conclusion
 from engine.functions.run import Rest
 from engine.outputs.pool import OutputContext
 from engine.runtime.usercode import call, in_text
+from engine.runtime.wall_time import WallTime
 from engine.secrets import without
 from engine.validation import KEPT_BYTES_MAX
 from engine.waits import answer as answers
@@ -83,93 +80,8 @@ from streams.model.events import (
 from streams.model.triggers import Mode
 from streams.ports.log import Recorded
 
-T = TypeVar("T")
-
 KEY_MARK_CHARS: Final = 16
 """How much of an action's fingerprint its idempotency key has: 64 bits, unique per turn."""
-
-
-TIMER_S: Final = 0.001
-"""How exact a timer is, in seconds: one that fires so much too early is not set anew."""
-
-
-class WallTime:
-    """The running time of one attempt, on top of what earlier ones used.
-
-    The time does not count while the episode waits for the log, which it does at each step. The
-    timer is not moved each time; it is set anew if it fires too early.
-    """
-
-    def __init__(self, clock: Clock, *, limit_s: float, used_s: float) -> None:
-        """Start counting; `limit_s` is over all attempts, 0 or less is no limit."""
-        self.limit = clock.timeout(None)
-        """Cuts off the code within it, once the time is used up."""
-        self._clock, self._limit_s = clock, limit_s
-        self._since_s = clock.monotonic_s() - used_s
-        self._waits = 0
-        self._still_since_s = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        self._is_cut_off = False
-
-    @contextmanager
-    def counting(self) -> Iterator[None]:
-        """Have the timer go within `limit`."""
-        self._set_timer()
-        try:
-            yield
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
-
-    def used_s(self) -> float:
-        """Return the seconds of running so far, over all attempts."""
-        return self._clock.monotonic_s() - self._since_s
-
-    def cut_off(self) -> None:
-        """Cut off the code within the limit, now or right after the barrier."""
-        self._is_cut_off = True
-        if not self._waits and not self.limit.expired():
-            self.limit.reschedule(asyncio.get_running_loop().time())
-
-    async def standing_still(self, wait: Callable[[], Awaitable[T]]) -> T:
-        """Return what `wait` does, which waits for the log, without using up time.
-
-        Fails if user code ignored an earlier cut.
-
-        Branches of a function may wait at the same time: time counts again after the last of them.
-        """
-        if self.limit.expired():
-            raise BudgetExceeded("wall_s", f"all {self._limit_s:g} used")
-        if not self._waits:
-            self._still_since_s = self._clock.monotonic_s()
-        self._waits += 1
-        try:
-            return await wait()
-        finally:
-            self._waits -= 1
-            if not self._waits:
-                self._count_again()
-
-    def _count_again(self) -> None:
-        self._since_s += self._clock.monotonic_s() - self._still_since_s
-        if self._is_cut_off:
-            self.cut_off()
-        elif self._timer is None:
-            self._set_timer()
-
-    def _set_timer(self) -> None:
-        if self._limit_s > 0:
-            left_s = max(0.0, self._limit_s - self.used_s())
-            self._timer = asyncio.get_running_loop().call_later(left_s, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        if self._waits:
-            return
-        if self._limit_s - self.used_s() > TIMER_S:
-            self._set_timer()
-        else:
-            self.cut_off()
 
 
 class Leaving(Exception):

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import types
-from collections.abc import Coroutine, Generator
-from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final, TypeVar
 
-from engine.errors import RAISED, InvalidAction
+from engine.errors import InvalidAction
 from engine.functions.place import place_of_call
 from streams.model.events import AGAIN
 
@@ -77,41 +73,6 @@ class Branch:
 
 REFUSALS_MAX: Final = 100
 """Most calls that a function may make after its end is decided; then it is left where it is."""
-
-_LEAVE: Final = object()
-"""What a coroutine gives the one that runs it, to be left."""
-
-
-@types.coroutine
-def leave() -> Generator[Any, Any, None]:
-    """Never return: the `leavable` coroutine that awaits this is left here."""
-    while True:
-        yield _LEAVE
-
-
-@types.coroutine
-def leavable(work: Coroutine[Any, Any, T], left: BaseException) -> Generator[Any, Any, T]:
-    """Return what `work` returns; raise `left` once it awaits `leave`."""
-    step = partial(work.send, None)
-    while True:
-        try:
-            asks = step()
-        except StopIteration as ended:
-            returned: T = ended.value
-            return returned
-        if asks is _LEAVE:
-            # It cleans up, or even refuses to end.
-            with suppress(*RAISED, asyncio.CancelledError, type(left)):
-                work.close()
-            raise left
-        try:
-            step = partial(work.send, (yield asks))
-        except GeneratorExit:
-            work.close()
-            raise
-        except (*RAISED, asyncio.CancelledError, type(left)) as error:
-            step = partial(work.throw, error)
-
 
 _CURRENT: Final[ContextVar[Branch]] = ContextVar("branch")
 

@@ -18,6 +18,7 @@ import msgspec
 from engine.app.actions import Step, ToolCall, fingerprint
 from engine.episodes.episode import ARGS_CHARS_MAX
 from engine.episodes.recovery import kind_of, text_of_step
+from engine.errors import Interrupted
 from engine.functions.history import History
 from engine.functions.place import place_of_call
 from streams.model.events import StepAnnounced, StepRecorded
@@ -35,10 +36,6 @@ REMEDY: Final = (
 REMEDY_OF_FORK: Final = (
     "the function takes another way than the one recorded: fork earlier, or at 0"
 )
-
-
-class Interrupted(BaseException):
-    """Ends a function that must not go on here. Not an `Exception`, so that no user catches it."""
 
 
 class Asked(msgspec.Struct, frozen=True):

@@ -37,6 +37,7 @@ from engine.errors import (
     RAISED,
     CallFailed,
     EpisodeFailed,
+    Interrupted,
     InvalidAction,
     NondeterministicReplay,
 )
@@ -47,13 +48,12 @@ from engine.functions.branch import (
     check_run,
     current,
     enter,
-    leavable,
-    leave,
 )
 from engine.functions.history import CHANGED, REFUSED, History
-from engine.functions.order import REMEDY, REMEDY_OF_FORK, Asked, Comparison, Interrupted, Order
+from engine.functions.order import REMEDY, REMEDY_OF_FORK, Asked, Comparison, Order
 from engine.functions.pending import PendingCall
 from engine.functions.place import place_of_call, place_of_error
+from engine.runtime.leavable import leavable, leave
 from engine.runtime.usercode import call
 from engine.waits.wait import HELD_S, sleep_until, slept
 from streams.clock import Clock

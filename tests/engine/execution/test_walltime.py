@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from engine.errors import EpisodeFailed
-from engine.execution.driver import WallTime
+from engine.runtime.wall_time import WallTime
 from tests.engine.stage import CLOCK, WAIT_S
 from tests.simulation.time import SimClock, simulate
 

@@ -11,7 +11,7 @@ import pytest
 
 from engine.app.strategy import ConvergeResult
 from engine.episodes.cancel import cancel
-from engine.functions.order import Interrupted
+from engine.errors import Interrupted
 from streams.model.events import EndStatus, EpisodeConverged, StepRecorded
 from streams.model.triggers import Budget
 from tests.engine.functions.stage import Ledger, app_of, play
