@@ -14,8 +14,7 @@ EngineError
 │   └── BudgetExceeded     its budget is used up            the same, unless `on_exhausted` helps
 ├── CallFailed             a call of a function failed       catch it, or let the episode fail
 ├── BadHistory             a history cannot be replayed      fix the file or the app that it names
-└── StrategyError          user code broke the contract      the episode fails with its
-`error_class`
+└── StrategyError          user code broke the contract     the episode fails with its class
     ├── BadInput           a workflow's function raised, or returned no valid input
     ├── InvalidAction      `next_step` returned no action, or one with impossible values
     ├── InvalidResult      `converge` returned no usable result
@@ -35,10 +34,6 @@ Three errors can come from any function that awaits the log; a `Raises:` section
 from __future__ import annotations
 
 from typing import ClassVar, Final, Literal
-
-RAISED: Final = (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)
-"""What user code may raise without ending more than its episode. A signal to the process is none
-of these: the event loop turns it into a cancellation."""
 
 
 class EngineError(Exception):

@@ -482,8 +482,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a lost lease is no crash of user code",
         "engine/runtime/usercode.py",
-        "    except (EpisodeFailed, LeaseLost):\n",
-        "    except EpisodeFailed:\n",
+        "    except (EpisodeFailed, LeaseLost, Interrupted):\n",
+        "    except (EpisodeFailed, Interrupted):\n",
         "tests/engine/runtime/test_usercode.py",
     ),
     Mutant(
@@ -600,9 +600,25 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "user code that exits or interrupts ends its episode alone",
-        "engine/errors.py",
-        "RAISED: Final = (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)",
-        "RAISED: Final = (Exception,)",
+        "engine/runtime/usercode.py",
+        "    except BaseException as error:\n"
+        "        if is_from_outside(error, caller):\n            raise\n        raise",
+        "    except Exception as error:\n"
+        "        if is_from_outside(error, caller):\n            raise\n        raise",
+        "tests/engine/node/test_user_code.py",
+    ),
+    Mutant(
+        "a thread comes back whatever its function raises",
+        "engine/runtime/threads.py",
+        "    except BaseException as error:",
+        "    except Exception as error:",
+        "tests/engine/runtime/test_threads.py",
+    ),
+    Mutant(
+        "whatever a branch raises fails its episode",
+        "engine/functions/run.py",
+        "        except BaseException as error:\n            if is_from_outside",
+        "        except Exception as error:\n            if is_from_outside",
         "tests/engine/node/test_user_code.py",
     ),
     Mutant(
@@ -615,15 +631,15 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a callback that is closed has not crashed",
         "engine/runtime/usercode.py",
-        "    return isinstance(error, GeneratorExit) and asyncio.current_task() is not caller",
+        "    return isinstance(error, GeneratorExit) and task is not caller",
         "    return False",
         "tests/engine/runtime/test_usercode.py",
     ),
     Mutant(
         "a cancelled callback is told from a cancelled episode",
         "engine/runtime/usercode.py",
-        "        if _are_cancelled():\n            raise\n",
-        "        raise\n",
+        "        return task is not None and task.cancelling() > 0",
+        "        return True",
         "tests/engine/runtime/test_usercode.py",
     ),
     Mutant(

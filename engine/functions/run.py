@@ -34,7 +34,6 @@ from engine.app.strategy import IN_FUNCTION, Function
 from engine.episodes.episode import NOW, Command, Performed
 from engine.errors import (
     CRASH,
-    RAISED,
     CallFailed,
     EpisodeFailed,
     Interrupted,
@@ -54,7 +53,7 @@ from engine.functions.order import REMEDY, REMEDY_OF_FORK, Asked, Comparison, Or
 from engine.functions.pending import PendingCall
 from engine.functions.place import place_of_call, place_of_error
 from engine.runtime.leavable import leavable, leave
-from engine.runtime.usercode import call
+from engine.runtime.usercode import call, is_from_outside
 from engine.waits.wait import HELD_S, sleep_until, slept
 from streams.clock import Clock
 from streams.json import NOTHING, raw, unraw
@@ -319,13 +318,9 @@ class FunctionRun:
             if inspect.iscoroutine(work):
                 return await leavable(work, Interrupted())
             return await work
-        except Interrupted as error:
-            return _Raised(error)
-        except asyncio.CancelledError as error:
-            if _is_canceled():
+        except BaseException as error:
+            if is_from_outside(error, branch.task):
                 raise
-            return _Raised(error)
-        except RAISED as error:
             return _Raised(error)
         finally:
             left.discard(branch.prefix)
@@ -378,9 +373,9 @@ class FunctionRun:
         inside = IN_FUNCTION.set(False)
         try:
             return await work
-        except GeneratorExit:
+        except (asyncio.CancelledError, GeneratorExit, Interrupted):
             raise
-        except RAISED as error:
+        except BaseException as error:
             raise self._stop(error) from error
         finally:
             with suppress(ValueError):  # Python may close it in another context.
@@ -486,7 +481,7 @@ class FunctionRun:
     def _record(self, command: Command) -> None:
         try:
             self._turns.record(command)
-        except RAISED as error:
+        except Exception as error:
             raise self._stop(error) from error
 
 

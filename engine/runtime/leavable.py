@@ -5,14 +5,11 @@ Code of users may catch whatever is to end it. Who runs it must go on all the sa
 
 from __future__ import annotations
 
-import asyncio
 import types
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
-
-from engine.errors import RAISED
 
 T = TypeVar("T")
 
@@ -39,7 +36,7 @@ def leavable(work: Coroutine[Any, Any, T], left: BaseException) -> Generator[Any
             return returned
         if asks is _LEAVE:
             # It cleans up, or even refuses to end.
-            with suppress(*RAISED, asyncio.CancelledError, type(left)):
+            with suppress(BaseException):
                 work.close()
             raise left
         try:
@@ -47,5 +44,5 @@ def leavable(work: Coroutine[Any, Any, T], left: BaseException) -> Generator[Any
         except GeneratorExit:
             work.close()
             raise
-        except (*RAISED, asyncio.CancelledError, type(left)) as error:
+        except BaseException as error:  # noqa: BLE001 - passed on to the code that awaits
             step = partial(work.throw, error)

@@ -43,8 +43,10 @@ class NodeTasks:
 async def _contained(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
-    except Exception:
-        log.exception("work failed by surprise; what was not accepted comes again, a lease lapses")
+    except asyncio.CancelledError:
+        raise
+    except BaseException:
+        log.exception("unexpected error in a task; its message comes again, its lease expires")
 
 
 async def wait_first(*waits: Coroutine[Any, Any, object]) -> None:

@@ -10,8 +10,6 @@ from contextvars import copy_context
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from engine.errors import RAISED
-
 R = TypeVar("R")
 
 THREADS_MAX: Final = 64
@@ -79,7 +77,7 @@ def _outcome_of(function: Callable[[], R]) -> Callable[[], R]:
     """Return a function that returns or raises what `function` did."""
     try:
         returned = function()
-    except RAISED as error:
+    except BaseException as error:  # noqa: BLE001 - raised where the thread is awaited
         raised = error
 
         def fail() -> R:

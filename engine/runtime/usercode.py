@@ -15,7 +15,7 @@ import structlog
 from engine.app import outputs, tools
 from engine.app.outputs import DeliveryFailed
 from engine.app.tools import ToolFailed
-from engine.errors import CRASH, RAISED, EpisodeFailed, StrategyError
+from engine.errors import CRASH, EpisodeFailed, Interrupted, StrategyError
 from engine.runtime.client_errors import class_of_client_error
 from streams.errors import LeaseLost
 
@@ -54,16 +54,12 @@ async def call(callback: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) ->
     try:
         returned = callback(*args, **kwargs)
         return await returned if inspect.isawaitable(returned) else returned
-    except (EpisodeFailed, LeaseLost):
+    except (EpisodeFailed, LeaseLost, Interrupted):
         raise
     except StrategyError as error:
         raise EpisodeFailed(error.error_class, str(error)) from error
-    except asyncio.CancelledError as error:
-        if _are_cancelled():
-            raise
-        raise EpisodeFailed(CRASH, _trace(error)) from error
-    except RAISED as error:
-        if _is_closed(error, caller):
+    except BaseException as error:
+        if is_from_outside(error, caller):
             raise
         raise EpisodeFailed(CRASH, _trace(error)) from error
 
@@ -117,9 +113,6 @@ async def _attempt(
         task.add_done_callback(_retrieve)
         task.cancel()
         raise
-    if task.cancelled():
-        # It cancelled itself: we have not been.
-        raise in_our_words(asyncio.CancelledError())
     result = task.result()
     if not isinstance(result, _Raised):
         return result
@@ -134,15 +127,23 @@ async def _result(work: Awaitable[R], begin: Callable[[], None] | None) -> R | _
         begin()
     try:
         return await work
-    except RAISED as error:
-        if _is_closed(error, caller):
+    except BaseException as error:
+        if is_from_outside(error, caller):
             raise
         return _Raised(error)
 
 
-def _is_closed(error: BaseException, caller: asyncio.Task[Any] | None) -> bool:
-    """Return whether our own coroutine is closed, from outside of the task that runs it."""
-    return isinstance(error, GeneratorExit) and asyncio.current_task() is not caller
+def is_from_outside(error: BaseException, caller: asyncio.Task[Any] | None) -> bool:
+    """Return whether `error` ends the code of users that `caller` runs, which has not raised it.
+
+    The task is canceled by a deadline, a lost lease or the end of the node, or the coroutine is
+    closed from another task. Whatever else there is, code of users has raised it: also a
+    `CancelledError`, where it has awaited a task that was canceled.
+    """
+    task = asyncio.current_task()
+    if isinstance(error, asyncio.CancelledError):
+        return task is not None and task.cancelling() > 0
+    return isinstance(error, GeneratorExit) and task is not caller
 
 
 def _ended(task: asyncio.Future[Any]) -> asyncio.Future[None]:
@@ -160,13 +161,6 @@ def _ended(task: asyncio.Future[Any]) -> asyncio.Future[None]:
 def in_text(value: object) -> str:
     """Return the end of `value` as Unicode text: what users raise may have undecodable bytes."""
     return str(value)[-TRACE_CHARS_MAX:].encode(errors="replace").decode()
-
-
-def _are_cancelled() -> bool:
-    """Return whether a deadline, a lost lease or the end of the node stops us."""
-    # Otherwise a `CancelledError` is only what user code awaited: a task that had been cancelled.
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _as_tool_failure(error: BaseException) -> ToolFailed:

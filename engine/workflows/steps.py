@@ -17,7 +17,7 @@ import msgspec
 from engine.app.workflow import STEP_TIMEOUT, Prior, Workflow, WorkflowStep, ancestors, remedy
 from engine.app.workflow_plan import DEPTH_MAX
 from engine.episodes.episode import Episode
-from engine.errors import RAISED, BadInput, Unencodable
+from engine.errors import BadInput, Unencodable
 from engine.validation import encode
 from engine.waits.approval import expiry_of
 from engine.workflows.instance import (
@@ -199,7 +199,7 @@ def _call(name: str, function: Callable[[Trigger, Prior], object], *given: Any) 
         # Copies, so that nothing that a function does to them is seen by anyone else.
         copied = msgspec.json.decode(msgspec.json.encode(prior))
         return function(_trigger.decode(msgspec.json.encode(trigger)), copied)
-    except RAISED as error:
+    except BaseException as error:
         told = f"{name}: {type(error).__name__}: {error}"[:DETAIL_CHARS_MAX]
         raise BadInput(told.encode(errors="replace").decode()) from error
 

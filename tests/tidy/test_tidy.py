@@ -133,10 +133,14 @@ IN_CODE = (
         r"\bexcept\s*:|\bexcept\b[^:\n]*\b(Base)?Exception\b|\bsuppress\([^)]*\b(Base)?Exception\b",
         # Where others' code runs.
         (
+            "engine/functions/run.py",
             "engine/node/node.py",
+            "engine/runtime/leavable.py",
             "engine/runtime/tasks.py",
+            "engine/runtime/threads.py",
             "engine/runtime/usercode.py",
             "engine/workflows/steps.py",
+            "vigil/serving/app.py",
         ),
     ),
 )

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from engine.app.app import App
-from engine.errors import RAISED, EngineError
+from engine.errors import EngineError
 from engine.functions.names import unknown_names
 from vigil.errors import Mistake
 from vigil.public import shadowing_in
@@ -79,7 +79,7 @@ def _module(name: str, *, said: str, sought_in: str) -> ModuleType:
         raise Mistake(f"{said}: it imports {error.name!r}, which is not installed") from error
     except KeyboardInterrupt:
         raise
-    except RAISED as error:
+    except BaseException as error:
         raise Mistake(f"{said}: {_told(error)}") from error
 
 

@@ -32,6 +32,24 @@ async def test_what_it_raises_is_raised():
         await run(Threads(), lambda: 1 / 0)
 
 
+class Panic(BaseException):
+    """As a library in Rust raises it."""
+
+
+@pytest.mark.parametrize("error", [Panic, asyncio.CancelledError, SystemExit, GeneratorExit])
+async def test_a_thread_comes_back_whatever_its_function_raises(error):
+    threads = Threads(most=1)
+
+    def fail():
+        raise error
+
+    for _ in range(3):
+        with pytest.raises(error):
+            await run(threads, fail)
+
+    assert await run(threads, lambda: "next") == "next"
+
+
 async def test_no_more_run_at_a_time_than_there_may_be():
     threads, let_go = Threads(most=1), threading.Event()
     first = asyncio.create_task(run(threads, lambda: let_go.wait(30)))

@@ -175,7 +175,11 @@ async def test_a_callback_that_is_closed_with_its_task_has_not_crashed():
     await asyncio.gather(task, return_exceptions=True)
 
 
-@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+class Panic(BaseException):
+    """As a library in Rust raises it."""
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), Panic()])
 async def test_what_would_end_the_process_ends_a_callback_a_tool_and_a_delivery(raised):
     def callback():
         raise raised
