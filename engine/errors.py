@@ -13,6 +13,7 @@ EngineError
 ├── EpisodeFailed          the episode cannot go on          record it as failed, then stop
 │   └── BudgetExceeded     its budget is used up            the same, unless `on_exhausted` helps
 ├── CallFailed             a call of a function failed       catch it, or let the episode fail
+│   └── CallTimeout        its own timeout cut the call off  the same
 ├── BadHistory             a history cannot be replayed      fix the file or the app that it names
 └── StrategyError          user code broke the contract     the episode fails with its class
     ├── BadInput           a workflow's function raised, or returned no valid input
@@ -159,6 +160,21 @@ class CallFailed(EngineError):
         self.error_class = error_class
         """Such as `timeout`, `tool_unavailable` or one that the tool gave to `ToolFailed`."""
         self.detail = detail
+
+
+CALL_TIMEOUT: Final = "call_timeout"
+"""Error class of a call that the function's own timeout has cut off."""
+
+
+class CallTimeout(CallFailed, TimeoutError):
+    """The function's own timeout, such as `asyncio.timeout`, has cut a call off.
+
+    The call is recorded as failed, so that a replay fails it at once, as a `TimeoutError`, too. It
+    had no side effects; one that has is not cut off without a word: see `outcome_unknown`.
+    """
+
+    def __init__(self, detail: str = "") -> None:
+        super().__init__(CALL_TIMEOUT, detail)
 
 
 class Interrupted(BaseException):

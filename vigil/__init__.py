@@ -93,6 +93,7 @@ if TYPE_CHECKING:
         BadTool,
         BadWorkflow,
         CallFailed,
+        CallTimeout,
         DeclarationError,
         EngineError,
         InvalidAction,
@@ -144,9 +145,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Action", "Actor", "AdaptiveBudget", "App", "ApprovalAnswer", "BadAdapter", "BadDefinition",
     "BadRequest", "BadTool", "BadWorkflow", "Beginning", "Breaker", "Budget", "CallContext",
-    "CallFailed", "CloudEvent", "Context", "ConvergeResult", "DeclarationError", "DeliveryFailed",
-    "DomainEvent", "EngineError", "Enriched", "EpisodeView", "Escalation", "EventTrigger",
-    "Exhausted", "Expectation", "Failure", "Finding", "FindingIntent", "Findings",
+    "CallFailed", "CallTimeout", "CloudEvent", "Context", "ConvergeResult", "DeclarationError",
+    "DeliveryFailed", "DomainEvent", "EngineError", "Enriched", "EpisodeView", "Escalation",
+    "EventTrigger", "Exhausted", "Expectation", "Failure", "Finding", "FindingIntent", "Findings",
     "FunctionContext", "FunctionTool", "InvalidAction", "InvalidFinding", "InvalidOutput",
     "JsonObject", "Kind", "ManualTrigger", "Mode", "Node", "Orphan", "OutputAdapter",
     "OutputIntent", "OutputView", "Outputs", "Overrides", "Ports", "Refused", "Retries", "Route",
@@ -190,8 +191,9 @@ _HOMES: Final = {
     "engine.episodes.fire": "fire",
     "engine.episodes.fork": "fork",
     "engine.errors": (
-        "BadAdapter BadDefinition BadRequest BadTool BadWorkflow CallFailed DeclarationError "
-        "EngineError InvalidAction InvalidFinding InvalidOutput Refused StrategyError"
+        "BadAdapter BadDefinition BadRequest BadTool BadWorkflow CallFailed CallTimeout "
+        "DeclarationError EngineError InvalidAction InvalidFinding InvalidOutput Refused "
+        "StrategyError"
     ),
     "engine.findings.store": "findings_of",
     "engine.functions.context": "ApprovalAnswer FunctionContext",

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from engine.episodes.episode import Command, Episode, decide, evolve
 from engine.episodes.service_level import EpisodeTimes, judge
 from streams.clock import Clock
-from streams.errors import StreamError, TooLarge, UnknownOutcome
+from streams.errors import StreamError, TooLarge, UnknownOutcome, VersionConflict
 from streams.model.events import EpisodeEvent, EpisodeFinished, EpisodeStarted
 from streams.ports.log import Commit, EventLog
 from streams.tracing import traceparent
@@ -65,8 +65,9 @@ class JournalWriter:
         self._turn = asyncio.Lock()
         """Branches of a function may come to a barrier at the same time."""
         self._broken: StreamError | None = None
-        """Why an append failed, or that it was canceled: nothing is written after it, for it may
-        have happened."""
+        """Why an append failed: nothing is written after it, for it may have happened."""
+        self._in_doubt: Commit | None = None
+        """What was canceled while it was sent, and may be stored: it is sent again first."""
 
     def record(self, *commands: Command) -> None:
         """Decide the events of `commands` and start to write them; an earlier append may fail."""
@@ -123,24 +124,32 @@ class JournalWriter:
         if self._broken is not None:
             raise self._broken
         while self._pending:
-            if not self.is_fenced:
-                self._sign(await self._before_fence(self._pending[:most]))
-            events = tuple(self._pending[:most])
+            if not self.is_fenced and self._in_doubt is None:
+                self._sign(await self._secured(self._pending[:most]))
+            commit = self._in_doubt or self._commit(tuple(self._pending[:most]))
             try:
-                self.version = await self._append(events)
+                self.version = await self._append(commit)
             except TooLarge:
-                if len(events) == 1:
+                if len(commit.events) == 1:
                     raise
-                most = len(events) // 2
+                most = len(commit.events) // 2
             except StreamError as error:
                 self._broken = error
                 raise
             except asyncio.CancelledError:
-                self._broken = UnknownOutcome(self._subject, detail="canceled while it was sent")
+                self._in_doubt = commit
                 raise
             else:
-                del self._pending[: len(events)]
+                del self._pending[: len(commit.events)]
                 await self._note_fenced()
+
+    async def _secured(self, first: Sequence[EpisodeEvent]) -> int:
+        """Return the revision of the claim; whether one was made is not found out a second time."""
+        try:
+            return await self._before_fence(first)
+        except asyncio.CancelledError:
+            self._broken = UnknownOutcome(self._subject, detail="canceled while it was claimed")
+            raise
 
     def _sign(self, claim_revision: int) -> None:
         """Put the claim's revision into the start, which was recorded before there was a claim."""
@@ -156,15 +165,27 @@ class JournalWriter:
             self.is_fenced = True
             await self._after_fence()
 
-    async def _append(self, events: tuple[EpisodeEvent, ...]) -> int:
+    def _commit(self, events: tuple[EpisodeEvent, ...]) -> Commit:
         self._commits += 1
         at = self._clock.now()
         if self._times is not None:
             self._times, events = judge(self._times, events, at=at)
-        commit = Commit(
-            id=f"{self._writer_id}-{self._commits}", at=at, events=events, trace=traceparent()
-        )
-        version = await self._log.append(self._subject, commit, after=self.version)
-        if self._times is not None and isinstance(events[-1], EpisodeFinished):
-            self.episode = replace(self.episode, finished=events[-1])
+        id_ = f"{self._writer_id}-{self._commits}"
+        return Commit(id=id_, at=at, events=events, trace=traceparent())
+
+    async def _append(self, commit: Commit) -> int:
+        """Return the version after `commit`, which is stored once."""
+        try:
+            version = await self._log.append(self._subject, commit, after=self.version)
+        except VersionConflict:
+            if self._in_doubt is None:
+                raise
+            newest = await self._log.last(self._subject)
+            if newest is None or newest.commit.id != commit.id:
+                raise
+            version = newest.seq
+        self._in_doubt = None
+        end = commit.events[-1]
+        if self._times is not None and isinstance(end, EpisodeFinished):
+            self.episode = replace(self.episode, finished=end)
         return version

@@ -7,7 +7,8 @@ step.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -51,7 +52,7 @@ from engine.episodes.episode import (
     pause_after,
 )
 from engine.episodes.writer import JournalWriter
-from engine.errors import BudgetExceeded, EpisodeFailed
+from engine.errors import CALL_TIMEOUT, BudgetExceeded, EpisodeFailed
 from engine.execution import exhausted
 from engine.execution.steps import OutputSteps, StepExecutor, shown_args
 from engine.execution.strategy import Restored, StrategyRunner, ended_early
@@ -59,8 +60,9 @@ from engine.findings.store import FindingReader
 from engine.functions import context as functions
 from engine.functions.history import history_of
 from engine.functions.result import conclusion
-from engine.functions.run import Rest
+from engine.functions.run import OWN_TIMEOUT, Rest
 from engine.outputs.pool import OutputContext
+from engine.runtime.cancel_scope import Canceled, CancelScope
 from engine.runtime.usercode import call, in_text
 from engine.runtime.wall_time import WallTime
 from engine.secrets import without
@@ -101,8 +103,9 @@ class EpisodeTurns:
 
     def __post_init__(self) -> None:
         clock = self.context.clock
+        self.scope = CancelScope(clock)
         wall_s, used_s = self.opened.budget.wall_s, self.journal.episode.wall_used_s
-        self.wall = WallTime(clock, limit_s=wall_s, used_s=used_s)
+        self.wall = WallTime(clock, self.scope, limit_s=wall_s, used_s=used_s)
         self.findings = FindingReader(self.context.finding_index, clock, self.opened)
 
     @property
@@ -167,6 +170,23 @@ class EpisodeTurns:
         self.journal.record(kept, *also)
         return performed
 
+    def time_out(self, action: Step, *, path: str) -> Performed:
+        """Record that a timeout of the function's own has cut `action` off.
+
+        Raises `EpisodeFailed` if nobody knows whether it has had a side effect.
+        """
+        announced = self.announced_at(path)
+        if announced is not None and announced.until is None:
+            raise EpisodeFailed(
+                "outcome_unknown",
+                f"{_where(announced)}, {announced.tool_name}: a timeout of the function's own has"
+                " cut off a call that has begun; give the tool a `timeout_s` instead",
+            )
+        asked = self.executor.asked(action)
+        timed_out = replace(asked, error_class=CALL_TIMEOUT, error_detail=OWN_TIMEOUT, path=path)
+        self.journal.record(timed_out)
+        return timed_out
+
     def _pause_begun(self, failed: Performed) -> Announce:
         """Return, for the commit of a failed attempt, when the pause after it ends."""
         pause = Sleep(failed.retry_s)
@@ -210,6 +230,11 @@ class EpisodeTurns:
         """Raise `EpisodeFailed` if the episode is to be canceled."""
         if self.run.canceled is not None:
             raise EpisodeFailed(self.run.canceled.error_class, self.run.canceled.error_detail)
+
+    def check_uninterrupted(self) -> None:
+        """Raise `CancelledError` once more if code of users has caught it."""
+        if self.scope.is_canceled:
+            raise asyncio.CancelledError
 
     def _check_leaving(self) -> None:
         if not self.context.may_go_on.is_given:
@@ -376,7 +401,7 @@ class Driver:
 
     async def _end(self, failed: EpisodeFailed, records: Sequence[Recorded]) -> None:
         try:
-            return await self._conclude(self._made_of_what_there_is(failed))
+            return self._conclude(await self._made_of_what_there_is(failed))
         except EpisodeFailed as final:
             end = self._end_of(final, await self._secrets(records))
         if isinstance(end, CancelEpisode):
@@ -419,17 +444,15 @@ class Driver:
         return denied or FailEpisode(error_class=error_class, error_detail=detail, outputs=settled)
 
     async def _within_wall_time(self, records: Sequence[Recorded]) -> None:
-        wall = self.turns.wall
-        try:
-            async with wall.limit:
-                with wall.counting(), self.run.interrupting(wall.cut_off):
-                    self.turns.check_canceled()
-                    await self._run(records)
-        except TimeoutError:
-            if not wall.limit.expired():
-                raise
+        wall, name = self.turns.wall, f"episode {self.opened.episode_id}"
+        with wall.counting(), self.run.interrupting(wall.cut_off):
             self.turns.check_canceled()
-            raise BudgetExceeded("wall_s", f"all {self.opened.budget.wall_s:g} used") from None
+            try:
+                await self.turns.scope.run(self._run(records), name=name)
+            except Canceled:
+                self.turns.check_canceled()
+                used_up = f"all {self.opened.budget.wall_s:g} used"
+                raise BudgetExceeded("wall_s", used_up) from None
 
     async def _run(self, records: Sequence[Recorded]) -> None:
         expectation = self.turns.executor.expectation
@@ -456,7 +479,7 @@ class Driver:
         converged = await call(conclusion, ended)
         if converged is None:
             return self._finish()
-        return await self._conclude(call(dry_run.set_apart, converged, self.opened))
+        return self._conclude(await call(dry_run.set_apart, converged, self.opened))
 
     async def _run_strategy(self, restored: Restored) -> None:
         current, left = restored.state, restored.left
@@ -468,6 +491,7 @@ class Driver:
             action = await self.strategy_runner.next_step(
                 current, turn=turn, tokens_used=tokens_used
             )
+            self.turns.check_uninterrupted()
             if left:
                 await self.strategy_runner.check_same(left[0], action)
             match action:
@@ -522,12 +546,11 @@ class Driver:
         return current
 
     async def _converge(self, current: Any, *, turn: int, tokens_used: int) -> None:
-        made = self.strategy_runner.converge(current, turn=turn, tokens_used=tokens_used)
-        await self._conclude(made)
+        made = await self.strategy_runner.converge(current, turn=turn, tokens_used=tokens_used)
+        self.turns.check_uninterrupted()
+        self._conclude(made)
 
-    async def _conclude(self, made: Awaitable[EpisodeConverged]) -> None:
-        """Record a result as soon as it is made."""
-        converged = await made
+    def _conclude(self, converged: EpisodeConverged) -> None:
         if converged.findings or converged.outputs:
             self.journal.record(converged)
         else:

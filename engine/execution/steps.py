@@ -57,7 +57,7 @@ from engine.runtime.usercode import attempt, call, in_text
 from engine.secrets import hide, removed, texts_in, without
 from streams.clock import Clock
 from streams.errors import BadName, TooLarge, Unavailable
-from streams.json import JsonObject, raw, unraw
+from streams.json import NOTHING, JsonObject, raw, unraw
 from streams.model.events import EpisodeOpened, StepKind, StepRecorded
 from streams.model.outputs import OutputOutcome, OutputResult
 from streams.model.triggers import Mode
@@ -143,6 +143,38 @@ class StepExecutor:
         telemetry.step_duration.record(took_s, {**self._labels, "kind": performed.kind})
         return replace(performed, cost_ms=round(took_s * 1000))
 
+    def asked(self, action: Step) -> Performed:
+        """Return the step of `action` without what it brings back."""
+        mark = fingerprint(action)
+        match action:
+            case ToolCall():
+                name, args = f"{action.capability}.{action.action}", self._shown(action)
+                return Performed(
+                    kind=StepKind.TOOL_CALL, fingerprint=mark, tool_name=name, args=args
+                )
+            case Synthesize():
+                prompt = validation.encode(action.prompt, what="prompt")
+                return Performed(kind=StepKind.SYNTHESIS, fingerprint=mark, args=prompt)
+            case Checkpoint(phase=phase):
+                said = validation.encode({"phase": phase}, what="phase")
+                return Performed(kind=StepKind.CHECKPOINT, fingerprint=mark, args=said)
+            case RequestApproval() | WaitFor() | Sleep():
+                return replace(dry_run.answer_to(action), result=NOTHING)
+            case SendOutput(intent=intent):
+                return Performed(
+                    kind=StepKind.OUTPUT,
+                    fingerprint=mark,
+                    tool_name=f"{StepKind.OUTPUT.value}.{intent.adapter}",
+                    args=raw({"adapter": intent.adapter}),
+                )
+            case Observe():
+                return Performed(kind=StepKind.OBSERVATION, fingerprint=mark)
+            case _:
+                assert_never(action)
+
+    def _shown(self, action: ToolCall) -> msgspec.Raw:
+        return shown_args(action, self._registered(action))
+
     async def _perform(self, action: Step, ctx: CallContext) -> Performed:
         match action:
             case ToolCall():
@@ -150,17 +182,10 @@ class StepExecutor:
             case Synthesize():
                 return await self._synthesize(action, ctx)
             case Observe(data=data):
-                return Performed(
-                    kind=StepKind.OBSERVATION,
-                    fingerprint=fingerprint(action),
-                    result=validation.encode(data, what="observation"),
-                )
-            case Checkpoint(phase=phase):
-                return Performed(
-                    kind=StepKind.CHECKPOINT,
-                    fingerprint=fingerprint(action),
-                    args=validation.encode({"phase": phase}, what="phase"),
-                )
+                kept = validation.encode(data, what="observation")
+                return replace(self.asked(action), result=kept)
+            case Checkpoint():
+                return self.asked(action)
             case RequestApproval() | WaitFor() | Sleep():
                 return dry_run.answer_to(action)
             case SendOutput(intent=intent):
@@ -176,13 +201,7 @@ class StepExecutor:
         return self.app.tool(self.actor, action.capability, action.action)
 
     async def _call_tool(self, action: ToolCall, ctx: CallContext) -> Performed:
-        tool = self._registered(action)
-        step = Performed(
-            kind=StepKind.TOOL_CALL,
-            fingerprint=fingerprint(action),
-            tool_name=f"{action.capability}.{action.action}",
-            args=shown_args(action, tool),
-        )
+        tool, step = self._registered(action), self.asked(action)
         if not self._is_allowed(action):
             allowed = ", ".join(sorted(self.actor.capabilities or ())) or "none"
             detail = f"{action.capability!r} is none of the actor's capabilities: {allowed}"
@@ -274,8 +293,8 @@ class StepExecutor:
 
     async def _synthesize(self, action: Synthesize, ctx: CallContext) -> Performed:
         synthesizer = self.app.synthesizer_of(self.actor, self.expectation)
-        prompt = validation.encode(action.prompt, what="prompt")
-        step = Performed(kind=StepKind.SYNTHESIS, fingerprint=fingerprint(action), args=prompt)
+        step = self.asked(action)
+        prompt = step.args
         override = dry_run.synthesis_of(self.opened)
         if override is not None:
             return replace(step, result=validation.encode(unraw(override), what="result"))

@@ -21,6 +21,7 @@ from engine.episodes.recovery import kind_of, text_of_step
 from engine.errors import Interrupted
 from engine.functions.history import History
 from engine.functions.place import place_of_call
+from engine.runtime.cancel_scope import CancelScope
 from streams.model.events import StepAnnounced, StepRecorded
 
 NOT_SHOWN: Final = " with values that are not shown", " with other values"
@@ -38,7 +39,8 @@ REMEDY_OF_FORK: Final = (
 )
 
 
-class Asked(msgspec.Struct, frozen=True):
+@dataclass
+class Asked:
     """A call that a branch waits to have answered."""
 
     path: str
@@ -49,6 +51,21 @@ class Asked(msgspec.Struct, frozen=True):
     """The user's line."""
     answer: asyncio.Future[StepRecorded | None]
     """None: nothing is recorded, and the call goes live."""
+
+    async def answered(self, scope: CancelScope) -> StepRecorded | None:
+        """Return the answer. May be `Interrupted`.
+
+        A timeout of the function's own comes too late for what is recorded: it is answered still.
+        """
+        while True:
+            answer = self.answer
+            try:
+                return await answer
+            except asyncio.CancelledError:
+                if scope.is_canceled:
+                    raise
+                if answer.cancelled():
+                    self.answer = asyncio.get_running_loop().create_future()
 
 
 class Order:
@@ -90,15 +107,16 @@ class Order:
         """Return the first record that nobody has asked for; None: there is none."""
         return next(iter(self._left.values()), None)
 
-    async def ask(self, path: str, action: Step, *, origin: str) -> StepRecorded | None:
-        """Return the record of the call at `path`; None: it goes live. May be `Interrupted`."""
+    def ask(self, path: str, action: Step, *, origin: str) -> Asked | None:
+        """Ask for the record of the call at `path`; None: it goes live."""
         if not self._left:
             return None
         mark = fingerprint(action)
         answer: asyncio.Future[StepRecorded | None] = asyncio.get_running_loop().create_future()
-        self._asked[path] = Asked(path, action, mark, place_of_call() or origin, answer)
+        asked = Asked(path, action, mark, place_of_call() or origin, answer)
+        self._asked[path] = asked
         self.rest()
-        return await answer
+        return asked
 
     def answer_at_once(self, path: str) -> StepRecorded | None:
         """Return the record at `path` of what is never waited for; None: nothing is recorded."""

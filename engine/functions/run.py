@@ -13,6 +13,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -22,6 +23,7 @@ from engine import validation
 from engine.app.actions import (
     Observe,
     Pause,
+    SendOutput,
     Sleep,
     Step,
     ToolCall,
@@ -33,8 +35,10 @@ from engine.app.context import Findings
 from engine.app.strategy import IN_FUNCTION, Function
 from engine.episodes.episode import NOW, Command, Performed
 from engine.errors import (
+    CALL_TIMEOUT,
     CRASH,
     CallFailed,
+    CallTimeout,
     EpisodeFailed,
     Interrupted,
     InvalidAction,
@@ -52,6 +56,7 @@ from engine.functions.history import CHANGED, REFUSED, History
 from engine.functions.order import REMEDY, REMEDY_OF_FORK, Asked, Comparison, Order
 from engine.functions.pending import PendingCall
 from engine.functions.place import place_of_call, place_of_error
+from engine.runtime.cancel_scope import CancelScope
 from engine.runtime.leavable import leavable, leave
 from engine.runtime.usercode import call, is_from_outside
 from engine.waits.wait import HELD_S, sleep_until, slept
@@ -59,6 +64,8 @@ from streams.clock import Clock
 from streams.json import NOTHING, raw, unraw
 from streams.model.events import AGAIN, StepAnnounced, StepKind, StepRecorded, StoredResult
 from streams.model.triggers import Trigger
+
+OWN_TIMEOUT: Final = "the function's own timeout was over before the call"
 
 Done: TypeAlias = StepRecorded | Performed
 
@@ -80,6 +87,10 @@ class LiveTurns(Protocol):
     def waits_for_people(self) -> bool:
         """Whether approvals, waits and sleeps are real; otherwise `take` answers them."""
 
+    @property
+    def scope(self) -> CancelScope:
+        """What the function runs in."""
+
     def shown(self, action: ToolCall) -> msgspec.Raw:
         """Return the arguments of a call as people may see them."""
 
@@ -97,6 +108,12 @@ class LiveTurns(Protocol):
 
     def record(self, command: Command) -> None:
         """Record something that is done."""
+
+    def time_out(self, action: Step, *, path: str) -> Performed:
+        """Record that a timeout of the function's own has cut `action` off.
+
+        Raises `EpisodeFailed` if nobody knows whether it has had a side effect.
+        """
 
     def announced_at(self, path: str) -> StepAnnounced | None:
         """Return what was announced at `path` and is not recorded; None: nothing."""
@@ -129,7 +146,7 @@ class FunctionRun:
     ) -> None:
         """Continue after `history`; `seed` makes what looks like chance, the same in a replay."""
         self._function, self._turns, self._clock, self._seed = function, turns, turns.clock, seed
-        self._history = history
+        self._history, self._scope = history, turns.scope
         self._comparison = Comparison(turns.shown, REMEDY_OF_FORK if is_fork else REMEDY)
         self._order = Order(
             history, self._comparison, on_mismatch=self._differ, on_rest=self._leave
@@ -149,12 +166,12 @@ class FunctionRun:
         enter(Branch(self, calls=self._history.calls_before))
         returned: object = None
         try:
-            returned = await leavable(call(self._called, ctx, trigger), Interrupted())
+            returned = await leavable(call(self._called, ctx, trigger), self._scope)
         except Interrupted as error:
             self._why = self._why or EpisodeFailed(CRASH, f"nothing of this run raised {error!r}")
         except EpisodeFailed as failed:
             self._why = self._why or failed
-        if _is_canceled():  # The function has caught it.
+        if self._scope.is_canceled:  # The function has caught it.
             raise asyncio.CancelledError
         if isinstance(self._why, BaseException):
             raise self._why
@@ -199,10 +216,13 @@ class FunctionRun:
         done = await self._done(action, path, branch, also)
         if done.retry_s:
             done = await self._repeated(action, done, branch.again())
+        if done.error_class == CALL_TIMEOUT:
+            raise CallTimeout(done.error_detail)
         if done.error_class:
             raise CallFailed(done.error_class, done.error_detail)
         if done.stored is not None:
-            return unraw(await self._live(self._turns.fetch(done.stored)))
+            fetch = partial(self._turns.fetch, done.stored)
+            return unraw(await self._live(self._surely(fetch)))
         return unraw(done.result)
 
     async def _repeated(self, action: Step, done: Done, again: Branch) -> Done:
@@ -215,19 +235,25 @@ class FunctionRun:
     async def _done(
         self, action: Step, path: str, branch: Branch, also: Sequence[Command] = ()
     ) -> Done:
-        recorded = await self._order.ask(path, action, origin=branch.origin)
+        recorded = await self._recorded(path, action, branch)
         if recorded is not None:
             return recorded
         return await self._live(self._do(action, path, branch, also))
+
+    async def _recorded(self, path: str, action: Step, branch: Branch) -> StepRecorded | None:
+        asked = self._order.ask(path, action, origin=branch.origin)
+        return None if asked is None else await asked.answered(self._scope)
 
     async def read(self, action: ToolCall, look: Callable[[], Awaitable[object]]) -> msgspec.Raw:
         """Return what `look` sees, which is recorded as `action`; `InvalidAction`: it cannot."""
         branch = await self._begin_call()
         path = branch.next_path()
         fingerprint(action)  # Raises at the user's line.
-        done: Done | None = await self._order.ask(path, action, origin=branch.origin)
+        done: Done | None = await self._recorded(path, action, branch)
         if done is None:
             done = await self._live(self._look(action, path, look))
+        if done.error_class == CALL_TIMEOUT:
+            raise CallTimeout(done.error_detail)
         if done.error_class:
             raise InvalidAction(done.error_detail)
         return done.result
@@ -300,10 +326,12 @@ class FunctionRun:
         try:
             await asyncio.wait(tasks)
         except asyncio.CancelledError:
+            await asyncio.sleep(0)  # They begin, so that each records that it is cut off.
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks)
-            raise
+            await self._surely(partial(asyncio.wait, tasks))
+            if self._scope.is_canceled:
+                raise
         if self._why is not None:
             raise Interrupted
         ends = [task.result() for task in tasks]
@@ -316,7 +344,7 @@ class FunctionRun:
         enter(branch)
         try:
             if inspect.iscoroutine(work):
-                return await leavable(work, Interrupted())
+                return await leavable(work, self._scope)
             return await work
         except BaseException as error:
             if is_from_outside(error, branch.task):
@@ -342,7 +370,7 @@ class FunctionRun:
 
     def _begin(self) -> Branch:
         branch = current(self)
-        if _is_canceled():
+        if self._scope.is_canceled:
             self._refusals += 1
             raise asyncio.CancelledError
         if self._why is not None:
@@ -390,12 +418,34 @@ class FunctionRun:
                 raise _nondeterministic(
                     self._comparison.difference(announced, _asked(path, action, branch.origin))
                 )
-            if isinstance(action, Pause) and self._turns.waits_for_people:
-                performed = await self._wait(action, path, branch, announced)
-            else:
-                performed = await self._turns.take(action, path=path, also=also)
-        await self._turns.settle()
+            try:
+                take = partial(self._turns.take, action, path=path, also=also)
+                if isinstance(action, Pause) and self._turns.waits_for_people:
+                    performed = await self._wait(action, path, branch, announced)
+                elif isinstance(action, SendOutput):  # It goes on where it was.
+                    performed = await self._surely(take)
+                else:
+                    performed = await take()
+            except asyncio.CancelledError:
+                self._check_own_timeout()
+                performed = self._turns.time_out(action, path=path)
+        await self._surely(self._turns.settle)
         return performed
+
+    def _check_own_timeout(self) -> None:
+        """Raise what ends the run, unless a timeout of the function's own has cut a call off."""
+        if self._scope.is_canceled:
+            raise asyncio.CancelledError
+        if self._why is not None:
+            raise Interrupted
+
+    async def _surely(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return what `work` does: a timeout of the function's own comes too late for it."""
+        while True:
+            try:
+                return await work()
+            except asyncio.CancelledError:
+                self._check_own_timeout()
 
     async def _look(
         self, action: ToolCall, path: str, look: Callable[[], Awaitable[object]]
@@ -411,13 +461,16 @@ class FunctionRun:
             )
             try:
                 found = await look()
+            except asyncio.CancelledError:
+                self._check_own_timeout()
+                seen = replace(seen, error_class=CALL_TIMEOUT, error_detail=OWN_TIMEOUT)
             except (ValueError, TypeError) as error:  # No key, or no duration.
                 refused = InvalidAction.error_class
                 seen = replace(seen, error_class=refused, error_detail=f"{name}: {error}")
             else:
                 seen = replace(seen, result=validation.encode(found, what=action.action))
             self._turns.record(seen)
-        await self._turns.settle()
+        await self._surely(self._turns.settle)
         return seen
 
     async def _wait(
@@ -444,6 +497,10 @@ class FunctionRun:
             timer = asyncio.create_task(self._wake(rest, rest.until))
         try:
             await rest.over
+        except asyncio.CancelledError:
+            if self._resting.pop(rest.path, None) is not None:
+                self._order.wake()
+            raise
         finally:
             if timer is not None:
                 timer.cancel()
@@ -542,8 +599,3 @@ def _close(works: Sequence[object]) -> None:
     for each in works:
         if isinstance(each, Coroutine):
             each.close()
-
-
-def _is_canceled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

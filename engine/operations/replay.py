@@ -17,7 +17,7 @@ readable as long as journals of its age. It contains results unredacted: protect
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NoReturn
 
@@ -38,6 +38,7 @@ from engine.functions import context as functions
 from engine.functions.history import history_of
 from engine.functions.result import conclusion
 from engine.functions.run import Rest
+from engine.runtime.cancel_scope import CancelScope
 from engine.validation import Duration
 from streams.clock import Clock, SystemClock
 from streams.errors import BadName, UnreadableEvent
@@ -209,7 +210,8 @@ async def _replay_function(
         function, history, episode.opened, turns, expectation.state_schema
     )
     try:
-        ended = await run.to_the_end(ctx, episode.opened.trigger)
+        work = run.to_the_end(ctx, episode.opened.trigger)
+        ended = await turns.scope.run(work, name=f"replay of episode {episode.opened.episode_id}")
         asks = _asked_at_the_end(ended, episode)
     except _WentLive as live:
         asks = live.action
@@ -256,6 +258,7 @@ class _ReplayTurns:
     actor: Actor
     clock: Clock = SystemClock()  # noqa: RUF009 - it has no state
     waits_for_people: bool = True
+    scope: CancelScope = field(default_factory=lambda: CancelScope(SystemClock()))
 
     @property
     def findings(self) -> Findings:
@@ -278,6 +281,10 @@ class _ReplayTurns:
 
     async def take(self, action: Step, *, path: str, also: Sequence[Command] = ()) -> NoReturn:
         del path, also
+        raise _WentLive(action)
+
+    def time_out(self, action: Step, *, path: str) -> NoReturn:
+        del path
         raise _WentLive(action)
 
     async def fetch(self, stored: StoredResult) -> msgspec.Raw:

@@ -5,16 +5,44 @@ Code of users may catch whatever is to end it. Who runs it must go on all the sa
 
 from __future__ import annotations
 
+import asyncio
 import types
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
+
+from engine.errors import Interrupted
 
 T = TypeVar("T")
 
 _LEAVE: Final = object()
 """What a coroutine gives the one that runs it, to be left."""
+
+_OURS: Final = Path(__file__).parents[2]
+
+_NOT_THE_USERS: Final = (
+    *(f"{_OURS}/{package}/" for package in ("engine", "streams", "projections", "vigil")),
+    f"{Path(asyncio.__file__).parent}/",
+)
+"""How the files begin that are not the user's: ours, and those of the event loop."""
+
+CLEANUP_S: Final = 5.0
+"""Longest that code of users may clean up after it was canceled, in seconds; then it is left."""
+
+LEFT: Final = "code that was canceled does not end: it is left where it is"
+
+AWAITS_MAX: Final = 1_000
+"""Most coroutines that wait for each other, of which the innermost is looked for."""
+
+
+class Left(Protocol):
+    """Tells whether coroutines are left."""
+
+    @property
+    def is_left(self) -> bool:
+        """Whether they go on no more."""
 
 
 @types.coroutine
@@ -25,8 +53,8 @@ def leave() -> Generator[Any, Any, None]:
 
 
 @types.coroutine
-def leavable(work: Coroutine[Any, Any, T], left: BaseException) -> Generator[Any, Any, T]:
-    """Return what `work` returns; raise `left` once it awaits `leave`."""
+def leavable(work: Coroutine[Any, Any, T], scope: Left) -> Generator[Any, Any, T]:
+    """Return what `work` returns; `Interrupted`: it awaits `leave`, or `scope` is left."""
     step = partial(work.send, None)
     while True:
         try:
@@ -35,10 +63,8 @@ def leavable(work: Coroutine[Any, Any, T], left: BaseException) -> Generator[Any
             returned: T = ended.value
             return returned
         if asks is _LEAVE:
-            # It cleans up, or even refuses to end.
-            with suppress(BaseException):
-                work.close()
-            raise left
+            close(work)
+            raise Interrupted
         try:
             step = partial(work.send, (yield asks))
         except GeneratorExit:
@@ -46,3 +72,31 @@ def leavable(work: Coroutine[Any, Any, T], left: BaseException) -> Generator[Any
             raise
         except BaseException as error:  # noqa: BLE001 - passed on to the code that awaits
             step = partial(work.throw, error)
+        if scope.is_left:
+            close(work)
+            raise Interrupted
+
+
+def close(work: Coroutine[Any, Any, Any]) -> None:
+    """End `work`, which may clean up, or even refuse to end."""
+    with suppress(BaseException):
+        work.close()
+
+
+def place_in(work: object, *, but: tuple[str, ...] = ()) -> str:
+    """Return the user's line that a coroutine waits at: `checks.py:12, in disk`; or nothing.
+
+    Files that begin as one of `but` are not the user's either.
+    """
+    place = ""
+    for _ in range(AWAITS_MAX):
+        frame = getattr(work, "cr_frame", None) or getattr(work, "gi_frame", None)
+        if frame is None:
+            break
+        code = frame.f_code
+        if not code.co_filename.startswith((*_NOT_THE_USERS, *but)):
+            place = f"{Path(code.co_filename).name}:{frame.f_lineno}, in {code.co_name}"
+        awaited = getattr(work, "cr_await", None) or getattr(work, "gi_yieldfrom", None)
+        # What is leavable is driven by hand.
+        work = frame.f_locals["work"] if code is leavable.__code__ else awaited
+    return place

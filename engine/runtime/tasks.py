@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
+from engine.runtime.leavable import CLEANUP_S, place_in
 from streams.clock import Clock
+
+CUT_OFF_S: Final = CLEANUP_S + 3.0
+"""Longest wait for tasks that were cut off, in seconds: their code may clean up, and what they were
+about to write is given up."""
 
 log = structlog.get_logger("vigil.node")
 
@@ -37,7 +42,10 @@ class NodeTasks:
         for task in tasks:
             if not task.cancelling():  # Who is on the way out must not be disturbed.
                 task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=CUT_OFF_S)
+            for task in late:
+                log.warning("a task does not end: it is left", at=place_in(task.get_coro()))
 
 
 async def _contained(work: Coroutine[Any, Any, None]) -> None:

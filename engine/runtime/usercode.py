@@ -17,6 +17,7 @@ from engine.app.outputs import DeliveryFailed
 from engine.app.tools import ToolFailed
 from engine.errors import CRASH, EpisodeFailed, Interrupted, StrategyError
 from engine.runtime.client_errors import class_of_client_error
+from engine.runtime.leavable import CLEANUP_S, LEFT, close, leavable, place_in
 from streams.errors import LeaseLost
 
 P = ParamSpec("P")
@@ -104,14 +105,14 @@ async def _attempt(
     *,
     begin: Callable[[], None] | None = None,
 ) -> R:
-    task = asyncio.ensure_future(_result(work, begin))
+    given_up = _GivenUp()
+    task = asyncio.create_task(leavable(_result(work, begin), given_up))
     if inspect.iscoroutine(work):
-        task.add_done_callback(lambda _: work.close())  # It may have been cut off before it began.
+        task.add_done_callback(lambda _: close(work))  # It may have been cut off before it began.
     try:
         await _ended(task)
     except asyncio.CancelledError:
-        task.add_done_callback(_retrieve)
-        task.cancel()
+        given_up.end(task, work)
         raise
     result = task.result()
     if not isinstance(result, _Raised):
@@ -131,6 +132,23 @@ async def _result(work: Awaitable[R], begin: Callable[[], None] | None) -> R | _
         if is_from_outside(error, caller):
             raise
         return _Raised(error)
+
+
+class _GivenUp:
+    """Work that nobody waits for any more: it may clean up for a while, and goes nowhere then."""
+
+    is_left = False
+
+    def end(self, task: asyncio.Task[Any], work: Awaitable[Any]) -> None:
+        task.add_done_callback(_retrieve)
+        task.cancel()
+        timer = asyncio.get_running_loop().call_later(CLEANUP_S, self._leave, task, work)
+        task.add_done_callback(lambda _: timer.cancel())
+
+    def _leave(self, task: asyncio.Task[Any], work: Awaitable[Any]) -> None:
+        log.warning(LEFT, at=place_in(work), after_s=CLEANUP_S)
+        self.is_left = True
+        task.cancel()
 
 
 def is_from_outside(error: BaseException, caller: asyncio.Task[Any] | None) -> bool:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from engine.errors import BudgetExceeded
+from engine.runtime.cancel_scope import CancelScope
 from streams.clock import Clock
 
 T = TypeVar("T")
@@ -28,11 +29,12 @@ class WallTime:
     timer is not moved each time; it is set anew if it fires too early.
     """
 
-    def __init__(self, clock: Clock, *, limit_s: float, used_s: float) -> None:
-        """Start counting; `limit_s` is over all attempts, 0 or less is no limit."""
-        self.limit = clock.timeout(None)
-        """Cuts off the code within it, once the time is used up."""
-        self._clock, self._limit_s = clock, limit_s
+    def __init__(self, clock: Clock, scope: CancelScope, *, limit_s: float, used_s: float) -> None:
+        """Start counting; `limit_s` is over all attempts, 0 or less is no limit.
+
+        `scope` has the code that is cut off once the time is used up.
+        """
+        self._clock, self._scope, self._limit_s = clock, scope, limit_s
         self._since_s = clock.monotonic_s() - used_s
         self._waits = 0
         self._still_since_s = 0.0
@@ -41,7 +43,7 @@ class WallTime:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Have the timer go within `limit`."""
+        """Have the timer go within the context."""
         self._set_timer()
         try:
             yield
@@ -54,10 +56,10 @@ class WallTime:
         return self._clock.monotonic_s() - self._since_s
 
     def cut_off(self) -> None:
-        """Cut off the code within the limit, now or right after the barrier."""
+        """Cut off the code of the scope, now or right after the barrier."""
         self._is_cut_off = True
-        if not self._waits and not self.limit.expired():
-            self.limit.reschedule(asyncio.get_running_loop().time())
+        if not self._waits and not self._scope.is_canceled:
+            self._scope.cancel()
 
     async def standing_still(self, wait: Callable[[], Awaitable[T]]) -> T:
         """Return what `wait` does, which waits for the log, without using up time.
@@ -66,7 +68,7 @@ class WallTime:
 
         Branches of a function may wait at the same time: time counts again after the last of them.
         """
-        if self.limit.expired():
+        if self._scope.is_canceled:
             raise BudgetExceeded("wall_s", f"all {self._limit_s:g} used")
         if not self._waits:
             self._still_since_s = self._clock.monotonic_s()

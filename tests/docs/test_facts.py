@@ -131,7 +131,7 @@ def contract_errors() -> set[str]:
     """Return the classes of what user code may break or use up."""
     classes = [each for each in vars(errors).values() if isinstance(each, type)]
     broken = {each.error_class for each in classes if issubclass(each, errors.StrategyError)}
-    return broken | {errors.BudgetExceeded("turns", "").error_class}
+    return broken | {errors.BudgetExceeded("turns", "").error_class, errors.CALL_TIMEOUT}
 
 
 def raised_classes() -> Iterator[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from structlog.testing import capture_logs
 
 from streams.clock import SystemClock
-from vigil.serving.loop_watch import BLOCKED, LOOKS, _place, watched_loop
+from vigil.serving.loop_watch import BLOCKED, LOOKS, place_of, watched_loop
 
 BLOCKED_S = 0.05
 
@@ -48,7 +48,7 @@ def test_a_loop_that_waits_for_nothing_is_not_to_blame_if_the_process_stood_stil
     thread = threading.Thread(target=idle, daemon=True)
     thread.start()
     waiting.wait(10)
-    places = [_place(sys._current_frames().get(thread.ident)) for _ in range(100)]
+    places = [place_of(sys._current_frames().get(thread.ident)) for _ in range(100)]
     assert "" in places, "it has come to rest"
 
 

@@ -21,7 +21,7 @@ from vigil.public import shadowing_in
 _OURS: Final = Path(__file__).parents[2]
 
 NOT_THE_USERS: Final = (
-    *(str(_OURS / package) for package in ("engine/", "streams/", "projections/", "vigil/")),
+    *(f"{_OURS}/{package}/" for package in ("engine", "streams", "projections", "vigil")),
     *(sysconfig.get_path(each) for each in ("stdlib", "purelib", "platlib")),
     "<frozen ",
 )

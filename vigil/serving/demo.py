@@ -36,6 +36,7 @@ from vigil.asking.rows import answer, shown_question
 from vigil.errors import Trouble
 from vigil.printing import tables
 from vigil.serving import telemetry
+from vigil.serving.exit import EXIT_S
 from vigil.serving.node import projecting, run_nodes, run_settings
 from vigil.serving.servers import Servers, embedded
 from vigil.serving.signals import run_program, stopping, unwind_on_sigterm, wait_stop
@@ -85,7 +86,8 @@ def _app() -> App:
 
 async def _run(app: App, config: Config, servers: Servers, *, seconds: float | None) -> None:
     stop = asyncio.Event()
-    with stopping(stop.set, abandon=servers.kill):
+    within_s = config.settings.grace_s + EXIT_S
+    with stopping(stop.set, abandon=servers.kill, within_s=within_s):
         async with (
             connected(config) as ports,
             pooled(config) as pool,

@@ -76,11 +76,11 @@ class _Watch:
             if ran_s == told_of or self._clock.monotonic_s() - ran_s < self._blocked_s:
                 continue
             told_of = ran_s
-            if place := _place(sys._current_frames().get(self._loop_thread)):  # noqa: SLF001 - no other way
+            if place := place_of(sys._current_frames().get(self._loop_thread)):  # noqa: SLF001 - no other way
                 log.warning(BLOCKED, at=place, over_s=self._blocked_s)
 
 
-def _place(innermost: FrameType | None) -> str:
+def place_of(innermost: FrameType | None) -> str:
     """Return the user's innermost line that the loop runs; without any, the innermost of all.
 
     Nothing if it runs none: then the whole process has stood still.

@@ -22,6 +22,7 @@ from vigil.asking.connect import connected, connected_elsewhere, pooled
 from vigil.errors import EXIT_UNCLEAN
 from vigil.serving import telemetry
 from vigil.serving.app import tell_unknown_names
+from vigil.serving.exit import EXIT_S
 from vigil.serving.loop_watch import watched_loop
 from vigil.serving.servers import Servers, embedded
 from vigil.serving.signals import run_program, stopping, unwind_on_sigterm
@@ -58,7 +59,8 @@ async def _serve(
         if work.projects:
             pool = await stack.enter_async_context(pooled(config))
             await stack.enter_async_context(projecting(ports, pool, node=config.node))
-        stack.enter_context(stopping(stop.set, abandon=abandon))
+        within_s = config.settings.grace_s + EXIT_S
+        stack.enter_context(stopping(stop.set, abandon=abandon, within_s=within_s))
         print(_greeting(config, app, work), flush=True)
         if app is not None:
             others = await stack.enter_async_context(connected_elsewhere(config))

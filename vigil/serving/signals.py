@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any, Final, NoReturn, TypeVar
 
 from vigil.errors import EXIT_SIGNAL
+from vigil.serving.exit import end_within
 
 T = TypeVar("T")
 
@@ -51,11 +52,18 @@ def collecting_seldom() -> Iterator[None]:
 
 @contextmanager
 def stopping(
-    stop: Callable[[], None], *, abandon: Callable[[], None] | None = None
+    stop: Callable[[], None],
+    *,
+    abandon: Callable[[], None] | None = None,
+    within_s: float | None = None,
 ) -> Iterator[None]:
     """Call `stop` on the first SIGINT or SIGTERM; on the second call `abandon`, and end at once.
 
     The interpreter handles them, not the loop: the second is heard even while code blocks the loop.
+
+    Args:
+        within_s: how long the program may take to end after the first, in seconds; then `abandon`
+            is called, and it ends by force. None: as long as it takes.
     """
     loop = asyncio.get_running_loop()
     is_stopping = False
@@ -68,6 +76,8 @@ def stopping(
             os._exit(EXIT_SIGNAL + number)
         is_stopping = True
         loop.call_soon_threadsafe(stop)
+        if within_s is not None:
+            end_within(within_s, loop=loop, first=abandon)
 
     before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
     try:

@@ -12,7 +12,7 @@ from engine.errors import Rejected
 from streams.errors import TooLarge, Unavailable, UnknownOutcome, VersionConflict
 from streams.json import raw
 from streams.model.events import EpisodeOpened, EpisodeStarted, StepKind, StepRecorded
-from tests.engine.stage import CLOCK, Scripted, app_of, life, opening, write
+from tests.engine.stage import CLOCK, STARTED, Scripted, app_of, life, opening, write
 
 begin = Begin(node="n1", claim_revision=1)
 
@@ -36,11 +36,15 @@ class HeldLog:
         self.in_flight = self.in_flight_most = 0
         self.fails_with: Exception | None = None
         self.failures_left = 1_000
+        self.stores_before = False
+        """Whether what is appended is stored before it waits: then its answer alone is late."""
 
     async def append(self, subject, commit, *, after):
         self.in_flight += 1
         self.in_flight_most = max(self.in_flight_most, self.in_flight)
         try:
+            if self.stores_before and not self.open.is_set():
+                await self._log.append(subject, commit, after=after)
             await self.open.wait()
             if self.fails_with and self.failures_left:
                 self.failures_left -= 1
@@ -48,6 +52,9 @@ class HeldLog:
             return await self._log.append(subject, commit, after=after)
         finally:
             self.in_flight -= 1
+
+    async def last(self, subject):
+        return await self._log.last(subject)
 
 
 async def claimed(first) -> int:
@@ -216,22 +223,73 @@ async def test_after_an_append_that_failed_nothing_is_written(ports, held, journ
     assert await commits(ports, journal) == [[EpisodeOpened]]
 
 
-async def test_after_an_append_that_was_canceled_nothing_is_written(ports, held, journal):
-    """A lost lease cuts branches off one after the other, and what one has sent may arrive."""
+@pytest.mark.parametrize("arrives", [False, True])
+async def test_an_append_that_was_canceled_is_sent_again_first(ports, held, journal, arrives):
+    """A timeout of a function cuts a call off; whether its commit is stored nobody knows."""
 
     async def recorded(command) -> None:
         journal.record(command)
         await journal.barrier()
 
+    held.stores_before = arrives
     first = asyncio.create_task(recorded(begin))
     await turned()
     second = asyncio.create_task(recorded(step()))
     await turned()
     first.cancel()
     held.open.set()
+    await second
+    await journal.barrier()
+
+    assert await commits(ports, journal) == [[EpisodeOpened], [EpisodeStarted], [StepRecorded]]
+
+
+async def test_an_append_that_was_canceled_is_refused_if_another_node_came_first(
+    ports, held, journal
+):
+    journal.record(begin)
+    first = asyncio.create_task(journal.barrier())
+    await turned()
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    await write(ports, opening(app_of(Scripted())).episode_id, STARTED)
+    held.open.set()
+
+    with pytest.raises(VersionConflict):
+        await journal.barrier()
+    assert await commits(ports, journal) == [[EpisodeOpened], [EpisodeStarted]]
+
+
+async def test_after_a_claim_that_was_canceled_while_it_was_made_nothing_is_written(ports, held):
+    """Whether the node has it nobody knows."""
+    opened = opening(app_of(Scripted()))
+
+    async def never(first) -> int:
+        await asyncio.Event().wait()
+
+    journal = JournalWriter(
+        held,
+        CLOCK,
+        subject=ports.stack.episode(opened.episode_id),
+        episode=fold(()),
+        version=0,
+        writer_id="r1",
+        before_fence=never,
+        after_fence=noted,
+    )
+
+    async def write_first() -> None:
+        journal.record(opened)
+        await journal.barrier()
+
+    first = asyncio.create_task(write_first())
+    await turned()
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+
     with pytest.raises(UnknownOutcome):
-        await second
-    assert await commits(ports, journal) == [[EpisodeOpened]]
+        await journal.barrier()
+    assert await commits(ports, journal) == []
 
 
 async def test_many_events_are_split_into_commits_of_a_bounded_number(ports, held, journal):

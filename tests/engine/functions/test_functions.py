@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from engine.app.tools import overrides
 from engine.app.triggers import event
 from engine.errors import CallFailed, DeclarationError, InvalidAction
 from engine.waits.requests import approve, deny, resolve
+from engine.waits.signals import References
 from streams.clock import SystemClock
 from streams.json import unraw
 from streams.memory import memory_ports
@@ -31,8 +33,10 @@ from streams.model.events import (
 from streams.model.triggers import Budget, Mode
 from tests.engine.functions.stage import Ledger, app_of, play, resume
 from tests.engine.stage import (
+    CLOCK,
     HAPPENED,
     ask_start,
+    eventually,
     life,
     lived,
     open_episode,
@@ -263,7 +267,7 @@ async def test_a_signal_brings_its_result():
     app = app_of(check)
     async with running(app, ports):
         episode_id = await open_episode(ports, app)
-        await lived(ports, episode_id, lambda so_far: so_far.of(EpisodeBlocked))
+        await eventually(partial(References(ports, CLOCK).waiting, "payment:42"))
         await resolve(ports, "payment:42", {"paid": 7}, by="bank", episode_id=episode_id)
         life = await lived(ports, episode_id)
     assert life.of(EpisodeConverged)[0].summary == "{'paid': 7}"

@@ -35,6 +35,7 @@ async def goes_on(ctx, trigger):
     try:
         await ctx.call("hang.on")
     except BaseException:  # noqa: BLE001 - as users do
+        await ctx.call("disk.read")
         await ctx.call("mail.send")
 
 
@@ -49,10 +50,11 @@ ALL = pytest.mark.parametrize("function", [swallows, goes_on, swallows_in_branch
 
 @ALL
 async def test_the_wall_budget_cannot_be_caught(function):
-    tools = {"hang": hang, "mail": Ledger(side_effect=True)}
+    disk, mail = Ledger(), Ledger(side_effect=True)
+    tools = {"hang": hang, "disk": disk, "mail": mail}
     life = await play(function, tools=tools, budget=Budget(wall_s=0.1))
     assert life.end.error_class == "budget_exceeded"
-    assert (life.of(EpisodeConverged), tools["mail"].calls) == ([], [])
+    assert (life.of(EpisodeConverged), disk.calls, mail.calls) == ([], [], [])
 
 
 @ALL
@@ -63,14 +65,14 @@ async def test_a_cancellation_cannot_be_caught(function):
         begun.set()
         await asyncio.Event().wait()
 
-    ports, mail = ports_in_memory(), Ledger(side_effect=True)
-    app = app_of(function, tools={"hang": hang, "mail": mail})
+    ports, disk, mail = ports_in_memory(), Ledger(), Ledger(side_effect=True)
+    app = app_of(function, tools={"hang": hang, "disk": disk, "mail": mail})
     async with running(app, ports):
         episode_id = await open_episode(ports, app)
         await begun.wait()
         await cancel(ports, "worker", episode_id, by="ann")
         life = await lived(ports, episode_id)
-    assert (life.end.status, mail.calls) == (EndStatus.CANCELED, [])
+    assert (life.end.status, disk.calls, mail.calls) == (EndStatus.CANCELED, [], [])
 
 
 @ALL
@@ -81,13 +83,14 @@ async def test_a_lost_claim_cannot_be_caught(function):
         begun.set()
         await asyncio.Event().wait()
 
-    ports, mail = ports_in_memory(), Ledger(side_effect=True, idempotent=True)
-    app = app_of(function, tools={"hang": hang, "mail": mail})
+    ports, disk, mail = ports_in_memory(), Ledger(), Ledger(side_effect=True, idempotent=True)
+    app = app_of(function, tools={"hang": hang, "disk": disk, "mail": mail})
     async with doomed(app, ports):
         episode_id = await open_episode(ports, app)
         await begun.wait()
     so_far = await life_of(ports, episode_id)
-    assert (so_far.of(StepRecorded), so_far.of(EpisodeConverged), mail.calls) == ([], [], [])
+    assert (so_far.of(StepRecorded), so_far.of(EpisodeConverged)) == ([], [])
+    assert (disk.calls, mail.calls) == ([], [])
 
 
 SPINS_MAX = 10_000

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
 
 import pytest
+from structlog.testing import capture_logs
 
 from engine.app.findings import raise_finding
 from engine.app.outputs import DeliveryFailed
 from engine.app.tools import ToolFailed
 from engine.errors import EpisodeFailed, InvalidFinding
+from engine.runtime import usercode
 from engine.runtime.usercode import RAISED_CHARS_MAX, attempt, call, delivery
 from streams.errors import LeaseLost
 
@@ -213,3 +217,33 @@ async def test_what_must_not_begin_does_not_and_nobody_takes_that_for_a_crash():
     with pytest.raises(LeaseLost):
         await call(step)
     assert begun == []
+
+
+async def test_a_tool_that_catches_whatever_ends_it_is_left_and_named(monkeypatch):
+    monkeypatch.setattr(usercode, "CLEANUP_S", 0.05)
+    # Python tells of a coroutine that does not end when it is deleted.
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: None)
+    rounds = 0
+
+    async def stays():
+        nonlocal rounds
+        while True:
+            try:
+                await asyncio.sleep(0)
+            except BaseException:  # noqa: BLE001, S112 - as users do
+                continue
+            rounds += 1
+
+    with capture_logs() as lines:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await attempt(stays())
+        while not lines:  # noqa: ASYNC110 - nothing else tells
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0)
+    so_far = rounds
+    await asyncio.sleep(0.01)
+
+    assert rounds == so_far
+    assert lines[0]["at"].endswith(", in stays")
+    gc.collect()

@@ -8,29 +8,36 @@ from functools import partial
 import pytest
 
 from engine.errors import EpisodeFailed
+from engine.runtime.cancel_scope import Canceled, CancelScope
 from engine.runtime.wall_time import WallTime
-from tests.engine.stage import CLOCK, WAIT_S
+from tests.engine.stage import CLOCK
 from tests.simulation.time import SimClock, simulate
 
 LIMIT_S = 10.0
 
 
+def limited(
+    *, limit_s: float = 3_600, clock=CLOCK, used_s: float = 0
+) -> tuple[WallTime, CancelScope]:
+    scope = CancelScope(clock)
+    return WallTime(clock, scope, limit_s=limit_s, used_s=used_s), scope
+
+
 @pytest.mark.parametrize("limit_s", [0, 3_600])
 async def test_who_is_cut_off_waits_no_longer(limit_s):
-    wall = WallTime(CLOCK, limit_s=limit_s, used_s=0)
+    wall, scope = limited(limit_s=limit_s)
 
     async def wait():
-        async with asyncio.timeout(WAIT_S), wall.limit:
-            wall.cut_off()
-            await asyncio.Event().wait()
+        wall.cut_off()
+        await asyncio.Event().wait()
 
-    with pytest.raises(TimeoutError):
-        await wait()
-    assert wall.limit.expired()
+    with pytest.raises(Canceled):
+        await scope.run(wait(), name="waits")
 
 
 async def test_a_barrier_is_not_cut_off_and_who_comes_out_of_it_is():
-    wall, arrived = WallTime(CLOCK, limit_s=3_600, used_s=0), []
+    arrived = []
+    wall, scope = limited()
 
     async def write():
         wall.cut_off()
@@ -39,19 +46,19 @@ async def test_a_barrier_is_not_cut_off_and_who_comes_out_of_it_is():
         arrived.append("all of it")
 
     async def work():
-        async with asyncio.timeout(WAIT_S), wall.limit:
-            await wall.standing_still(write)
-            await asyncio.Event().wait()
+        await wall.standing_still(write)
+        await asyncio.Event().wait()
 
-    with pytest.raises(TimeoutError):
-        await work()
+    with pytest.raises(Canceled):
+        await scope.run(work(), name="works")
     assert arrived == ["all of it"]
-    assert wall.limit.expired()
 
 
 async def test_who_was_cut_off_and_did_not_stop_begins_no_barrier():
-    wall = WallTime(CLOCK, limit_s=3_600, used_s=0)
-    async with wall.limit:
+    wall, scope = limited()
+    refused = []
+
+    async def work():
         wall.cut_off()
         try:
             await asyncio.Event().wait()
@@ -59,6 +66,11 @@ async def test_who_was_cut_off_and_did_not_stop_begins_no_barrier():
             wall.cut_off()
         with pytest.raises(EpisodeFailed):
             await wall.standing_still(lambda: pytest.fail("it was written"))
+        refused.append("it")
+
+    with pytest.raises(Canceled):
+        await scope.run(work(), name="works")
+    assert refused == ["it"]
 
 
 def cut_off_at(*stages: tuple[str, float], used_s: float = 0.0) -> float:
@@ -66,18 +78,16 @@ def cut_off_at(*stages: tuple[str, float], used_s: float = 0.0) -> float:
 
     async def story() -> float:
         clock = SimClock()
-        wall = WallTime(clock, limit_s=LIMIT_S, used_s=used_s)
+        wall, scope = limited(limit_s=LIMIT_S, clock=clock, used_s=used_s)
 
         async def work() -> None:
-            async with wall.limit:
-                with wall.counting():
-                    for what, seconds in stages:
-                        wait = partial(clock.sleep, seconds)
-                        await (wall.standing_still(wait) if what == "still" else wait())
-                    await asyncio.Event().wait()
+            for what, seconds in stages:
+                wait = partial(clock.sleep, seconds)
+                await (wall.standing_still(wait) if what == "still" else wait())
+            await asyncio.Event().wait()
 
-        with pytest.raises(TimeoutError):
-            await work()
+        with wall.counting(), pytest.raises(Canceled):
+            await scope.run(work(), name="works")
         return clock.monotonic_s()
 
     return simulate(story())
@@ -104,9 +114,12 @@ def test_what_earlier_attempts_used_counts():
 
 
 async def test_without_a_limit_nothing_is_cut_off():
-    wall = WallTime(CLOCK, limit_s=0, used_s=0)
-    async with wall.limit:
-        with wall.counting():
-            await asyncio.sleep(0)
-            await wall.standing_still(lambda: asyncio.sleep(0))
-    assert not wall.limit.expired()
+    wall, scope = limited(limit_s=0)
+
+    async def work():
+        await asyncio.sleep(0)
+        await wall.standing_still(lambda: asyncio.sleep(0))
+        return "done"
+
+    with wall.counting():
+        assert await scope.run(work(), name="works") == "done"

@@ -1,0 +1,268 @@
+"""A function cuts its own calls off, with `asyncio.timeout`: each is recorded, and replayed so."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from engine.app.strategy import ConvergeResult
+from engine.errors import CallFailed
+from engine.findings.store import FindingReader
+from streams.memory import memory_ports
+from streams.model.events import EndStatus, EpisodeStarted, StepAnnounced, StepRecorded
+from tests.engine.functions.stage import Ledger, app_of, middle, play, resume
+from tests.engine.stage import CLOCK, Counter
+
+TIMEOUT_S = 0.05
+
+
+async def hang(args, ctx):
+    await asyncio.Event().wait()
+
+
+def result_of(life):
+    converged = life.episode.converged
+    assert converged is not None, life.end.error_detail
+    return converged.summary
+
+
+async def gives_up(ctx, trigger):
+    """Wait for a call for a while, and make another one then."""
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            await ctx.call("slow.read")
+    except TimeoutError:
+        await ctx.call("disk.read")
+        return ConvergeResult(summary="read the other one")
+
+
+async def test_a_call_that_is_cut_off_is_a_timeout_and_the_function_goes_on():
+    disk = Ledger()
+    life = await play(gives_up, tools={"slow": hang, "disk": disk})
+
+    assert result_of(life) == "read the other one"
+    assert [(step.path, step.error_class) for step in life.of(StepRecorded)] == [
+        ("1", "call_timeout"),
+        ("2", ""),
+    ]
+
+
+async def test_a_replay_fails_the_call_at_once_without_waiting_for_the_timeout_again():
+    async def waits_long(ctx, trigger):
+        try:
+            async with asyncio.timeout(3_600):
+                await ctx.call("slow.read")
+        except TimeoutError:
+            await ctx.call("disk.read")
+            return ConvergeResult(summary="read the other one")
+
+    disk = Ledger()
+    tools = {"slow": hang, "disk": disk}
+    past = middle(await play(gives_up, tools=tools))[:1]
+    life = await resume(app_of(waits_long, tools=tools), past)
+
+    assert result_of(life) == "read the other one"
+    assert disk.calls == ["read", "read"]
+
+
+async def test_it_is_a_failed_call_too_with_what_cut_it_off():
+    async def check(ctx, trigger):
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await ctx.call("slow.read")
+        except CallFailed as failed:
+            return ConvergeResult(summary=f"{failed}")
+
+    life = await play(check, tools={"slow": hang})
+    assert result_of(life) == "call_timeout: the function's own timeout was over before the call"
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+async def test_a_side_effect_that_is_cut_off_is_never_taken_for_done(idempotent):
+    """To call again after a timeout would be another call, under another key."""
+
+    async def check(ctx, trigger):
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await ctx.call("mail.send")
+        except TimeoutError:
+            await ctx.call("mail.send")
+
+    mail = Counter(side_effect=True, idempotent=idempotent, open_=False)
+    life = await play(check, tools={"mail": mail})
+
+    assert (life.end.status, life.end.error_class) == (EndStatus.FAILED, "outcome_unknown")
+    assert "timeout_s" in life.end.error_detail
+    assert (len(mail.calls), len(life.of(StepAnnounced))) == (1, 1)
+
+
+async def test_branches_that_are_cut_off_together_are_recorded_each():
+    async def check(ctx, trigger):
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await ctx.gather(ctx.call("slow.a"), ctx.call("disk.b"), ctx.call("slow.c"))
+        except TimeoutError:
+            return ConvergeResult(summary="went on")
+
+    tools = {"slow": hang, "disk": Ledger()}
+    life = await play(check, tools=tools)
+
+    assert result_of(life) == "went on"
+    recorded = {step.path: step.error_class for step in life.of(StepRecorded)}
+    assert recorded == {"1.1.1": "call_timeout", "1.2.1": "", "1.3.1": "call_timeout"}
+    past = middle(life)
+    for end in range(len(past)):
+        again = await resume(app_of(check, tools=tools), past[:end])
+        assert result_of(again) == "went on"
+
+
+async def test_a_branch_that_catches_its_timeout_goes_on_beside_the_others():
+    async def patient(ctx):
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await ctx.call("slow.a")
+        except TimeoutError:
+            return await ctx.call("disk.b")
+
+    async def check(ctx, trigger):
+        found = await ctx.gather(patient(ctx), ctx.sleep(2 * TIMEOUT_S))
+        return ConvergeResult(summary=found[0]["did"])
+
+    assert result_of(await play(check, tools={"slow": hang, "disk": Ledger()})) == "b"
+
+
+async def test_a_sleep_can_be_cut_off():
+    async def check(ctx, trigger):
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await ctx.sleep(4)
+        except TimeoutError:
+            return ConvergeResult(summary="woke")
+
+    life = await play(check)
+    assert result_of(life) == "woke"
+    assert result_of(await resume(app_of(check), middle(life))) == "woke"
+
+
+async def test_what_was_recorded_stays_when_the_timeout_comes_during_its_replay():
+    """A replay may be slower than the first run was."""
+
+    async def check(ctx, trigger):
+        async with asyncio.timeout(0):
+            found = await ctx.gather(ctx.observe(1), ctx.observe(2))
+        return ConvergeResult(summary=f"{found}")
+
+    async def unlimited(ctx, trigger):
+        await ctx.gather(ctx.observe(1), ctx.observe(2))
+        await ctx.observe(3)
+
+    past = middle(await play(unlimited))[:2]
+    assert result_of(await resume(app_of(check), past)) == "(1, 2)"
+
+
+async def test_branches_that_are_cut_off_before_they_begin_are_recorded_each():
+    async def check(ctx, trigger):
+        try:
+            async with asyncio.timeout(0):
+                await ctx.gather(ctx.call("slow.a"), ctx.call("slow.b"))
+        except TimeoutError:
+            found = await ctx.call("disk.read")
+            return ConvergeResult(summary=found["did"])
+
+    tools = {"slow": hang, "disk": Ledger()}
+    life = await play(check, tools=tools)
+
+    assert [step.error_class for step in life.of(StepRecorded)] == ["call_timeout"] * 2 + [""]
+    assert result_of(await resume(app_of(check, tools=tools), middle(life))) == "read"
+
+
+class SlowLog:
+    """A log whose appends of a step take longer than a timeout."""
+
+    def __init__(self, log):
+        self._log = log
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    async def append(self, subject, commit, *, after):
+        version = await self._log.append(subject, commit, after=after)
+        if any(isinstance(each, StepRecorded) for each in commit.events):
+            await asyncio.sleep(2 * TIMEOUT_S)
+        return version
+
+
+async def test_a_timeout_that_comes_while_the_result_is_written_comes_too_late():
+    async def check(ctx, trigger):
+        async with asyncio.timeout(TIMEOUT_S):
+            found = await ctx.call("disk.read")
+        return ConvergeResult(summary=found["did"])
+
+    ports = memory_ports(clock=CLOCK)
+    ports = replace(ports, log=SlowLog(ports.log))
+    life = await play(check, tools={"disk": Ledger()}, ports=ports, durability="strict")
+
+    assert result_of(life) == "read"
+    assert len(life.of(EpisodeStarted)) == 1
+
+
+async def test_a_timeout_that_does_not_fire_changes_nothing():
+    async def check(ctx, trigger):
+        async with asyncio.timeout(3_600):
+            return ConvergeResult(summary=(await ctx.call("disk.read"))["did"])
+
+    life = await play(check, tools={"disk": Ledger()}, durability="strict")
+    assert result_of(life) == "read"
+
+
+async def test_findings_that_are_looked_for_too_long_are_a_timeout_too(monkeypatch):
+    async def never(self, key):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(FindingReader, "get", never)
+
+    async def check(ctx, trigger):
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await ctx.findings.get("web-1")
+        except TimeoutError:
+            return ConvergeResult(summary="went on")
+
+    life = await play(check)
+    assert result_of(life) == "went on"
+    assert len(life.of(EpisodeStarted)) == 1
+
+
+@asynccontextmanager
+async def cut_off_once():
+    """Cut off what is within, as a library does that has a timeout of its own."""
+    task = asyncio.current_task()
+    timer = asyncio.get_running_loop().call_later(TIMEOUT_S, task.cancel)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+async def test_whatever_cancels_the_functions_own_task_cuts_its_call_off():
+    async def check(ctx, trigger):
+        try:
+            async with cut_off_once():
+                await ctx.call("slow.read")
+        except TimeoutError:
+            found = await ctx.call("disk.read")
+            return ConvergeResult(summary=found["did"])
+
+    assert result_of(await play(check, tools={"slow": hang, "disk": Ledger()})) == "read"
+
+
+async def test_a_function_that_cancels_itself_and_waits_fails_at_once():
+    async def check(ctx, trigger):
+        asyncio.current_task().cancel()
+        await asyncio.sleep(0)
+
+    life = await play(check)
+    assert (life.end.error_class, len(life.of(EpisodeStarted))) == ("crash", 1)
