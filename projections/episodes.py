@@ -298,7 +298,6 @@ class EpisodeProgress(Row, kw_only=True):
     tokens_added: int = 0
     wall_used_ms: int | None = None
     """The final time, replacing the sum of the steps."""
-    wall_added_ms: int = 0
     model: str | None = None
     """Kept from the first answer."""
     first_node: str | None = None
@@ -422,6 +421,7 @@ class EpisodeFold:
                     self._attempts[event.attempt] = attempted(event, **place)
             case EpisodeLeft():
                 _enter(self._advanced(seq), "queued")
+                _run(self._advanced(seq), event)
             case EpisodeConverged():
                 _converge(self._advanced(seq), event)
             case EpisodeDeferred():
@@ -441,7 +441,7 @@ class EpisodeFold:
                 advance = self._advanced(seq)
                 advance.turns_added += event.is_turn
                 advance.tokens_added += event.cost_tokens
-                advance.wall_added_ms += event.cost_ms
+                _run(advance, event)
                 advance.model = advance.model or event.model or None
             case CheckpointSaved():
                 self._saved[event.checkpoint_no] = checkpoint(event, **place)
@@ -542,7 +542,15 @@ def _start(advance: EpisodeProgress, event: EpisodeStarted, *, at: datetime) -> 
     advance.started_at = advance.started_at or at
 
 
+def _run(
+    advance: EpisodeProgress,
+    event: StepRecorded | EpisodeBlocked | EpisodeLeft | EpisodeConverged | EpisodeFinished,
+) -> None:
+    advance.wall_used_ms = event.wall_used_ms or advance.wall_used_ms
+
+
 def _converge(advance: EpisodeProgress, event: EpisodeConverged) -> None:
+    _run(advance, event)
     if event.classification != NOTHING:
         advance.classification = event.classification
     if event.confidence is not None:
@@ -564,8 +572,7 @@ def _finish(advance: EpisodeProgress, event: EpisodeFinished, *, at: datetime) -
     advance.turns_used, advance.turns_added = event.turns_used, 0
     advance.tokens_used = event.tokens_used
     advance.tokens_added = 0
-    if event.wall_used_ms:
-        advance.wall_used_ms, advance.wall_added_ms = event.wall_used_ms, 0
+    _run(advance, event)
     advance.error_class = event.error_class or advance.error_class
     advance.error_detail = event.error_detail or advance.error_detail
     advance.outputs = event.outputs or advance.outputs

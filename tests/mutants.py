@@ -461,8 +461,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "the announcement is durable first",
         "engine/execution/driver.py",
-        "idempotency_key=key, path=path)\n            )\n            await self.barrier()",
-        "idempotency_key=key, path=path)\n            )",
+        "idempotency_key=key, path=path))\n            await self.barrier()",
+        "idempotency_key=key, path=path))",
         SIMULATION,
     ),
     Mutant(
@@ -594,8 +594,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "the running time without the waits",
         "engine/runtime/wall_time.py",
-        "        self._since_s += self._clock.monotonic_s() - self._still_since_s\n",
-        "",
+        "        self._used_s, self._since_s = self.used_s(), None\n",
+        "        _ = None\n",
         "tests/engine/execution/test_driver.py",
     ),
     Mutant(
@@ -2866,7 +2866,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "time is counted again after a barrier at which the timer fired",
         "engine/runtime/wall_time.py",
-        "        elif self._timer is None:\n",
+        "        elif self._is_counting and self._timer is None:\n",
         "        elif False:\n",
         "tests/engine/runtime/test_wall_time.py",
     ),
@@ -7686,7 +7686,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "functions: a call that the function's own timeout cuts off is recorded",
         "engine/execution/driver.py",
-        "        self.journal.record(timed_out)\n",
+        "        self.record(timed_out)\n",
         "",
         "tests/engine/functions/test_own_timeouts.py",
     ),
@@ -7752,6 +7752,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "        if within_s is not None:\n",
         "        if False:\n",
         "tests/vigil/test_exit.py",
+    ),
+    Mutant(
+        "running time: branches at the same time count once",
+        "engine/episodes/episode.py",
+        "        wall_used_s=_wall_used_s(episode, step),",
+        "        wall_used_s=episode.wall_used_s + step.cost_ms / 1000,",
+        "tests/engine/functions/test_running_time.py",
+    ),
+    Mutant(
+        "running time: what is recorded says how long the episode has run",
+        "engine/execution/driver.py",
+        "self.journal.record(*commands, wall_used_s=self.wall.used_s())",
+        "self.journal.record(*commands)",
+        "tests/engine/functions/test_running_time.py",
     ),
     Mutant(
         "functions: a sleep that has begun ends when it would have",

@@ -307,8 +307,8 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     """Turns before the strategy last restarted; its turns count from there."""
     tokens_used: int = 0
     wall_used_s: float = 0.0
-    """Seconds that its steps took, over all attempts. What lies between steps is not on the
-    journal, which cannot tell computing from waiting for the log.
+    """Seconds that it has run, over all attempts, without waiting for the log. Of an attempt whose
+    node has died, what came after its last record is not known.
     """
     traces: tuple[Trace, ...] = ()
     """The newest steps, for loop detection."""
@@ -369,12 +369,14 @@ def _is_legal(status: Status, event: EpisodeEvent) -> bool:
 
 def _event(episode: Episode, command: Command) -> EpisodeEvent:
     match command:
-        case EpisodeOpened() | EpisodeConverged() | EpisodeDeferred():
+        case EpisodeOpened() | EpisodeDeferred():
             return command
+        case EpisodeConverged():
+            return replace(command, wall_used_ms=_wall_used_ms(episode))
         case Begin():
             return EpisodeStarted(attempt=episode.attempts + 1, **msgspec.structs.asdict(command))
         case Leave(node=node):
-            return EpisodeLeft(node=node)
+            return EpisodeLeft(node=node, wall_used_ms=_wall_used_ms(episode))
         case Finish():
             return _finished(episode, command)
         case FailEpisode() | CancelEpisode():
@@ -382,7 +384,7 @@ def _event(episode: Episode, command: Command) -> EpisodeEvent:
                 status=EndStatus.FAILED if isinstance(command, FailEpisode) else EndStatus.CANCELED,
                 turns_used=episode.turns_used,
                 tokens_used=episode.tokens_used,
-                wall_used_ms=round(episode.wall_used_s * 1000),
+                wall_used_ms=_wall_used_ms(episode),
                 **msgspec.structs.asdict(command),
             )
         case _:
@@ -393,13 +395,15 @@ def _step_event(
     episode: Episode, command: Announce | Performed | Save | BlockEpisode | AnswerEpisode
 ) -> EpisodeEvent:
     last, said = episode.steps_recorded, msgspec.structs.asdict(command)
+    used_ms = _wall_used_ms(episode)
     match command:
         case Announce():
             return StepAnnounced(step_no=last + 1, **said)
         case Performed():
-            return _shown(episode, StepRecorded(step_no=last + 1, **said))
+            step = StepRecorded(step_no=last + 1, wall_used_ms=used_ms, **said)
+            return _shown(episode, step)
         case BlockEpisode():
-            return EpisodeBlocked(step_no=last + 1, **said)
+            return EpisodeBlocked(step_no=last + 1, wall_used_ms=used_ms, **said)
         case AnswerEpisode():
             return EpisodeResolved(step_no=last, **said)
         case Save():
@@ -429,8 +433,12 @@ def _finished(episode: Episode, command: Finish) -> EpisodeFinished:
         error_detail=f"{failed} could not be delivered: {why}" if failed_all else "",
         findings=command.findings,
         outputs=command.outputs,
-        wall_used_ms=round(episode.wall_used_s * 1000),
+        wall_used_ms=_wall_used_ms(episode),
     )
+
+
+def _wall_used_ms(episode: Episode) -> int:
+    return round(episode.wall_used_s * 1000)
 
 
 def end_of(outputs: Iterable[OutputOutcome]) -> tuple[EndStatus, int]:
@@ -451,9 +459,10 @@ def evolve(episode: Episode, event: EpisodeEvent) -> Episode:
         case EpisodeStarted():
             return _started(episode, event)
         case EpisodeLeft():
-            return replace(episode, status=Status.QUEUED)
+            return replace(episode, status=Status.QUEUED, wall_used_s=_wall_used_s(episode, event))
         case EpisodeConverged():
-            return replace(episode, status=Status.CONVERGING, converged=event)
+            used_s = _wall_used_s(episode, event)
+            return replace(episode, status=Status.CONVERGING, converged=event, wall_used_s=used_s)
         case EpisodeDeferred():
             return replace(episode, status=Status.DELIVERING, deferred=event)
         case EpisodeFinished(status=status):
@@ -478,7 +487,8 @@ def _moved(
                 checkpoints_kept=episode.checkpoints_kept + 1,
             )
         case EpisodeBlocked():
-            return replace(episode, status=Status.BLOCKED, blocked=event)
+            used_s = _wall_used_s(episode, event)
+            return replace(episode, status=Status.BLOCKED, blocked=event, wall_used_s=used_s)
         case EpisodeResolved():
             return replace(episode, status=Status.QUEUED, resolved=event)
         case _:
@@ -492,6 +502,12 @@ def fold(records: Iterable[Recorded], episode: Episode = UNOPENED) -> Episode:
             if isinstance(event, EpisodeEvent):
                 episode = evolve(episode, event)
     return episode
+
+
+def _wall_used_s(
+    episode: Episode, event: EpisodeLeft | StepRecorded | EpisodeBlocked | EpisodeConverged
+) -> float:
+    return max(episode.wall_used_s, event.wall_used_ms / 1000)
 
 
 def _started(episode: Episode, event: EpisodeStarted) -> Episode:
@@ -549,7 +565,7 @@ def _with_step(episode: Episode, step: StepRecorded) -> Episode:
         steps_recorded=step.step_no,
         turns_used=episode.turns_used + step.is_turn,
         tokens_used=tokens_used,
-        wall_used_s=episode.wall_used_s + step.cost_ms / 1000,
+        wall_used_s=_wall_used_s(episode, step),
         outputs_settled=episode.outputs_settled + settled,
         traces=(*episode.traces, trace)[-WINDOW_STEPS:],
         announced=_without(episode.announced, step.path),

@@ -69,8 +69,13 @@ class JournalWriter:
         self._in_doubt: Commit | None = None
         """What was canceled while it was sent, and may be stored: it is sent again first."""
 
-    def record(self, *commands: Command) -> None:
-        """Decide the events of `commands` and start to write them; an earlier append may fail."""
+    def record(self, *commands: Command, wall_used_s: float | None = None) -> None:
+        """Decide the events of `commands` and start to write them; an earlier append may fail.
+
+        `wall_used_s` is how long the episode has run by now, over all attempts; None: not longer.
+        """
+        if wall_used_s is not None:
+            self.episode = replace(self.episode, wall_used_s=wall_used_s)
         for command in commands:
             event = decide(self.episode, command)
             self.episode = evolve(self.episode, event)

@@ -118,9 +118,9 @@ class EpisodeTurns:
         """Whether approvals, waits and sleeps are real; a dry run answers them itself."""
         return self.opened.mode is Mode.LIVE
 
-    def record(self, command: Command) -> None:
-        """Record something that is done."""
-        self.journal.record(command)
+    def record(self, *commands: Command) -> None:
+        """Record what is done, and how long the episode has run by now."""
+        self.journal.record(*commands, wall_used_s=self.wall.used_s())
 
     def announced_at(self, path: str) -> StepAnnounced | None:
         """Return what was announced at `path` and is not recorded; None: nothing."""
@@ -167,7 +167,7 @@ class EpisodeTurns:
         kept = await self._stored(performed) if is_large else performed
         if performed.retry_s and self.waits_for_people:
             also = (*also, self._pause_begun(performed))
-        self.journal.record(kept, *also)
+        self.record(kept, *also)
         return performed
 
     def time_out(self, action: Step, *, path: str) -> Performed:
@@ -184,7 +184,7 @@ class EpisodeTurns:
             )
         asked = self.executor.asked(action)
         timed_out = replace(asked, error_class=CALL_TIMEOUT, error_detail=OWN_TIMEOUT, path=path)
-        self.journal.record(timed_out)
+        self.record(timed_out)
         return timed_out
 
     def _pause_begun(self, failed: Performed) -> Announce:
@@ -219,7 +219,7 @@ class EpisodeTurns:
         if isinstance(action, RequestApproval) and block.approval is not None:
             request = request_of(self.opened, action, mark=mark)
             block = replace(block, approval=replace(block.approval, request=request))
-        self.journal.record(*also, replace(block, path=path, ahead=ahead))
+        self.record(*also, replace(block, path=path, ahead=ahead))
 
     async def settle(self) -> None:
         """Wait until the last step is durable, where the expectation wants that."""
@@ -257,7 +257,7 @@ class EpisodeTurns:
         if self.announced_at(path) is None:
             turn = path or episode.turn
             announcement = await self.output_steps.announcement(action, turn=turn)
-            self.journal.record(replace(announcement, path=path))
+            self.record(replace(announcement, path=path))
             await self.barrier()
         announced = self.announced_at(path)
         assert announced is not None, "what is sent was announced"
@@ -281,9 +281,7 @@ class EpisodeTurns:
             await self.repeat(announced, action, mark, tool)
         elif tool is not None and tool.side_effect and isinstance(action, ToolCall):
             name, key = f"{action.capability}.{action.action}", ctx.idempotency_key
-            self.journal.record(
-                Announce(fingerprint=mark, tool_name=name, idempotency_key=key, path=path)
-            )
+            self.record(Announce(fingerprint=mark, tool_name=name, idempotency_key=key, path=path))
             await self.barrier()
 
     async def repeat(
@@ -314,7 +312,7 @@ class EpisodeTurns:
             await self.block(action, at=until - timedelta(seconds=action.seconds), path=path)
             return False
         await self.clock.sleep(max(0.0, left_s))
-        self.journal.record(blocking.slept(until, fingerprint(action), path))
+        self.record(blocking.slept(until, fingerprint(action), path))
         return True
 
     def _retry_s(self, action: Step, failed: Performed, ctx: CallContext, path: str) -> float:
@@ -392,7 +390,7 @@ class Driver:
             await self._within_wall_time(records)
         except Leaving:
             # Not within the wall time: what has been left can no longer fail.
-            self.journal.record(Leave(node=self.journal.episode.node))
+            self.turns.record(Leave(node=self.journal.episode.node))
             await self.journal.barrier()
             raise
         except EpisodeFailed as failed:
@@ -406,7 +404,7 @@ class Driver:
             end = self._end_of(final, await self._secrets(records))
         if isinstance(end, CancelEpisode):
             end = await self.output_steps.cancel(self.journal.episode, end)
-        return self.journal.record(end)
+        return self.turns.record(end)
 
     async def _made_of_what_there_is(self, failed: EpisodeFailed) -> EpisodeConverged:
         """Return the result of a used up budget; raise `failed` if there is none."""
@@ -519,7 +517,7 @@ class Driver:
 
     async def _take(self, current: Any, action: Step) -> Performed:
         if not self.journal.episode.checkpoints_kept:
-            self.journal.record(await self.strategy_runner.keep(current, phase=INIT))
+            self.turns.record(await self.strategy_runner.keep(current, phase=INIT))
         return await self.turns.take(action)
 
     async def _repeated(
@@ -541,7 +539,7 @@ class Driver:
         step_no = self.journal.episode.steps_recorded
         current = await self.strategy_runner.handle(current, action, done, step_no=step_no)
         if isinstance(action, Checkpoint):
-            self.journal.record(await self.strategy_runner.keep(current, phase=action.phase))
+            self.turns.record(await self.strategy_runner.keep(current, phase=action.phase))
         await self.turns.settle()
         return current
 
@@ -552,7 +550,7 @@ class Driver:
 
     def _conclude(self, converged: EpisodeConverged) -> None:
         if converged.findings or converged.outputs:
-            self.journal.record(converged)
+            self.turns.record(converged)
         else:
             self._finish(converged)
 
@@ -560,9 +558,9 @@ class Driver:
         """End the episode; with unsettled outputs, only once those are settled."""
         episode = self.journal.episode
         if episode.outputs_left:
-            self.journal.record(*(converged or (EpisodeConverged(),)))
+            self.turns.record(*(converged or (EpisodeConverged(),)))
         else:
-            self.journal.record(*converged, Finish(outputs=episode.outputs_settled))
+            self.turns.record(*converged, Finish(outputs=episode.outputs_settled))
 
 
 def _where(announced: StepAnnounced) -> str:

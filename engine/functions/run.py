@@ -106,8 +106,8 @@ class LiveTurns(Protocol):
     async def settle(self) -> None:
         """Wait until what was recorded is durable, where the expectation wants that."""
 
-    def record(self, command: Command) -> None:
-        """Record something that is done."""
+    def record(self, *commands: Command) -> None:
+        """Record what is done."""
 
     def time_out(self, action: Step, *, path: str) -> Performed:
         """Record that a timeout of the function's own has cut `action` off.

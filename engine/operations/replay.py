@@ -232,13 +232,17 @@ def _asked_at_the_end(ended: object | Rest, episode: Episode) -> Action:
     """Return what a function asks for last; `NondeterministicReplay`: the journal has another."""
     if not isinstance(ended, Rest):
         result = conclusion(ended)
-        if episode.converged is not None and result is None and episode.converged != _NOTHING:
+        if result is None and not _has_nothing(episode.converged):
             raise NondeterministicReplay("it converged; the replay returns nothing")
         return Done() if result is None else Converge()
     blocked = episode.blocked
     if blocked is not None and episode.status is Status.BLOCKED:
         recovery.check_same(blocked, asked=fingerprint(ended.action), action=ended.action)
     return ended.action
+
+
+def _has_nothing(converged: EpisodeConverged | None) -> bool:
+    return converged is None or replace(converged, wall_used_ms=0) == _NOTHING
 
 
 class _WentLive(Exception):
@@ -293,7 +297,7 @@ class _ReplayTurns:
     async def settle(self) -> None:
         """Nothing is written."""
 
-    def record(self, command: Command) -> None:
+    def record(self, *commands: Command) -> None:
         """Note nothing: what is recorded at once, such as the time, is not checked."""
 
     def announced_at(self, path: str) -> StepAnnounced | None:

@@ -30,30 +30,38 @@ class WallTime:
     """
 
     def __init__(self, clock: Clock, scope: CancelScope, *, limit_s: float, used_s: float) -> None:
-        """Start counting; `limit_s` is over all attempts, 0 or less is no limit.
+        """Begin with `used_s`; `limit_s` is over all attempts, 0 or less is no limit.
 
         `scope` has the code that is cut off once the time is used up.
         """
         self._clock, self._scope, self._limit_s = clock, scope, limit_s
-        self._since_s = clock.monotonic_s() - used_s
+        self._used_s = used_s
+        self._since_s: float | None = None
+        """Since when it runs; None: it stands still."""
+        self._is_counting = False
         self._waits = 0
-        self._still_since_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._is_cut_off = False
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Have the timer go within the context."""
+        """Have the time run within the context."""
+        self._is_counting = True
+        self._go_on()
         self._set_timer()
         try:
             yield
         finally:
+            self._stand_still()
+            self._is_counting = False
             if self._timer is not None:
                 self._timer.cancel()
 
     def used_s(self) -> float:
         """Return the seconds of running so far, over all attempts."""
-        return self._clock.monotonic_s() - self._since_s
+        if self._since_s is None:
+            return self._used_s
+        return self._used_s + self._clock.monotonic_s() - self._since_s
 
     def cut_off(self) -> None:
         """Cut off the code of the scope, now or right after the barrier."""
@@ -70,9 +78,8 @@ class WallTime:
         """
         if self._scope.is_canceled:
             raise BudgetExceeded("wall_s", f"all {self._limit_s:g} used")
-        if not self._waits:
-            self._still_since_s = self._clock.monotonic_s()
         self._waits += 1
+        self._stand_still()
         try:
             return await wait()
         finally:
@@ -81,11 +88,18 @@ class WallTime:
                 self._count_again()
 
     def _count_again(self) -> None:
-        self._since_s += self._clock.monotonic_s() - self._still_since_s
+        if self._is_counting:
+            self._go_on()
         if self._is_cut_off:
             self.cut_off()
-        elif self._timer is None:
+        elif self._is_counting and self._timer is None:
             self._set_timer()
+
+    def _go_on(self) -> None:
+        self._since_s = self._clock.monotonic_s()
+
+    def _stand_still(self) -> None:
+        self._used_s, self._since_s = self.used_s(), None
 
     def _set_timer(self) -> None:
         if self._limit_s > 0:

@@ -26,8 +26,7 @@ UPDATE episodes AS episode SET
         ELSE coalesce(episode.metadata, '{}') || advance.metadata
     END,
     model = coalesce(episode.model, advance.model),
-    wall_used_ms = coalesce(advance.wall_used_ms, episode.wall_used_ms)
-        + coalesce(advance.wall_added_ms, 0),
+    wall_used_ms = coalesce(advance.wall_used_ms, episode.wall_used_ms),
     first_node = coalesce(episode.first_node, advance.first_node),
     level_outcome = coalesce(advance.level_outcome, episode.level_outcome)
 FROM json_to_recordset($2::json) AS advance (
@@ -35,6 +34,6 @@ FROM json_to_recordset($2::json) AS advance (
     attempts bigint, started_at timestamptz, finished_at timestamptz, turns_used bigint,
     turns_added bigint, tokens_used bigint, tokens_added bigint, classification jsonb, confidence double precision,
     summary text, error_class text, error_detail text, outputs jsonb, metadata jsonb, model text,
-    wall_used_ms bigint, wall_added_ms bigint, first_node text, level_outcome text
+    wall_used_ms bigint, first_node text, level_outcome text
 )
 WHERE episode.stack = $1 AND episode.episode_id = advance.episode_id

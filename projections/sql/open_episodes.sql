@@ -21,7 +21,7 @@ SELECT
     classification, confidence, summary, error_class, error_detail,
     coalesce(mode, 'live'), coalesce(priority, 0), opened_by, coalesce(is_request, false), start_by,
     blocked_by, outputs, definition_revision,
-    metadata, model, coalesce(wall_used_ms, 0) + coalesce(wall_added_ms, 0), first_node,
+    metadata, model, coalesce(wall_used_ms, 0), first_node,
     log_strategy, service_level, level_outcome,
     forked_from, forked_at_step, forked_by, forked_reason,
     workflow_id, workflow_instance_id, workflow_step_id, workflow_step_no, workflow_item
@@ -34,7 +34,7 @@ FROM json_to_recordset($2::json) AS opened (
     classification jsonb, confidence double precision, summary text, error_class text,
     error_detail text, mode text, priority bigint, opened_by text, is_request boolean,
     start_by timestamptz, blocked_by text, outputs jsonb, definition_revision bigint,
-    metadata jsonb, model text, wall_used_ms bigint, wall_added_ms bigint, first_node text, log_strategy text,
+    metadata jsonb, model text, wall_used_ms bigint, first_node text, log_strategy text,
     service_level jsonb, level_outcome text,
     forked_from uuid, forked_at_step bigint, forked_by text, forked_reason text,
     workflow_id text, workflow_instance_id uuid, workflow_step_id text, workflow_step_no bigint,

@@ -105,8 +105,8 @@ class Budget(Struct, frozen=True, kw_only=True):
     tokens: int = 25_000
     """Model tokens, as synthesizers report them."""
     wall_s: float = 120.0
-    """Seconds of running: those of the present attempt, and those that the steps of earlier ones
-    took. Waiting for the log is not running."""
+    """Seconds of running, over all attempts; of branches at the same time, they count once. Waiting
+    for people, signals or the log is not running."""
 
 
 class AdaptiveBudget(Struct, frozen=True, kw_only=True):

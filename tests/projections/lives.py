@@ -121,6 +121,7 @@ def recorded(step_no: int = 1, *, result: object = "done", tokens: int = 0) -> S
         cost_tokens=tokens,
         cost_ms=7,
         model="m1",
+        wall_used_ms=5 * step_no,
     )
 
 

@@ -176,13 +176,11 @@ def _said(row: dict[str, Any]) -> dict[str, Any]:
 
 def _advanced(row: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     turns, tokens = said.pop("turns_added"), said.pop("tokens_added")
-    took_ms = said.pop("wall_added_ms")
     kept = {name: row[name] for name in _FIRST if row.get(name)}
     advanced = {**row, **said, **kept}
     advanced["metadata"] = {**(row.get("metadata") or {}), **(said.get("metadata") or {})} or None
     advanced["turns_used"] += turns
     advanced["tokens_used"] += tokens
-    advanced["wall_used_ms"] += took_ms
     return advanced
 
 

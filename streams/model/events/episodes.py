@@ -99,6 +99,8 @@ class EpisodeLeft(Event, frozen=True, kw_only=True, tag="episode.left@1"):
     """Its node is going down and calls for another one. Not a crash: the attempt does not count."""
 
     node: str
+    wall_used_ms: int = 0
+    """See `StepRecorded`."""
 
 
 class StepKind(StrEnum):
@@ -172,6 +174,9 @@ class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@
     it is not."""
     stored: StoredResult | None = None
     """Where the result is; None: in `result`."""
+    wall_used_ms: int = 0
+    """How long the episode had run until then, over all attempts: of branches at the same time, the
+    time counts once."""
 
     @property
     def is_turn(self) -> bool:
@@ -206,6 +211,8 @@ class EpisodeConverged(Event, frozen=True, kw_only=True, tag="episode.converged@
     """What the strategy says of it, for people and queries; added to the opening's."""
     exhausted: str = ""
     """How the budget was used up, if that was why it converged; empty: it was not."""
+    wall_used_ms: int = 0
+    """See `StepRecorded`."""
 
 
 class BlockReason(StrEnum):
@@ -228,6 +235,8 @@ class EpisodeBlocked(Event, frozen=True, kw_only=True, tag="episode.blocked@1"):
     """Where a function asked for it; see `StepAnnounced`."""
     ahead: tuple[str, ...] = ()
     """References of other signals that branches of the function wait for meanwhile."""
+    wall_used_ms: int = 0
+    """See `StepRecorded`."""
 
 
 class Resolution(StrEnum):
@@ -290,7 +299,7 @@ class EpisodeFinished(Event, frozen=True, kw_only=True, tag="episode.finished@1"
     findings: tuple[FindingOutcome, ...] = ()
     outputs: tuple[OutputOutcome, ...] = ()
     wall_used_ms: int = 0
-    """How long its steps took, over all attempts."""
+    """How long it ran, over all attempts; see `StepRecorded`."""
     service_level: LevelOutcome | None = None
     """Whether what was promised was kept; None: nothing was, or the episode does not count."""
 

@@ -50,7 +50,7 @@ from streams.model.events import (
 from streams.model.findings import FindingOutcome
 from streams.model.triggers import Budget, ManualTrigger
 from streams.model.waits import Wait
-from tests.spec import at, given
+from tests.spec import given
 
 opened = EpisodeOpened(
     episode_id="e1",
@@ -82,13 +82,14 @@ block = BlockEpisode(reason=BlockReason.WAIT, fingerprint="a", wait=wait)
 answer = AnswerEpisode(resolution=Resolution.RESOLVED, by="ada")
 
 
-def step(number, *, tokens=0, fingerprint="a", took_ms=0):
+def step(number, *, tokens=0, fingerprint="a", took_ms=0, used_ms=0):
     return StepRecorded(
         step_no=number,
         kind=StepKind.OBSERVATION,
         fingerprint=fingerprint,
         cost_tokens=tokens,
         cost_ms=took_ms,
+        wall_used_ms=used_ms,
     )
 
 
@@ -267,15 +268,29 @@ def test_turns_are_counted_over_all_attempts_also_when_the_strategy_began_anew()
     assert given(*past).episode.turn == 2
 
 
-def test_running_time_is_what_the_steps_of_all_attempts_took():
+def test_running_time_is_what_the_newest_record_says_over_all_attempts():
     again = EpisodeStarted(node="n2", attempt=2, claim_revision=9)
-    past = (opened, started, step(1, took_ms=1_500), again, step(2, took_ms=500))
+    past = (opened, started, step(1, used_ms=1_500), again, step(2, used_ms=2_000))
     assert given(*past).episode.wall_used_s == 2
 
 
-def test_what_lies_between_steps_is_not_running_time_whatever_was_waited_for():
-    past = (at(0, opened), at(1_000, started), at(2_000, announced), at(3_000, step(1, took_ms=7)))
-    assert given(*past).episode.wall_used_s == 0.007
+@pytest.mark.parametrize("command", [performed, leave, block, converged, finish, fail, cancel])
+def test_what_is_recorded_says_how_long_the_episode_has_run(command):
+    runs = given(opened, started).episode
+    event = decide(msgspec.structs.replace(runs, wall_used_s=1.25), command)
+    assert event.wall_used_ms == 1_250
+
+
+@pytest.mark.parametrize("command", [performed, leave, block, converged])
+def test_who_goes_on_knows_how_long_the_episode_has_run(command):
+    runs = given(opened, started).episode
+    event = decide(msgspec.structs.replace(runs, wall_used_s=1.25), command)
+    assert evolve(runs, event).wall_used_s == 1.25
+
+
+def test_the_time_of_branches_at_the_same_time_counts_once():
+    past = (opened, started, *(step(n, took_ms=1_000, used_ms=1_000) for n in range(1, 13)))
+    assert given(*past).episode.wall_used_s == 1
 
 
 def test_only_the_newest_steps_are_kept_for_loops():
