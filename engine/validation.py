@@ -28,7 +28,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from engine.errors import BadDefinition, BadRequest, Unencodable
 from streams.errors import BadName
-from streams.json import JsonObject, exact
+from streams.json import JsonObject, exact, place_of_problem
 from streams.model.findings import Severity
 from streams.tokens import name as checked_name
 
@@ -118,7 +118,9 @@ def encode(value: object, *, what: str, bytes_max: int | None = KEPT_BYTES_MAX) 
         plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
         encoded = exact(plain)
     except (TypeError, ValueError) as error:
-        raise Unencodable(f"{what}: {error}") from error
+        where = place_of_problem(value)
+        problem = f"JSON has no such value at {where}" if where else f"{error}"
+        raise Unencodable(f"{what}: {problem}") from error
     size_bytes = len(memoryview(encoded))
     if bytes_max is not None and size_bytes > bytes_max:
         raise Unencodable(

@@ -17,6 +17,12 @@ UNDECODABLE: Final = (ValueError, RecursionError)
 """What decoding hostile bytes raises: msgspec's errors and `UnicodeDecodeError` are both
 `ValueError`s, and deep nesting is a `RecursionError` (measured, msgspec 0.22)."""
 
+PARTS_MAX: Final = 100_000
+"""Most parts of a value that are looked at for what is wrong with it."""
+
+SHOWN_CHARS_MAX: Final = 80
+"""Most of a key that is shown."""
+
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
@@ -40,6 +46,39 @@ def exact(value: object) -> msgspec.Raw:
     if b"null" in bytes(encoded) and not _is_finite(_plain(value)):
         raise ValueError("a number that is not finite; JSON has none")
     return encoded
+
+
+def place_of_problem(value: object) -> str:
+    """Return what in `value` JSON cannot express, and where: `$.rows[2]: a key that is no text: 1`.
+
+    Empty: what is wrong is no single part of it.
+    """
+    left: list[tuple[str, object]] = [("$", value)]
+    for _ in range(PARTS_MAX):
+        if not left:
+            break
+        place, part = left.pop()
+        if isinstance(part, dict):
+            strays = [key for key in part if not isinstance(key, str)]
+            if strays:
+                return f"{place}: a key that is no text: {strays[0]!r:.{SHOWN_CHARS_MAX}}"
+            left.extend((f"{place}.{key}", each) for key, each in part.items())
+        elif isinstance(part, list | tuple):
+            left.extend((f"{place}[{at}]", each) for at, each in enumerate(part))
+        elif isinstance(part, float):
+            if not isfinite(part):
+                return f"{place}: {part}, a number that is not finite"
+        elif not _is_json(part):
+            return f"{place}: an instance of {type(part).__name__}"
+    return ""
+
+
+def _is_json(value: object) -> bool:
+    try:
+        raw(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def unraw(value: msgspec.Raw) -> Any:  # noqa: ANN401 - the shape is the user's

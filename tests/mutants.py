@@ -468,8 +468,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a claim that ended before a side effect",
         "engine/execution/steps.py",
-        "begin = self.check_claim if tool.side_effect else None",
-        "begin = None",
+        "        begin = self.check_claim\n",
+        "        begin = None\n",
         "tests/engine/execution/test_driver.py",
     ),
     Mutant(
@@ -596,7 +596,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/runtime/wall_time.py",
         "        self._used_s, self._since_s = self.used_s(), None\n",
         "        _ = None\n",
-        "tests/engine/execution/test_driver.py",
+        "tests/engine/runtime/test_wall_time.py",
     ),
     Mutant(
         "user code that exits or interrupts ends its episode alone",
@@ -2855,13 +2855,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "        self.check_canceled()\n        self._check_leaving()",
         "        self._check_leaving()",
         "tests/engine/episodes/test_cancel.py",
-    ),
-    Mutant(
-        "no time is up at a barrier",
-        "engine/runtime/wall_time.py",
-        "        if self._waits:\n            return\n",
-        "",
-        "tests/engine/runtime/test_wall_time.py",
     ),
     Mutant(
         "time is counted again after a barrier at which the timer fired",
@@ -7616,8 +7609,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "functions: a value that is no JSON fails at the line that gave it",
         "engine/functions/run.py",
-        "# Raises at the user's line.\n        done = await self._done(",
-        "if path == '' else ''\n        done = await self._done(",
+        "# Raises at the user's line.\n        action = as_asked(",
+        "if path == '' else ''\n        action = as_asked(",
         "tests/engine/functions/test_functions.py",
     ),
     Mutant(
@@ -7665,8 +7658,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "functions: a call in a task of its own is refused",
         "engine/functions/branch.py",
-        "if branch is None or branch.task is not asyncio.current_task():",
-        "if branch is None:",
+        "branch if branch is not None and branch.task is _task() else None",
+        "branch",
         "tests/engine/functions/test_functions.py",
     ),
     Mutant(
@@ -7766,6 +7759,41 @@ TABLE: Final[Sequence[Mutant]] = (
         "self.journal.record(*commands, wall_used_s=self.wall.used_s())",
         "self.journal.record(*commands)",
         "tests/engine/functions/test_running_time.py",
+    ),
+    Mutant(
+        "functions: nobody changes what a call is made with",
+        "engine/functions/run.py",
+        "        action = as_asked(action)\n",
+        "",
+        "tests/engine/functions/test_values.py",
+    ),
+    Mutant(
+        "a result that is no JSON fails its call",
+        "engine/execution/steps.py",
+        "            kept = _encoded(result, of=step.tool_name)\n        except ToolFailed",
+        "        except ToolFailed",
+        "tests/engine/functions/test_values.py",
+    ),
+    Mutant(
+        "functions: a call in a task of its own is told of",
+        "engine/functions/run.py",
+        "for each in self._pending), self._stray)",
+        "for each in self._pending), None)",
+        "tests/engine/functions/test_values.py",
+    ),
+    Mutant(
+        "functions: the end of a generator that was left is waited for",
+        "engine/functions/run.py",
+        "        if self.has_left_generators:\n",
+        "        if False:\n",
+        "tests/engine/functions/test_values.py",
+    ),
+    Mutant(
+        "functions: a short sleep goes on after a crash",
+        "engine/functions/run.py",
+        "        if is_held or not branch.is_root:\n",
+        "        if not branch.is_root:\n",
+        "tests/engine/functions/test_gather.py",
     ),
     Mutant(
         "functions: a sleep that has begun ends when it would have",
@@ -8099,8 +8127,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "functions: a call that is never awaited is told",
         "engine/functions/run.py",
-        "        for forgotten in self._pending:",
-        "        for forgotten in ():",
+        "(each.problem for each in self._pending)",
+        "iter(())",
         "tests/engine/functions/test_functions.py",
     ),
     Mutant(

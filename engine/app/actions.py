@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from copy import deepcopy
 from typing import Final, Literal, Protocol, TypeAlias, overload, runtime_checkable
 
 import msgspec
 
 from engine.errors import InvalidAction, Unencodable
-from streams.json import JsonObject, raw
+from streams.json import JsonObject, place_of_problem, raw
 from streams.model.outputs import OutputIntent
 from streams.model.waits import OnExpiry
 
@@ -376,6 +377,32 @@ def without_transient(args: JsonObject) -> JsonObject:
     return {key: value for key, value in args.items() if not key.startswith("_")}
 
 
+def as_asked(action: Step) -> Step:
+    """Return `action` with copies of its values, which nobody changes any more.
+
+    Another branch may change them while the call waits, and a tool what it gets. Transient values
+    are passed on as they are.
+    """
+    match action:
+        case ToolCall(args=args):
+            if all(isinstance(value, _UNCHANGING) for value in args.values()):
+                return action
+            copied = {k: v if k.startswith("_") else deepcopy(v) for k, v in args.items()}
+            return msgspec.structs.replace(action, args=copied)
+        case Observe(data=value):
+            return Observe(deepcopy(value))
+        case Synthesize(prompt=value):
+            return msgspec.structs.replace(action, prompt=deepcopy(value))
+        case RequestApproval(plan=value):
+            return msgspec.structs.replace(action, plan=deepcopy(value))
+        case _:
+            return action
+
+
+_UNCHANGING: Final = (str, int, float, bytes, type(None))
+"""Types of values that cannot change; `bool` is one of `int`."""
+
+
 def fingerprint(action: Step) -> str:
     """Return the SHA-256 of `action` in hex, transient values left out; or raise `Unencodable`."""
     match action:
@@ -388,4 +415,6 @@ def fingerprint(action: Step) -> str:
     try:
         return hashlib.sha256(raw(action)).hexdigest()
     except (TypeError, ValueError) as error:
-        raise Unencodable(f"{type(action).__name__}: {error}") from error
+        where = place_of_problem(msgspec.structs.asdict(action))
+        problem = f"JSON has no such value at {where}" if where else f"{error}"
+        raise Unencodable(f"{type(action).__name__}: {problem}") from error

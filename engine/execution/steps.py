@@ -49,7 +49,7 @@ from engine.app.tools import (
 from engine.episodes import dry_run
 from engine.episodes.episode import Announce, CancelEpisode, Episode, Performed
 from engine.episodes.redaction import without_prompts
-from engine.errors import EpisodeFailed, Unencodable
+from engine.errors import Unencodable
 from engine.execution.conclude import Conclusion
 from engine.outputs.keys import idempotency_key, inline_key
 from engine.runtime.tool_calls import ToolCalls
@@ -219,10 +219,11 @@ class StepExecutor:
             return _failed(step, refusal.error_class, refusal.detail, secrets=secrets)
         try:
             result = await self._called(tool, action, ctx)
+            kept = _encoded(result, of=step.tool_name)
         except ToolFailed as failure:
             return _failed(step, failure.error_class, failure.detail, secrets=secrets)
-        _check_awaited(result, of=step.tool_name)
-        kept = validation.encode(result, what="result", bytes_max=None)
+        except Unencodable as error:
+            return _failed(step, error.error_class, str(error), secrets=secrets)
         size_bytes = len(memoryview(kept))
         if size_bytes > RESULT_BYTES_MAX:
             detail = f"{size_bytes:,} bytes, the limit is {RESULT_BYTES_MAX:,}; ask for less"
@@ -281,10 +282,10 @@ class StepExecutor:
         return ToolFailed(INVALID_ARGUMENTS, problem) if problem else None
 
     async def _called(self, tool: Tool, action: ToolCall, ctx: CallContext) -> object:
-        # No version can take a side effect back. A node that was frozen after it announced one must
-        # not make the call now: the next owner may have made it, or recorded that its outcome is
-        # unknown. So nothing lies between this check and the tool's code, on a busy node either.
-        begin = self.check_claim if tool.side_effect else None
+        # No version can take a call back. A node that was frozen must not make it now: the next
+        # owner may have made it, or recorded that the outcome of a side effect is unknown. So
+        # nothing lies between this check and the tool's code, on a busy node either.
+        begin = self.check_claim
         if isinstance(tool, EngineTool):
             return await attempt(tool.serve(self.opened, action.action, action.args), begin=begin)
         if isinstance(tool, FunctionTool) or _has_limits(tool):
@@ -311,23 +312,25 @@ class StepExecutor:
         return self._synthesized(step, returned, secrets)
 
     def _synthesized(self, step: Performed, returned: object, secrets: frozenset[str]) -> Performed:
-        _check_awaited(returned, of="the synthesizer")
-        if not isinstance(returned, Synthesis):
-            kept = validation.encode(returned, what="result")
-            return self._with_result(step, kept, None, secrets)
-        tokens = returned.input_tokens + returned.output_tokens
-        telemetry.step_tokens.add(tokens, {**self._labels, "model": returned.model})
-        step = replace(step, cost_tokens=tokens, model=in_text(returned.model))
-        content = validation.encode(returned.content, what="result")
-        return self._with_result(step, content, None, secrets)
+        content = returned
+        if isinstance(returned, Synthesis):
+            content, tokens = returned.content, returned.input_tokens + returned.output_tokens
+            telemetry.step_tokens.add(tokens, {**self._labels, "model": returned.model})
+            step = replace(step, cost_tokens=tokens, model=in_text(returned.model))
+        try:
+            kept = _encoded(content, of="the synthesizer", bytes_max=validation.KEPT_BYTES_MAX)
+        except Unencodable as error:
+            return _failed(step, error.error_class, str(error), secrets=secrets)
+        return self._with_result(step, kept, None, secrets)
 
 
-def _check_awaited(result: object, *, of: str) -> None:
-    """Raise `EpisodeFailed` for what `of` should have awaited."""
+def _encoded(result: object, *, of: str, bytes_max: int | None = None) -> msgspec.Raw:
+    """Return what `of` brought back as JSON; `Unencodable`: it is none, or larger."""
     if inspect.iscoroutine(result):
         result.close()
-        problem = f"{of} returned a coroutine, {result.__qualname__}(…); write `await` before it"
-        raise EpisodeFailed(Unencodable.error_class, problem)
+        name = result.__qualname__
+        raise Unencodable(f"{of} returned a coroutine, {name}(…); write `await` before it")
+    return validation.encode(result, what=f"result of {of}", bytes_max=bytes_max)
 
 
 def _has_limits(tool: Tool) -> bool:

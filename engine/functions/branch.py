@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sys
+from collections.abc import AsyncGenerator, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from engine.errors import InvalidAction
 from engine.functions.place import place_of_call
@@ -23,11 +25,18 @@ DEPTH_MAX: Final = 4
 _DRAW_BYTES: Final = 16
 
 
+class Run(Protocol):
+    """What its branches know of the run of a function."""
+
+    has_left_generators: bool
+    """Whether it has left an async generator before its end."""
+
+
 @dataclass
 class Branch:
     """The function itself, or what it runs beside other things with `gather`."""
 
-    run: object
+    run: Run
     """The run of the function; its calls are those of this run's `ctx`."""
     prefix: str = ""
     """Begins the paths of its calls, such as `4.2.`; empty: the function itself."""
@@ -89,7 +98,7 @@ OF_ANOTHER_RUN: Final = (
 )
 
 
-def check_run(run: object) -> None:
+def check_run(run: Run) -> None:
     """Raise `InvalidAction` if the caller is in a function, but not in its run `run`."""
     branch = _CURRENT.get(None)
     if branch is not None and branch.run is not run:
@@ -97,13 +106,36 @@ def check_run(run: object) -> None:
         raise InvalidAction(f"{OF_ANOTHER_RUN} ({place})" if place else OF_ANOTHER_RUN)
 
 
-def current(run: object) -> Branch:
-    """Return the branch of `run` that the caller is in.
-
-    Raises `InvalidAction` if the caller is in a task of its own, or in the function of another run.
-    """
-    check_run(run)
+def current() -> Branch | None:
+    """Return the branch that the caller is in; None: it is in a task or a thread of its own."""
     branch = _CURRENT.get(None)
-    if branch is None or branch.task is not asyncio.current_task():
-        raise InvalidAction("a call in a task of its own cannot be replayed; use ctx.gather(…)")
-    return branch
+    return branch if branch is not None and branch.task is _task() else None
+
+
+def _task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # A thread has no event loop.
+        return None
+
+
+def watch_generators() -> None:
+    """Note it in a run if its function leaves an async generator before its end.
+
+    The event loop ends it in a task of its own, where its `finally` can make no calls.
+    """
+    hooks = sys.get_asyncgen_hooks()
+    if isinstance(hooks.finalizer, _Finalizer) or hooks.finalizer is None:
+        return
+    sys.set_asyncgen_hooks(finalizer=_Finalizer(hooks.finalizer))
+
+
+class _Finalizer:
+    def __init__(self, before: Callable[[AsyncGenerator[Any, Any]], object]) -> None:
+        self._before = before
+
+    def __call__(self, generator: AsyncGenerator[Any, Any]) -> None:
+        branch = current()
+        if branch is not None:
+            branch.run.has_left_generators = True
+        self._before(generator)

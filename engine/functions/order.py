@@ -30,8 +30,8 @@ would confirm a guess of a secret.
 """
 
 REMEDY: Final = (
-    "an episode that an earlier version began must be able to go its way:"
-    ' keep the old code for it under `if not ctx.changed("…")`'
+    'if the code has changed, keep the old code for open episodes under `if not ctx.changed("…")`;'
+    " if it has not, `vigil check` lists what is not the same each time"
 )
 
 REMEDY_OF_FORK: Final = (

@@ -28,6 +28,7 @@ from engine.app.actions import (
     Step,
     ToolCall,
     WaitFor,
+    as_asked,
     fingerprint,
     problem_of,
 )
@@ -51,6 +52,7 @@ from engine.functions.branch import (
     check_run,
     current,
     enter,
+    watch_generators,
 )
 from engine.functions.history import CHANGED, REFUSED, History
 from engine.functions.order import REMEDY, REMEDY_OF_FORK, Asked, Comparison, Order
@@ -64,6 +66,15 @@ from streams.clock import Clock
 from streams.json import NOTHING, raw, unraw
 from streams.model.events import AGAIN, StepAnnounced, StepKind, StepRecorded, StoredResult
 from streams.model.triggers import Trigger
+
+STRAY: Final = (
+    "a call in a task or a thread of its own, such as the end of an async generator that was left,"
+    " cannot be replayed; use ctx.gather(…), or contextlib.aclosing(…)"
+)
+
+TURNS_TO_END: Final = 3
+"""How many turns of the event loop an async generator that was left takes to come to its `finally`:
+one to note it, one to make a task, one to run it."""
 
 OWN_TIMEOUT: Final = "the function's own timeout was over before the call"
 
@@ -157,6 +168,9 @@ class FunctionRun:
         self._pending: dict[PendingCall[Any], None] = {}
         self._why: BaseException | Rest | None = None
         self._refusals = 0
+        self.has_left_generators = False
+        self._stray = ""
+        """What to tell of a call in a task of its own, which nobody may hear of otherwise."""
 
     async def to_the_end(self, ctx: object, trigger: Trigger) -> object | Rest:
         """Return what the function returns, or what the episode must wait for.
@@ -164,6 +178,7 @@ class FunctionRun:
         Raises what ended it: `EpisodeFailed`, or what a turn raised.
         """
         enter(Branch(self, calls=self._history.calls_before))
+        watch_generators()
         returned: object = None
         try:
             returned = await leavable(call(self._called, ctx, trigger), self._scope)
@@ -177,13 +192,21 @@ class FunctionRun:
             raise self._why
         if self._why is not None:
             return self._why
-        for forgotten in self._pending:
-            raise EpisodeFailed(InvalidAction.error_class, forgotten.problem)
+        if self.has_left_generators:
+            await self._let_generators_end()
+        forgotten = next((each.problem for each in self._pending), self._stray)
+        if forgotten:
+            raise EpisodeFailed(InvalidAction.error_class, forgotten)
         open_ = (self._turns.announced_at(each.path) for each in self._history.announced)
         left = self._order.next_left() or next(filter(None, open_), None)
         if left is not None:
             raise _nondeterministic(self._comparison.difference(left, None))
         return returned
+
+    async def _let_generators_end(self) -> None:
+        """Let the event loop end the async generators that were left, so that their calls count."""
+        for _ in range(TURNS_TO_END):
+            await asyncio.sleep(0)
 
     def pending(self, name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> PendingCall[T]:
         """Return a call that `work` makes; the function must not return before it is awaited."""
@@ -213,6 +236,7 @@ class FunctionRun:
         if problem := problem_of(action):
             raise InvalidAction(f"{problem} ({place_of_call() or branch.origin})")
         fingerprint(action)  # Raises at the user's line.
+        action = as_asked(action)
         done = await self._done(action, path, branch, also)
         if done.retry_s:
             done = await self._repeated(action, done, branch.again())
@@ -369,7 +393,11 @@ class FunctionRun:
             IN_FUNCTION.set(False)
 
     def _begin(self) -> Branch:
-        branch = current(self)
+        check_run(self)
+        branch = current()
+        if branch is None:
+            self._stray = f"{STRAY} ({place_of_call()})"
+            raise InvalidAction(STRAY)
         if self._scope.is_canceled:
             self._refusals += 1
             raise asyncio.CancelledError
@@ -481,12 +509,18 @@ class FunctionRun:
             lasts = timedelta(seconds=action.seconds)
             until = (announced.until if announced is not None else None) or since + lasts
             since = until - lasts
-        if until is not None and announced is None and not branch.is_root:
-            self._turns.record(sleep_until(until, mark, path))
+        if until is not None and announced is None:
+            self._announce_sleep(until, mark, path, branch)
         await self._rest(Rest(path, action, since, until, asyncio.Future()))
         over = slept(until, mark, path)
         self._turns.record(over)
         return over
+
+    def _announce_sleep(self, until: datetime, mark: str, path: str, branch: Branch) -> None:
+        """Record when a sleep ends, unless the episode is blocked at once, which says so, too."""
+        is_held = (until - self._clock.now()).total_seconds() <= HELD_S
+        if is_held or not branch.is_root:
+            self._turns.record(sleep_until(until, mark, path))
 
     async def _rest(self, rest: Rest) -> None:
         """Return once a sleep is over; the wait for anything else ends the function here."""

@@ -70,7 +70,7 @@ NAN = float("nan")
 
 @pytest.mark.parametrize("value", [NAN, {"load": [NAN]}, Load(NAN), {"deep": Load(-NAN)}])
 def test_a_number_that_is_not_finite_is_refused_and_not_kept_as_null(value):
-    with pytest.raises(Unencodable, match=r"^plan: a number that is not finite"):
+    with pytest.raises(Unencodable, match=r"^plan: .*a number that is not finite"):
         validation.encode(value, what="plan")
 
 

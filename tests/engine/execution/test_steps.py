@@ -339,9 +339,10 @@ async def test_a_tool_that_forgets_to_await_is_named():
         return inner()
 
     life = await play(Scripted(tool_call("disk", "read")), tools={"disk": read})
-    assert life.end.error_class == "unencodable"
-    assert life.end.error_detail.startswith("disk.read returned a coroutine, test_a_tool_that_")
-    assert life.end.error_detail.endswith("inner(…); write `await` before it")
+    (step,) = life.of(StepRecorded)
+    assert step.error_class == "unencodable"
+    assert step.error_detail.startswith("disk.read returned a coroutine, test_a_tool_that_")
+    assert step.error_detail.endswith("inner(…); write `await` before it")
 
 
 async def test_a_tool_that_is_not_there_is_told_with_those_that_are():

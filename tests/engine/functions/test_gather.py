@@ -249,6 +249,18 @@ async def test_a_sleep_ends_when_it_would_have_whenever_a_node_dies():
     assert (await resume(app_of(check), over)).end.status is EndStatus.DONE
 
 
+async def test_a_short_sleep_goes_on_after_a_crash_and_does_not_begin_anew():
+    async def check(ctx, trigger):
+        await ctx.sleep(4.5)
+
+    begun = await play(check, reached=lambda so_far: so_far.of(StepAnnounced))
+    (sleeps,) = begun.of(StepAnnounced)
+    over = replace(sleeps, until=sleeps.until - timedelta(seconds=4.5))
+
+    async with asyncio.timeout(4):
+        assert (await resume(app_of(check), [over])).end.status is EndStatus.DONE
+
+
 async def test_people_are_asked_for_one_thing_at_a_time():
     async def check(ctx, trigger):
         answers = await ctx.gather(ctx.approval({"x": 1}), ctx.approval({"x": 2}))

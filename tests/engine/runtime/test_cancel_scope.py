@@ -14,7 +14,6 @@ from engine.runtime import cancel_scope
 from engine.runtime.cancel_scope import Canceled, CancelScope
 from tests.engine.stage import CLOCK
 
-
 ROUNDS_MAX = 50_000
 """How often code goes on that does not end: for ever, were it not for this."""
 
