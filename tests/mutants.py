@@ -7796,6 +7796,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/functions/test_gather.py",
     ),
     Mutant(
+        "recovery: a lapse of what has ended is no news",
+        "engine/execution/takeover.py",
+        "not isinstance(newest.commit.events[-1], EpisodeFinished)",
+        "newest.commit",
+        "tests/engine/execution/test_lapses.py",
+    ),
+    Mutant(
         "functions: a sleep that has begun ends when it would have",
         "engine/functions/run.py",
         "            until = (announced.until if announced is not None else None) or since + lasts",

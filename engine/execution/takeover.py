@@ -30,10 +30,10 @@ from engine.runtime.leases import LeaseEvents
 from engine.runtime.usercode import call, in_text
 from engine.runtime.watch import follow
 from streams.clock import Clock
-from streams.errors import Unavailable
+from streams.errors import Unavailable, UnreadableEvent
 from streams.keys import episode_of_claim
 from streams.model.commands import Recover
-from streams.model.events import EpisodeOpened
+from streams.model.events import EpisodeFinished, EpisodeOpened
 from streams.ports.all import Ports
 from streams.ports.leases import ClaimChange
 
@@ -85,8 +85,7 @@ class LapseWatcher:
         if actor_id not in self.actors:
             return self._passed_over.add(actor_id)
         telemetry.leases.add(1, {"outcome": "lapsed"})
-        # Every node that starts sees the markers of a day; most of those episodes have ended since.
-        say = log.warning if change.at >= since else log.debug
+        say = log.warning if await self._is_news(change, since, episode_id) else log.debug
         say("lease lapsed; calling for recovery", actor=actor_id, episode_id=episode_id)
         recover = Recover(actor_id=actor_id, episode_id=episode_id, reason="lapsed")
         while True:
@@ -94,6 +93,20 @@ class LapseWatcher:
                 return await self.ports.commands.send(recover, id=f"lapse.{change.revision}")
             except Unavailable:
                 await self.clock.sleep(RETRY_S)
+
+    async def _is_news(self, change: ClaimChange, since: datetime, episode_id: str) -> bool:
+        """Return whether people should know that a lease has lapsed.
+
+        Every node that starts sees the markers of a day, and a server that starts writes them anew;
+        most of those episodes have ended since.
+        """
+        if change.at < since:
+            return False
+        try:
+            newest = await self.ports.log.last(self.ports.stack.episode(episode_id))
+        except (Unavailable, UnreadableEvent):
+            return True
+        return newest is None or not isinstance(newest.commit.events[-1], EpisodeFinished)
 
 
 async def decide_takeover(

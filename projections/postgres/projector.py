@@ -83,13 +83,13 @@ async def _take_turns(ports: Ports, pool: Pool, *, node: str, clock: Clock) -> N
 async def _serve(ports: Ports, pool: Pool, *, lease: Lease, clock: Clock) -> None:
     """Project until the lease is lost or another projector shows up."""
     held = _HeldPosition(ports.leases, lease, clock)
-    log.info("projecting", stack=ports.stack.name, node=lease.holder)
+    log.info("projecting", stack_name=ports.stack.name, node=lease.holder)
     try:
         await _until_one_ends(
             held.keep(), *(_follow(feed, ports, pool, clock=clock) for feed in _feeds(ports, clock))
         )
     except (LeaseLost, ProjectorFenced) as ended:
-        log.warning("standing by", stack=ports.stack.name, node=lease.holder, why=str(ended))
+        log.warning("standing by", stack_name=ports.stack.name, node=lease.holder, why=str(ended))
     finally:
         await held.release()
 

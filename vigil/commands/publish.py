@@ -78,6 +78,8 @@ def _warn(problem: str) -> None:
 
 def checked(data: bytes, *, name: str, id: str, stack: Stack) -> JsonObject:
     """Return the payload in `data`; raise `Mistake` if no engine would accept it."""
+    if len(data) > EVENT_BYTES_MAX:  # No more is read, so nobody knows how much there is.
+        raise Mistake(f"{name}: too_large: over {EVENT_BYTES_MAX:,} bytes, the limit of an event")
     headers, subject = {MESSAGE_ID_HEADER: id}, stack.event(name)
     sent = StreamMessage(seq=0, subject=subject, headers=headers, data=data, at=_CLOCK.now())
     event = parse_event(sent, stack=stack, stream=stack.stream(Stream.EVENTS))

@@ -13,6 +13,8 @@ from engine.execution.takeover import LapseWatcher
 from engine.runtime import watch
 from streams.errors import Unavailable
 from streams.model.commands import Recover
+from streams.model.events import EndStatus, EpisodeFinished, EpisodeLeft
+from streams.ports.log import START, Commit
 from tests.engine.stage import CLOCK, WAIT_S, eventually
 
 EPISODE = "episode.worker.e1"
@@ -94,6 +96,26 @@ async def test_only_a_lapse_since_the_node_began_is_warned_of(ports, rescuers):
     assert [(line["episode_id"], line["log_level"]) for line in said] == [
         ("e1", "debug"), ("e2", "warning"),
     ]  # fmt: skip
+
+
+async def test_the_lapse_of_an_episode_that_has_ended_is_no_news(ports, rescuers):
+    """A server that starts writes its markers anew, as if they were of this moment."""
+    await append(ports, "e1", EpisodeFinished(status=EndStatus.DONE))
+    await append(ports, "e2", EpisodeLeft(node="n1"))
+    with capture_logs() as lines:
+        source = await ports.commands.open("worker")
+        rescuers.start()
+        for episode in ("e1", "e2"):
+            await ports.leases.acquire(f"episode.worker.{episode}", holder="dead")
+            assert (await next_command(source)).episode_id == episode
+
+    said = [line for line in lines if line["event"].startswith("lease lapsed")]
+    assert [line["log_level"] for line in said] == ["debug", "warning"]
+
+
+async def append(ports, episode_id, event):
+    commit = Commit(id=f"c.{episode_id}", at=CLOCK.now(), events=(event,))
+    await ports.log.append(ports.stack.episode(episode_id), commit, after=START)
 
 
 async def test_each_lapse_of_one_episode_calls_anew(ports, rescuers):
