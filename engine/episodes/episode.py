@@ -88,6 +88,7 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     claim_revision: int = 0
     fresh: bool = False
+    alone: bool = False
 
 
 class Leave(msgspec.Struct, frozen=True, kw_only=True):
@@ -298,7 +299,13 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     opened: EpisodeOpened | None = None
     attempts: int = 0
     crashes: int = 0
-    """Attempts whose node neither finished nor left."""
+    """Attempts, since it last got further, whose node neither finished nor left."""
+    is_alone: bool = False
+    """Whether the newest attempt's process ran nothing else."""
+    steps_before: int = 0
+    """Steps recorded before the strategy last restarted."""
+    steps_most: int = 0
+    """The most steps that it has recorded without a restart: with the next one it gets further."""
     node: str = ""
     steps_recorded: int = 0
     turns_used: int = 0
@@ -518,7 +525,9 @@ def _started(episode: Episode, event: EpisodeStarted) -> Episode:
         node=event.node,
         attempts=event.attempt,
         crashes=episode.crashes + crashed,
+        is_alone=event.alone,
         turns_before=episode.turns_used if event.fresh else episode.turns_before,
+        steps_before=episode.steps_recorded if event.fresh else episode.steps_before,
         traces=() if event.fresh else episode.traces,
         announced=() if event.fresh else episode.announced,
         effects=() if event.fresh else episode.effects,
@@ -560,8 +569,11 @@ def _with_step(episode: Episode, step: StepRecorded) -> Episode:
     trace = Trace(step.fingerprint, tokens_used, _outcome(step), _call(step), step.path)
     # The past that a fork is opened with: those outputs are the other episode's.
     settled = () if episode.status is Status.QUEUED else _settled_by(step)
+    steps = step.step_no - episode.steps_before
     return replace(
         episode,
+        crashes=0 if steps > episode.steps_most else episode.crashes,
+        steps_most=max(steps, episode.steps_most),
         steps_recorded=step.step_no,
         turns_used=episode.turns_used + step.is_turn,
         tokens_used=tokens_used,

@@ -55,18 +55,22 @@ def take_over(
     *,
     attempts_max: int,
     repeatable: Callable[[str], bool],
+    is_isolated: bool = False,
 ) -> Takeover:
     """Return how to continue `episode`, which has not ended.
 
     A stopped node is no crash. `repeatable` says whether a tool honours idempotency keys.
+    `is_isolated`: suspects run alone, so that no crash of others ends one.
     """
     crashes = episode.crashes + 1
     if episode.status is not Status.RUNNING:  # Left on purpose, or only to be carried out.
         return Takeover()
-    if crashes >= attempts_max:
+    is_own = episode.is_alone or not is_isolated or attempts_max == 1
+    if crashes >= attempts_max and is_own:
         return Takeover(
             error_class=ATTEMPTS_EXHAUSTED,
-            detail=f"{crashes} nodes crashed while running it; the limit is {attempts_max}",
+            detail=f"{crashes} nodes crashed while running it, without a step recorded between; the"
+            f" limit is {attempts_max}",
         )
     if policy == "resume":
         return Takeover()
@@ -80,6 +84,18 @@ def take_over(
             " tool does not say that it honours idempotency keys",
         )
     return Takeover(fresh=True)
+
+
+def is_suspect(episode: Episode, *, attempts_max: int) -> bool:
+    """Return whether `episode` must run alone: the next crash would end it.
+
+    One that may crash but once ends with a crash in company, too.
+    """
+    if episode.status is not Status.RUNNING or attempts_max == 1:
+        return False
+    crashes = episode.crashes + 1
+    has_had_it = episode.is_alone and crashes >= attempts_max
+    return crashes >= attempts_max - 1 and not has_had_it
 
 
 class Tail(msgspec.Struct, frozen=True, kw_only=True):

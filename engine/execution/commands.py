@@ -17,10 +17,12 @@ from structlog.contextvars import bound_contextvars
 
 from engine import telemetry
 from engine.episodes import open as placing
+from engine.episodes import recovery
 from engine.episodes.episode import ENDED, Episode, Status, fold
 from engine.episodes.recovery import NO_SUCH_EPISODE, why_cannot_run
 from engine.execution.cancel import CancelHandler, needs_expectation
 from engine.execution.run import EpisodeRunner
+from engine.execution.suspects import SuspectRunner
 from engine.outputs.handle import OutputHandler, is_about_outputs
 from engine.outputs.pool import OutputContext
 from engine.runtime.catalog import CannotRun, Hindrance
@@ -280,6 +282,9 @@ class RunConsumer:
             return await self._ask_for_place(ctx)
         if await self._is_turned_away(ctx.episode):
             return False
+        isolation = self.context.isolation
+        if isolation is not None and _is_suspect(ctx):
+            return await SuspectRunner(ctx.context, isolation, ctx.delivery).run(ctx.episode)
         runner = EpisodeRunner(ctx.context, ctx.delivery.ack)
         careful = not _is_first_try(ctx)
         return await runner.take_over(ctx.episode, ctx.records, careful=careful)
@@ -312,6 +317,14 @@ class RunConsumer:
         await self.context.ports.timers.send(place, id=id_)
         await ctx.delivery.ack()
         return True
+
+
+def _is_suspect(ctx: CommandContext) -> bool:
+    opened, expectations = ctx.episode.opened, ctx.context.actor.expectations
+    expectation = expectations.get(opened.expectation_id) if opened is not None else None
+    if expectation is None:
+        return False
+    return recovery.is_suspect(ctx.episode, attempts_max=expectation.attempts_max)
 
 
 def _is_call_for_answer(ctx: CommandContext) -> bool:

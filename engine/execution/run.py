@@ -295,7 +295,9 @@ class Attempt:
         # Only what a strategy may go on with needs an expectation: this node may not know it.
         if self.episode.status is Status.RUNNING:
             self._takeover = await decide_takeover(self._context, self.opened, self.episode)
-        self._journal.record(*opening, Begin(node=self._context.node, fresh=self._takeover.fresh))
+        context, fresh = self._context, self._takeover.fresh
+        begin = Begin(node=context.node, fresh=fresh, alone=context.is_alone)
+        self._journal.record(*opening, begin)
         if careful:
             await self._journal.barrier()
         return None

@@ -123,7 +123,11 @@ async def decide_takeover(
         return _is_repeatable(context.app, context.actor, tool_name)
 
     return recovery.take_over(
-        episode, policy, attempts_max=expectation.attempts_max, repeatable=repeatable
+        episode,
+        policy,
+        attempts_max=expectation.attempts_max,
+        repeatable=repeatable,
+        is_isolated=context.is_alone or context.isolation is not None,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count, repeat
 from typing import Final
 
@@ -23,6 +24,7 @@ from engine.episodes.breaker_store import BreakerWatcher
 from engine.episodes.cancel import RunningEpisodes
 from engine.execution.cancel import CancelWatcher
 from engine.execution.steps import PublishTool
+from engine.execution.suspects import run_suspect
 from engine.execution.takeover import LapseWatcher
 from engine.findings.index import FindingIndex
 from engine.node.supervisor import ActorSupervisor, FallbackWatcher, NodeParts
@@ -30,6 +32,7 @@ from engine.outputs.pool import AdapterPool
 from engine.reactor.reactor import Reactor, followed, watch_nodes
 from engine.runtime.catalog import Catalog
 from engine.runtime.context import NodeContext
+from engine.runtime.isolation import Isolation
 from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.store import Turns
 from engine.runtime.tasks import NodeTasks, wait_first
@@ -72,6 +75,7 @@ class Node:
         never_wakes: bool = False,
         reacts: bool = True,
         version: str = "",
+        isolation: Isolation | None = None,
     ) -> None:
         """Make a node; `run` starts it.
 
@@ -82,11 +86,12 @@ class Node:
             never_wakes: whether it only runs what other nodes have opened.
             reacts: whether it may lead in publishing public events.
             version: of what runs here, for people.
+            isolation: where episodes run that the next crash would end; None: here, as all others.
         """
         self.name = checked_name(name, of="node")
         self._ports, self._grace_s, self._version = ports, grace_s, version
         self._clock = clock or SystemClock()
-        self._stopping = asyncio.Event()
+        self._isolation, self._stopping = isolation, asyncio.Event()
         self._absent, app = absent_from(app, ports.stack.name), on_stack(app, ports.stack.name)
         self._catalog = Catalog(in_code(app))
         self._revisions = RevisionResolver(ports, app)
@@ -124,16 +129,9 @@ class Node:
         # Who takes work, and what was taken: the first stop before the others.
         servers, tasks = NodeTasks(), NodeTasks()
         node_context, heartbeat = self._node_context(tasks), self._heartbeat()
-        parts = NodeParts(
-            context=node_context,
-            mode_watcher=self._mode_watcher,
-            running=self._running,
-            adapters=self._adapters,
-            finding_index=FindingIndex(self._ports.log, self._ports.stack),
-            members=self._members,
-        )
         supervisor = ActorSupervisor(
-            parts, lambda service: servers.start(self._keep_going(service.serve))
+            self._parts(node_context),
+            lambda service: servers.start(self._keep_going(service.serve)),
         )
         supervisor.apply(in_code(self._app))
         for service in waits.services_for(node_context, self._mode_watcher.runs):
@@ -164,6 +162,35 @@ class Node:
         log.info("node down", node=self.name, clean=not late)
         return not late
 
+    async def run_alone(self, actor_id: str, episode_id: str, fenced: asyncio.Event) -> bool:
+        """Run one episode and nothing else, until it ends, has to wait, or `stop`.
+
+        Return whether this node got it; `fenced` is set once that is durable.
+        """
+        telemetry.detect_tracing()
+        tasks = NodeTasks()
+        node_context = replace(self._node_context(tasks), isolation=None, is_alone=True)
+        supervisor = ActorSupervisor(self._parts(node_context), lambda _: None)
+        supervisor.apply(in_code(self._app))
+        loader = DefinitionLoader(
+            self._app, self._ports, self._revisions, self._clock, supervisor.apply
+        )
+        breakers = BreakerWatcher(self._ports.gates, self._catalog, supervisor.breakers)
+        cancels = CancelWatcher(self._ports.gates, self._running)
+        helping = [
+            *(self._mode_watcher.follow, node_context.leases.beat, self._adapters.call_back),
+            *(breakers.follow, cancels.follow, loader.follow),
+        ]
+        helpers = [asyncio.create_task(self._keep_going(doer)) for doer in helping]
+        try:
+            await self._wait_looked(loader)
+            context = supervisor.context_of(actor_id)
+            return context is not None and await run_suspect(context, episode_id, fenced)
+        finally:
+            await _cancel(helpers)
+            await tasks.cut_off()
+            await self._adapters.close()
+
     async def _watch_nodes(self) -> None:
         await watch_nodes(self._ports.gates, self._nodes_gone)
 
@@ -182,10 +209,14 @@ class Node:
         if reacting:
             await asyncio.wait(reacting, timeout=DRAIN_S)
 
-    async def _say_when_up(self, loader: DefinitionLoader, supervisor: ActorSupervisor) -> None:
-        """Log that the node is up, once all queues that it may open are."""
+    async def _wait_looked(self, loader: DefinitionLoader) -> None:
+        """Wait until the node knows what is defined, and what it may do."""
         await loader.has_looked.wait()
         await self._mode_watcher.has_looked.wait()
+
+    async def _say_when_up(self, loader: DefinitionLoader, supervisor: ActorSupervisor) -> None:
+        """Log that the node is up, once all queues that it may open are."""
+        await self._wait_looked(loader)
         await supervisor.wait_open()
         if not self._stopping.is_set():
             actors = sorted(self._catalog.actors)
@@ -200,6 +231,16 @@ class Node:
         if not self._catalog.actors:
             do = "apply one, with vigil actors apply; or name this stack in the actors' stacks"
             log.info("no actor yet: waiting for definitions", node=self.name, do=do)
+
+    def _parts(self, node_context: NodeContext) -> NodeParts:
+        return NodeParts(
+            context=node_context,
+            mode_watcher=self._mode_watcher,
+            running=self._running,
+            adapters=self._adapters,
+            finding_index=FindingIndex(self._ports.log, self._ports.stack),
+            members=self._members,
+        )
 
     def _node_context(self, tasks: NodeTasks) -> NodeContext:
         keeper = Keeper(self._ports.leases, holder=self.name, clock=self._clock)
@@ -216,6 +257,7 @@ class Node:
             turns=Turns(),
             lease_events=self._lease_events,
             writer_ids=self._writer_ids(),
+            isolation=self._isolation,
         )
 
     def _heartbeat(self) -> Heartbeat:

@@ -124,6 +124,11 @@ class ActorSupervisor:
             if place is None or place.context.actor is not actor:
                 self._fill(actor)
 
+    def context_of(self, actor_id: str) -> OutputContext | None:
+        """Return the context of an actor; None: the node has none of that name."""
+        place = self._places.get(actor_id)
+        return place.context if place is not None else None
+
     def call(self, fallbacks: frozenset[str]) -> None:
         """Let these fallbacks serve from now on, and no others."""
         catalog = self._node_context.catalog

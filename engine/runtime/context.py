@@ -9,6 +9,7 @@ from typing import Self
 from engine.app.actor import Actor
 from engine.app.app import App
 from engine.runtime.catalog import Catalog, Revisions
+from engine.runtime.isolation import Isolation
 from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.permits import Permit, Permits
 from engine.runtime.slots import Slots
@@ -39,6 +40,10 @@ class NodeContext:
     turns: Turns
     writer_ids: Iterator[str]
     """Unique ids for commits."""
+    isolation: Isolation | None = None
+    """Where suspects run; None: here, as all others."""
+    is_alone: bool = False
+    """Whether this node runs one suspect, and nothing else."""
 
 
 @dataclass(frozen=True, kw_only=True)

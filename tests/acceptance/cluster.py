@@ -62,6 +62,10 @@ class NodeProcess:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
     def logged(self) -> str:
         return self.log.read_text()
 

@@ -118,13 +118,17 @@ def _command(name: str, command: Any) -> str:
     arguments = [p for p in command.params if "--" not in p.opts[0]]
     spelled = " ".join([name, *(_argument(each) for each in arguments)])
     words = " ".join(inspect.cleandoc(command.help).split())
-    options = [p for p in command.params if p not in arguments and p.name != "help"]
+    options = [p for p in command.params if p not in arguments and _is_shown(p)]
     parts = [f"### `{spelled}`", words]
     said = [(f"`{_argument(p)}`", p.help or "", _default(p)) for p in arguments if p.help]
     said += [(_flags(p), f"{p.help or ''}{_choices(p)}", _default(p)) for p in options]
     return "\n\n".join(
         [*parts, table(("option", "means", "default"), iter(said))] if said else parts
     )
+
+
+def _is_shown(option: Any) -> bool:
+    return option.name != "help" and not option.hidden
 
 
 def _argument(parameter: Any) -> str:

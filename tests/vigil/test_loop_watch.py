@@ -11,7 +11,7 @@ from pathlib import Path
 from structlog.testing import capture_logs
 
 from streams.clock import SystemClock
-from vigil.serving.loop_watch import BLOCKED, LOOKS, place_of, watched_loop
+from vigil.serving.loop_watch import BLOCKED, LOOKS, STOOD_STILL, place_of, watched_loop
 
 BLOCKED_S = 0.05
 
@@ -66,6 +66,26 @@ async def test_a_loop_that_is_blocked_for_short_times_only_is_not_reported():
                 threading.Event().wait(blocked_s / 50)
                 await asyncio.sleep(0)
     assert reported(lines) == []
+
+
+async def test_a_loop_that_stands_still_for_long_ends_its_node():
+    ended = threading.Event()
+    with capture_logs() as lines:
+        async with watched_loop(blocked_s=BLOCKED_S, ends_after_s=4 * BLOCKED_S, end=ended.set):
+            await asyncio.sleep(0)
+            assert ended.wait(10)
+    (line,) = [each for each in lines if each["event"] == STOOD_STILL]
+    assert line["at"].endswith("in test_a_loop_that_stands_still_for_long_ends_its_node")
+
+
+async def test_a_loop_that_runs_now_and_then_does_not_end_its_node():
+    ended, clock = threading.Event(), SystemClock()
+    async with watched_loop(blocked_s=BLOCKED_S, ends_after_s=8 * BLOCKED_S, end=ended.set):
+        until_s = clock.monotonic_s() + 20 * BLOCKED_S
+        while clock.monotonic_s() < until_s:
+            threading.Event().wait(BLOCKED_S)
+            await asyncio.sleep(BLOCKED_S)  # The task that notes the time gets its turn.
+    assert not ended.is_set()
 
 
 async def test_signals_wake_the_thread_of_the_loop_and_not_the_one_that_watches_it():

@@ -76,6 +76,7 @@ def node(
         str | None,
         Option(metavar="A,B", help="Several stacks instead of one: a node for each, or more."),
     ] = None,
+    alone: Annotated[str | None, Option(metavar="ACTOR/EPISODE", hidden=True)] = None,
 ) -> None:
     """Run an engine node against existing servers, until SIGINT or SIGTERM.
 
@@ -83,6 +84,8 @@ def node(
     and was left to its lease. A process that ends by itself is restarted; of several processes, the
     worst exit code counts.
     """
+    if alone is not None:
+        raise typer.Exit(_serve_alone(ctx, app, alone))
     work = StackWork(is_projecting, is_reacting)
     if stacks is not None:
         raise typer.Exit(_serve_each(ctx, app, processes, stacks, work))
@@ -98,6 +101,14 @@ def project(ctx: typer.Context) -> None:
     raise typer.Exit(node.serve(options.config(ctx), app=None, work=StackWork()))
 
 
+def _serve_alone(ctx: typer.Context, name: str, episode: str) -> int:
+    """Run one episode that the next crash would end; nodes start this, not people."""
+    from vigil.serving import node
+    from vigil.serving.app import load
+
+    return node.serve_alone(options.config(ctx), app=load(name), episode=episode)
+
+
 def _serving(
     name: str, processes_wanted: str, work: StackWork
 ) -> Callable[[Config, Callable[[], None] | None], int]:
@@ -110,7 +121,7 @@ def _serving(
     def run(config: Config, abandon: Callable[[], None] | None) -> int:
         with names.named(config, app) as known:
             if count == 1:
-                return node.serve(known, app=app, work=work, abandon=abandon)
+                return node.serve(known, app=app, app_name=name, work=work, abandon=abandon)
             return processes.supervise([known], app=name, count=count, work=work, abandon=abandon)
 
     return run

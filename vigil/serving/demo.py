@@ -44,6 +44,8 @@ from vigil.serving.stack_work import StackWork
 from vigil.settings import Config, read
 
 FOLDER: Final = runfile.FOLDER / "demo"
+APP: Final = "vigil.demo.app:app"
+
 PUBLISHER: Final = "vigil.demo.publisher"
 PUBLISH_EVERY_S: Final = 1.0
 
@@ -94,7 +96,9 @@ async def _run(app: App, config: Config, servers: Servers, *, seconds: float | N
             projecting(ports, pool, node=config.node),
         ):
             async with asyncio.TaskGroup() as group:
-                group.create_task(run_nodes(app, ports, [], config, StackWork(), stop=stop))
+                group.create_task(
+                    run_nodes(app, ports, [], config, StackWork(), stop=stop, app_name=APP)
+                )
                 with _publisher(config):
                     clock = SystemClock()
                     await watch(pool, ports.stack, clock=clock, stop=stop, seconds=seconds)

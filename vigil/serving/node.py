@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from engine.app.app import App
 from engine.cluster.modes import NodeMode
@@ -20,7 +21,8 @@ from streams.ports.all import Ports
 from vigil import runfile
 from vigil.asking.connect import connected, connected_elsewhere, pooled
 from vigil.errors import EXIT_UNCLEAN
-from vigil.serving import telemetry
+from vigil.serving import processes, telemetry
+from vigil.serving.alone import EXIT_NOT_OURS, FENCED, ProcessIsolation, place_of
 from vigil.serving.app import tell_unknown_names
 from vigil.serving.exit import EXIT_S
 from vigil.serving.loop_watch import watched_loop
@@ -30,28 +32,85 @@ from vigil.serving.stack_work import StackWork
 from vigil.settings import Config, shown
 from vigil.version import vigil_version
 
+BLOCKED_LEASES_MAX: Final = 2
+"""How long the event loop of a node may stand still, in lives of its leases: others have taken over
+what it ran by then."""
+
 
 def serve(
     config: Config,
     *,
     app: App | None,
     work: StackWork,
+    app_name: str | None = None,
     abandon: Callable[[], None] | None = None,
 ) -> int:
     """Run a node of `app`, a projector, or both, until SIGINT or SIGTERM; return the exit code.
 
-    A second signal ends the program at once, after `abandon`.
+    A second signal ends the program at once, after `abandon`. `app_name` is where other processes
+    find the app, such as `watch:app`; None: nowhere, so that suspects run here.
     """
     settings = config.settings
     form, level = settings.log, settings.log_level
     telemetry.log_to(sys.stderr, form=form, level=level, node=config.node)
     telemetry.export(os.environ, node=config.node)
-    is_clean = run_program(_serve(config, app, work, abandon=abandon))
+    is_clean = run_program(_serve(config, app, work, app_name=app_name, abandon=abandon))
     return 0 if is_clean else EXIT_UNCLEAN
 
 
+def _isolation(config: Config, app_name: str | None) -> ProcessIsolation | None:
+    """Return where the suspects of a node run: in processes with its own settings and app."""
+    if app_name is None:
+        return None
+    command = processes.command(config, app=app_name, work=StackWork(projects=False, reacts=False))
+    return ProcessIsolation(config, command, processes.environment(config))
+
+
+def serve_alone(config: Config, *, app: App, episode: str) -> int:
+    """Run one episode, such as `disks/2fa109b0-…`, and nothing else; return the exit code."""
+    form, level = config.settings.log, config.settings.log_level
+    telemetry.log_to(sys.stderr, form=form, level=level, node=config.node)
+    telemetry.export(os.environ, node=config.node)
+    return 0 if run_program(_serve_alone(config, app, episode)) else EXIT_NOT_OURS
+
+
+async def _serve_alone(config: Config, app: App, episode: str) -> bool:
+    settings, fenced = config.settings, asyncio.Event()
+    ends_after_s = BLOCKED_LEASES_MAX * settings.lease_s
+    async with (
+        connected(config, is_for_node=True) as ports,
+        watched_loop(ends_after_s=ends_after_s),
+    ):
+        node = Node(
+            app,
+            ports,
+            name=config.node,
+            grace_s=settings.grace_s,
+            mode=NodeMode(settings.mode),
+            version=vigil_version(),
+            reacts=False,
+        )
+        with stopping(node.stop, within_s=settings.grace_s + EXIT_S):
+            running = asyncio.create_task(node.run_alone(*place_of(episode), fenced))
+            telling = asyncio.create_task(_tell(fenced))
+            try:
+                return await running
+            finally:
+                telling.cancel()
+
+
+async def _tell(fenced: asyncio.Event) -> None:
+    await fenced.wait()
+    print(FENCED, flush=True)
+
+
 async def _serve(
-    config: Config, app: App | None, work: StackWork, *, abandon: Callable[[], None] | None
+    config: Config,
+    app: App | None,
+    work: StackWork,
+    *,
+    app_name: str | None,
+    abandon: Callable[[], None] | None,
 ) -> bool:
     stop = asyncio.Event()
     async with AsyncExitStack() as stack:
@@ -64,7 +123,7 @@ async def _serve(
         print(_greeting(config, app, work), flush=True)
         if app is not None:
             others = await stack.enter_async_context(connected_elsewhere(config))
-            return await run_nodes(app, ports, others, config, work, stop=stop)
+            return await run_nodes(app, ports, others, config, work, stop=stop, app_name=app_name)
         return await stop.wait()
 
 
@@ -135,18 +194,21 @@ async def run_nodes(
     work: StackWork,
     *,
     stop: asyncio.Event,
+    app_name: str | None,
 ) -> bool:
     """Run `app` until `stop`; return whether no episode was left to its lease.
 
     In the stacks of `others` it runs episodes that other nodes have opened, and opens none.
+    `app_name`: see `serve`. Suspects of other stacks run here.
     """
     tell_unknown_names(app)
     name, grace_s, version = config.node, config.settings.grace_s, vigil_version()
     mode = NodeMode(config.settings.mode)
     make = partial(Node, app, name=name, grace_s=grace_s, version=version, reacts=work.reacts)
-    own = make(ports, mode=mode)
+    own = make(ports, mode=mode, isolation=_isolation(config, app_name))
     guests = [make(each, never_wakes=True) for each in others]
-    async with watched_loop(), asyncio.TaskGroup() as group:
+    ends_after_s = BLOCKED_LEASES_MAX * config.settings.lease_s
+    async with watched_loop(ends_after_s=ends_after_s), asyncio.TaskGroup() as group:
         running = [group.create_task(_run(node, stop)) for node in (own, *guests)]
     return all(task.result() for task in running)
 

@@ -26,6 +26,7 @@ from vigil import flags
 from vigil.asking.connect import connected, pooled, run
 from vigil.errors import EXIT_SIGNAL, Mistake
 from vigil.serving import telemetry
+from vigil.serving.exit import EXIT_S
 from vigil.serving.signals import stopping, wait_stop
 from vigil.serving.stack_work import StackWork
 from vigil.settings import NODE_NAME_CHARS_MAX, PREFIX, SECRET, Config, host_name
@@ -41,8 +42,9 @@ RESTART_S_MAX: Final = 30.0
 STEADY_S: Final = 60.0
 """A node that ran for so long is started again after the first pause."""
 
-STOP_MARGIN_S: Final = 10.0
-"""How much longer than its grace a stopping node may take; then it is killed."""
+STOP_MARGIN_S: Final = EXIT_S + 5.0
+"""How much longer than its grace a stopping node may take, which ends itself by force before; then
+it is killed."""
 
 EXIT_NOT_STARTED: Final = 126
 """The exit code of a program that a shell could not start."""
@@ -82,7 +84,10 @@ def plans(config: Config, *, app: str, count: int, work: StackWork) -> list[Node
         )
     others = replace(work, projects=False)
     return [
-        NodeProcess(name, _command(config, name, app=app, work=work if nth == 0 else others))
+        NodeProcess(
+            name,
+            [*command(config, app=app, work=work if nth == 0 else others), "--node-name", name],
+        )
         for nth, name in enumerate(names)
     ]
 
@@ -124,8 +129,7 @@ def supervise(
     run(try_servers())
     for config, nodes in zip(configs, planned, strict=True):
         print(_greeting(config, nodes), flush=True)
-    secrets = {PREFIX + each.upper(): getattr(settings, each) for each in sorted(SECRET)}
-    family = _NodeProcesses({**os.environ, **secrets}, grace_s=settings.grace_s)
+    family = _NodeProcesses(environment(configs[0]), grace_s=settings.grace_s)
     return run(family.keep_all([*chain(*planned)], abandon=abandon))
 
 
@@ -141,9 +145,9 @@ def _greeting(config: Config, nodes: Sequence[NodeProcess]) -> str:
     return f"{who} · stack {config.stack.name}"
 
 
-def _command(config: Config, name: str, *, app: str, work: StackWork) -> list[str]:
-    """Return what one node is started with: every setting, so that none is looked up."""
-    said = {**structs.asdict(config.settings), "node": name}
+def command(config: Config, *, app: str, work: StackWork) -> list[str]:
+    """Return what a node is started with: every setting but its name and the secrets."""
+    said = {**structs.asdict(config.settings), "node": None}
     settings = (
         word
         for flag, setting in flags.SETTINGS.items()
@@ -151,6 +155,12 @@ def _command(config: Config, name: str, *, app: str, work: StackWork) -> list[st
         for word in (flag, str(said[setting]))
     )
     return [sys.executable, "-m", "vigil", *settings, "node", "--app", app, *work.flags()]
+
+
+def environment(config: Config) -> dict[str, str]:
+    """Return the environment of a node's process, with the secrets of the settings."""
+    secrets = {PREFIX + each.upper(): getattr(config.settings, each) for each in sorted(SECRET)}
+    return {**os.environ, **secrets}
 
 
 @dataclass

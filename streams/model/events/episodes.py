@@ -93,6 +93,8 @@ class EpisodeStarted(Event, frozen=True, kw_only=True, tag="episode.started@1"):
     because the same commit has the end."""
     fresh: bool = False
     """Whether the strategy begins anew: what was recorded before is kept and not folded."""
+    alone: bool = False
+    """Whether the node's process runs nothing else: its crash is that of this episode."""
 
 
 class EpisodeLeft(Event, frozen=True, kw_only=True, tag="episode.left@1"):

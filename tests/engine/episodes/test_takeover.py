@@ -6,7 +6,7 @@ import pytest
 
 from engine.app.actor import ATTEMPTS_MAX
 from engine.episodes.episode import Status
-from engine.episodes.recovery import Takeover, tail, take_over
+from engine.episodes.recovery import Takeover, is_suspect, tail, take_over
 from streams.json import raw
 from streams.model.events import (
     CheckpointSaved,
@@ -92,6 +92,60 @@ def test_crashes_that_reach_the_limit_end_it():
     assert takeover.error_class == "attempts_exhausted"
     assert "3 nodes crashed" in takeover.detail
     assert next_owner(*past[:-1]) == Takeover()
+
+
+def test_a_recorded_step_forgives_the_crashes_before_it():
+    """An episode that lives for months survives any number of power cuts."""
+    past = [opened, started(1)]
+    for number in range(1, 10):
+        past += [started(2 * number), step(number), started(2 * number + 1)]
+    assert given(*past).episode.crashes == 1
+    assert next_owner(*past) == Takeover()
+
+
+def test_steps_that_are_done_again_after_a_restart_forgive_nothing():
+    past = [opened, started(1), step(1), step(2)]
+    for attempt in (2, 3):
+        past += [started(attempt, fresh=True), step(2 * attempt - 1), step(2 * attempt)]
+    assert given(*past).episode.crashes == 2
+    assert next_owner(*past, policy="restart").error_class == "attempts_exhausted"
+    further = step(7)
+    assert given(*past, further).episode.crashes == 0
+
+
+def alone(attempt):
+    return EpisodeStarted(node=f"a{attempt}", attempt=attempt, claim_revision=attempt, alone=True)
+
+
+@pytest.mark.parametrize(
+    ("past", "attempts_max", "expected"),
+    [
+        ([opened], 3, False),
+        ([opened, started(1)], 3, False),
+        ([opened, started(1), started(2)], 3, True),
+        ([opened, started(1), started(2), started(3), started(4)], 3, True),
+        ([opened, started(1), started(2), alone(3)], 3, False),
+        ([opened, started(1)], 2, True),
+        ([opened, started(1)], 1, False),
+        ([opened, started(1), started(2), left], 3, False),
+        ([opened, started(1), started(2), converged], 3, False),
+    ],
+)
+def test_an_episode_that_the_next_crash_would_end_is_a_suspect(past, attempts_max, expected):
+    assert is_suspect(given(*past).episode, attempts_max=attempts_max) is expected
+
+
+def test_where_suspects_run_alone_only_a_crash_alone_ends_one():
+    in_company = given(opened, started(1), started(2), started(3)).episode
+    by_itself = given(opened, started(1), started(2), alone(3)).episode
+
+    def verdict(episode, *, attempts_max=3):
+        return take_over(
+            episode, "resume", attempts_max=attempts_max, repeatable=bool, is_isolated=True
+        ).error_class
+
+    assert (verdict(in_company), verdict(by_itself)) == ("", "attempts_exhausted")
+    assert verdict(given(opened, started(1)).episode, attempts_max=1) == "attempts_exhausted"
 
 
 def test_leaving_on_purpose_is_no_crash():

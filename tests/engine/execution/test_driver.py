@@ -266,17 +266,13 @@ async def test_a_finding_of_the_wrong_types_fails_the_episode_and_leaves_a_reada
     [
         (Scripted(observe(object())), "Observe: "),
         (Scripted(tool_call("disk", "read", {"at": object()})), "ToolCall: "),
-        (Scripted(tool_call("odd", "result")), "result: "),
         (Scripted(observe("x" * 300_000)), "observation: 300,002 bytes, the limit is 262,144"),
         (Scripted(synthesize(object())), "Synthesize: "),
     ],
-    ids=["observation", "arguments", "result", "large observation", "prompt"],
+    ids=["observation", "arguments", "large observation", "prompt"],
 )
 async def test_what_json_cannot_say_fails_the_episode_in_words(strategy, said):
-    async def odd(args, ctx):
-        return object()
-
-    life_ = await play(strategy, tools={"odd": odd})
+    life_ = await play(strategy)
     assert life_.end.error_class in {"unencodable", "crash"}
     assert said in life_.end.error_detail
 
