@@ -14,6 +14,7 @@ from msgspec import UNSET
 from engine.errors import Refused
 from engine.outputs.decide import answered, called_off, check_is_carried, tried_again
 from engine.outputs.output import Output, fold
+from engine.runtime.store import read_current
 from engine.validation import check_cause, check_hash
 from engine.waits.requests import AS_IT_IS, edit_of, send_decision
 from streams.clock import Clock, SystemClock
@@ -145,7 +146,7 @@ async def _decide(
 
 async def _look(ports: Ports, key: str, *, by: str, reason: str) -> tuple[Output, OutputProposed]:
     check_cause(by, reason)
-    output = fold(await ports.log.read(ports.stack.output(key)))
+    output = fold(await read_current(ports.log, _CLOCK, ports.stack.output(key)))
     if output.proposed is None:
         raise Refused("there is no such output")
     return output, output.proposed

@@ -237,6 +237,15 @@ async def append_first(log: EventLog, subject: str, commit: Commit) -> bool:
     return True
 
 
+async def read_current(log: EventLog, clock: Clock, subject: str) -> Sequence[Recorded]:
+    """Return all commits of an aggregate that the leader of its stream knows.
+
+    For whoever refuses by what it reads; others, who read too little, are refused by the version.
+    """
+    newest = await log.last(subject)
+    return () if newest is None else await read_up_to(log, clock, newest)
+
+
 async def read_up_to(
     log: EventLog, clock: Clock, newest: Recorded, *, after: int = START
 ) -> Sequence[Recorded]:

@@ -16,6 +16,7 @@ from engine import validation
 from engine.app.outputs import plan_hash as hash_of
 from engine.episodes.episode import fold
 from engine.errors import BadRequest, Refused, Unencodable
+from engine.runtime.store import read_current
 from engine.validation import check_cause, check_hash, check_id
 from engine.waits import answer as answers
 from engine.waits.signal import command_for, signal
@@ -181,7 +182,7 @@ async def send_decision(ports: Ports, command: Decide | DecideStep) -> str:
 
 
 async def _journal(ports: Ports, episode_id: str) -> list[Recorded]:
-    return list(await ports.log.read(ports.stack.episode(episode_id)))
+    return list(await read_current(ports.log, _CLOCK, ports.stack.episode(episode_id)))
 
 
 async def _is_waited_for(ports: Ports, command: Resolve | Decide) -> bool:

@@ -18,6 +18,7 @@ from engine.app.workflow_plan import START_EXPECTATION, starter_id
 from engine.episodes.episode import fold as fold_episode
 from engine.episodes.fire import FireRequest, fire_dedupe_key, fired_episode_id, send_fire
 from engine.errors import BadRequest, Refused, Unencodable
+from engine.runtime.store import read_current
 from engine.validation import (
     check_cause,
     check_hash,
@@ -247,7 +248,8 @@ async def cancel_workflow(ports: Ports, instance_id: str, *, by: str, reason: st
 
 async def read_instance(ports: Ports, instance_id: str) -> Instance:
     """Return an instance by its journal; `Refused` if there is none of this id."""
-    instance = fold_instance(await ports.log.read(ports.stack.workflow(instance_id)))
+    subject = ports.stack.workflow(instance_id)
+    instance = fold_instance(await read_current(ports.log, _CLOCK, subject))
     if instance.started is None:
         raise Refused("there is no such instance")
     return instance
