@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from streams.jetstream.connection.settings import GroupSettings, LinkSettings
     from streams.jetstream.ports.configs import Contradiction
-    from streams.jetstream.setup.ports import connect, inspect
+    from streams.jetstream.setup.ports import connect, inspect, uncompress
     from streams.jetstream.setup.setup import Inspection, StreamReport
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "StreamReport",
     "connect",
     "inspect",
+    "uncompress",
 ]
 
 
@@ -37,9 +38,10 @@ if not TYPE_CHECKING:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from streams.jetstream.connection.settings import GroupSettings, LinkSettings
         from streams.jetstream.ports.configs import Contradiction
-        from streams.jetstream.setup.ports import connect, inspect
+        from streams.jetstream.setup.ports import connect, inspect, uncompress
         from streams.jetstream.setup.setup import Inspection, StreamReport
 
         public = (Contradiction, GroupSettings, Inspection, LinkSettings, StreamReport)
-        globals().update({each.__name__: each for each in (*public, connect, inspect)})
+        named = (*public, connect, inspect, uncompress)
+        globals().update({each.__name__: each for each in named})
         return globals()[name]

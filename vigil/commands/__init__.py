@@ -64,6 +64,7 @@ ENTRIES: Final = {
         "repair", "End what no live node declares any more, and start new schedules."
     ),
     "repartition": Listed("repair", "Spread a stopped stack over another number of streams."),
+    "uncompress": Listed("repair", "Store the streams of a stopped stack uncompressed."),
     "sql": Listed("sql", "Query the tables with SQL."),
     "check": Listed(
         "check", "Import an app, and list code that cannot be replayed and names that do not exist."

@@ -24,6 +24,7 @@ from streams import jetstream
 from streams.clock import SystemClock
 from streams.errors import StreamError
 from streams.jetstream import StreamReport
+from streams.jetstream.setup.cluster import version_in
 from streams.layout import Stream
 from streams.model.definitions import ID_KINDS, RegisteredDefinition
 from streams.ports.all import Ports
@@ -84,6 +85,10 @@ _OF_ANOTHER: Final = (
     "Stop every projector, drop the schema vigil with CASCADE, and start one: "
     "it makes the rows again."
 )
+_UPGRADE: Final = "Upgrade them all to one version, each in order (SIGTERM), one at a time."
+_START: Final = "Start every server, and wait until they have caught up."
+_UNCOMPRESS: Final = "Stop every node and run `vigil uncompress` once."
+_SYNC: Final = "it must be `always` in their configuration"
 _OF_TROUBLE: Final = "Do what it says, or see the projector's log; it tries again by itself."
 
 _CLAIMS: Final = "claims"
@@ -106,8 +111,8 @@ class DoctorCheck(msgspec.Struct, frozen=True):
 
 async def examine(config: Config) -> list[DoctorCheck]:
     """Return everything looked at, problems included."""
-    of_log = await _look_at_log(config)
-    if any(check.status != "ok" for check in of_log):
+    of_log, is_usable = await _look_at_log(config)
+    if not is_usable:
         return [*of_log, *await _look_at_rows(config, {})]
     async with connected(config, creates=False) as ports:
         nodes, definitions = await live_nodes(ports.gates), await read_definitions(ports)
@@ -117,7 +122,8 @@ async def examine(config: Config) -> list[DoctorCheck]:
     return [*of_log, *of_definitions, *of_reactors, *of_rows, *await _look_at_instances(config)]
 
 
-async def _look_at_log(config: Config) -> list[DoctorCheck]:
+async def _look_at_log(config: Config) -> tuple[list[DoctorCheck], bool]:
+    """Return how servers and streams are, and whether all are there and fit."""
     settings = config.settings
     link = link_settings(config)
     what = f"NATS at {shown('nats_url', settings.nats_url)}"
@@ -125,12 +131,28 @@ async def _look_at_log(config: Config) -> list[DoctorCheck]:
         inspection = await jetstream.inspect(settings.nats_url, stack=config.stack, settings=link)
     except StreamError as error:
         remedy = "Start a server with JetStream, or correct nats_url; `vigil up` brings its own."
-        return [DoctorCheck(what, "problem", str(error), remedy)]
+        return [DoctorCheck(what, "problem", str(error), remedy)], False
     says, problem = f"nats-server {inspection.server_version}", inspection.problem
     server = DoctorCheck(what, "ok", f"{says}, with JetStream")
     if problem:
-        server = DoctorCheck(what, "problem", says, problem)
-    return [server, *map(_of_stream, inspection.streams)]
+        return [DoctorCheck(what, "problem", says, problem)], False
+    copies = max((each.replicas for each in inspection.streams if each.exists), default=1)
+    of_servers = look_at_servers(inspection.servers, copies=copies)
+    checks = [server, of_servers, *map(of_stream, inspection.streams)]
+    is_whole = all(each.exists for each in inspection.streams)
+    return checks, is_whole and all(check.status != "problem" for check in checks)
+
+
+def look_at_servers(versions: Mapping[str, str], *, copies: int) -> DoctorCheck:
+    """Return whether the servers of a cluster fit, and what no client can see of them."""
+    said = ", ".join(
+        f"{name or 'this one'} {version}" for name, version in sorted(versions.items())
+    )
+    if len({version_in(each) for each in versions.values()}) > 1:
+        return DoctorCheck("servers", "note", f"of several versions: {said}", _UPGRADE)
+    if len(versions) < copies:
+        return DoctorCheck("servers", "note", f"{said}; streams have {copies} copies", _START)
+    return DoctorCheck("servers", "ok", f"{said}; no client can see sync_interval: {_SYNC}")
 
 
 def look_at_definitions(
@@ -230,10 +252,18 @@ async def _look_at_instances(config: Config) -> list[DoctorCheck]:
     ]
 
 
-def _of_stream(report: StreamReport) -> DoctorCheck:
+def of_stream(report: StreamReport) -> DoctorCheck:
+    """Return whether a stream is as it must be, and all of its replicas are whole."""
     what = f"stream {report.name}"
     if not report.exists:
         return DoctorCheck(what, "note", "not there yet; the first node makes it")
+    if report.is_compressed and report.replicas > 1:
+        says = f"compressed, with {report.replicas} copies: servers since 2.15 lose such streams"
+        return DoctorCheck(what, "problem", says, _UNCOMPRESS)
+    if not report.contradictions and report.behind:
+        return DoctorCheck(what, "note", f"not whole: {', '.join(report.behind)}", _START)
+    if not report.contradictions and report.is_compressed:
+        return DoctorCheck(what, "note", "compressed; the next node that starts changes that")
     if not report.contradictions:
         return DoctorCheck(what, "ok", "as it must be")
     says = "; ".join(

@@ -1,4 +1,4 @@
-"""`vigil recover`, `reconcile` and `repartition`: repairing a stack by hand."""
+"""`vigil recover`, `reconcile`, `repartition` and `uncompress`: repairing a stack by hand."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from engine.validation import BY_CHARS_MAX, check_text
 from projections.postgres.pool import Pool
 from projections.postgres.query_result import Row
 from projections.postgres.reader import list_silent_episodes, list_silent_instances
+from streams import jetstream
 from streams.clock import SystemClock
 from streams.ports.all import Ports
 from streams.repartition import repartition as streams_repartition
@@ -298,6 +299,19 @@ def repartition(
     if is_dropping:
         names = run(streams_repartition.drop_retired(url, stack=config.stack, settings=link))
         print("\n".join(f"deleted {name}" for name in names) or "nothing to delete")
+
+
+def uncompress(ctx: typer.Context) -> None:
+    """Store the streams of a stopped stack uncompressed.
+
+    Servers since 2.15 that are killed lose copies of compressed streams, and a server that runs
+    goes on compressing until it is restarted. So with several copies this waits for you to restart
+    each server in order (SIGTERM), one at a time. After an interruption run it again.
+    """
+    config = options.config(ctx)
+    url, link = config.settings.nats_url, link_settings(config)
+    names = run(jetstream.uncompress(url, stack=config.stack, tell=_Progress(), settings=link))
+    print("\n".join(f"uncompressed {name}" for name in names) or "nothing is compressed")
 
 
 class _Progress:

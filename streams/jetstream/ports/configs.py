@@ -26,6 +26,10 @@ WITH_STATE: Final = "+state"
 MOVING_TO: Final = "vigil.moving-to"
 """The layout that the stack is being moved to; meanwhile nobody else may use it."""
 
+UNCOMPRESSING: Final = "vigil.uncompressing"
+"""In the metadata of a stream that was compressed: ids of the servers that go on compressing it, as
+they have not been restarted since."""
+
 NS_PER_S: Final = 1_000_000_000
 
 DUPLICATES_S: Final = 120
@@ -55,8 +59,12 @@ EQUAL_FIELDS: Final = (
     "allow_rollup_hdrs",
     "deny_delete",
 )
-"""Must be as ours. Everything else (age, size, replicas, compression…) is an operator's; a
-stream that takes no atomic batches is only slower."""
+"""Must be as ours. Everything else (age, size, replicas…) is an operator's; a stream that takes no
+atomic batches is only slower. Compression has rules of its own, in `setup/compression.py`."""
+
+UNCOMPRESSED: Final = "none"
+"""How every stream is stored: a killed server since 2.15 may throw away a copy of a compressed one
+(docs/adr/0053-no-compression.md)."""
 
 AT_LEAST_FIELDS: Final = ("duplicate_window", "subject_delete_marker_ttl")
 """May be more than ours."""
@@ -183,6 +191,24 @@ def contradictions(theirs: JsonObject, ours: JsonObject) -> list[Contradiction]:
     return equal + at_least
 
 
+def unlike(theirs: JsonObject, asked: JsonObject) -> list[Contradiction]:
+    """Return what a server made of a stream otherwise than it was asked to."""
+    more = asked.get("metadata", {})  # Servers add some of their own.
+    metadata = {name: theirs.get("metadata", {}).get(name) for name in more}
+    made = {**theirs, "metadata": metadata}
+    return [
+        Contradiction(str(asked["name"]), field, made.get(field), wanted)
+        for field, wanted in asked.items()
+        if _plain(made.get(field)) != _plain(wanted)
+    ]
+
+
+def needs_change(config: JsonObject) -> bool:
+    """Return whether a stream is compressed, or was until moments ago; `setup/compression.py`."""
+    is_compressed = (config.get("compression") or UNCOMPRESSED) != UNCOMPRESSED
+    return is_compressed or UNCOMPRESSING in (config.get("metadata") or {})
+
+
 def _work(stack: Stack, partition: int, settings: LinkSettings) -> JsonObject:
     return _stream(
         stack,
@@ -214,7 +240,7 @@ def _stream(
         "max_consumers": CONSUMERS_MAX,
         "duplicate_window": DUPLICATES_S * NS_PER_S,
         "num_replicas": settings.replicas,
-        "compression": "s2",
+        "compression": UNCOMPRESSED,
         "allow_direct": True,
         "allow_atomic": True,
     }
@@ -236,6 +262,7 @@ def _bucket(bucket: str, settings: LinkSettings, *, marker_s: int = MARKER_S) ->
         "max_consumers": CONSUMERS_MAX,
         "duplicate_window": DUPLICATES_S * NS_PER_S,
         "num_replicas": settings.replicas,
+        "compression": UNCOMPRESSED,
         "allow_direct": True,
         "allow_atomic": True,
         "allow_msg_ttl": True,
@@ -258,7 +285,7 @@ def _objects(store: str, settings: LinkSettings) -> JsonObject:
         "max_age": round(max_age_s * NS_PER_S),
         "duplicate_window": round(min(DUPLICATES_S, max_age_s) * NS_PER_S),
         "num_replicas": settings.replicas,
-        "compression": "s2",
+        "compression": UNCOMPRESSED,
         "allow_direct": True,
         "allow_rollup_hdrs": True,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from streams.jetstream.connection.link import Link
@@ -15,7 +15,8 @@ from streams.jetstream.ports.leases import JetStreamLeases
 from streams.jetstream.ports.log import JetStreamLog
 from streams.jetstream.ports.objects import JetStreamObjects
 from streams.jetstream.ports.timers import JetStreamTimers
-from streams.jetstream.setup import setup
+from streams.jetstream.setup import compression, setup
+from streams.jetstream.setup.compression import require_uncompressed
 from streams.jetstream.setup.rights import require_rights
 from streams.jetstream.setup.setup import Inspection
 from streams.ports.all import Ports
@@ -36,7 +37,7 @@ async def connect(
     `url` may have several servers of a cluster, separated by commas. The ports' `stack` has the
     partitions that the server says. The connection comes back by itself for as long as the context
     is open. Without `creates`, a stack that does not exist is refused; with `is_for_node`, the
-    rights of a node are checked.
+    rights of a node are checked, and a compressed stream is changed, or refused.
 
     Raises:
         BadName: `url` has an invalid address, or there are no credentials where `settings` say.
@@ -45,9 +46,10 @@ async def connect(
             is missing and must not be created; or this user lacks a right.
     """
     async with Link(url, settings or LinkSettings()) as link:
-        stack = await setup.prepare(link, stack, creates=creates)
+        stack, configs = await setup.prepare(link, stack, creates=creates)
         if is_for_node:
             await require_rights(link, stack)
+            await require_uncompressed(link, configs)
         gates = JetStreamBucket(link, stack.gates_bucket(), marker_s=GATES_MARKER_S)
         yield Ports(
             stack=stack,
@@ -60,6 +62,21 @@ async def connect(
             timers=JetStreamTimers(link, stack),
             objects=JetStreamObjects(link, stack.object_store()),
         )
+
+
+async def uncompress(
+    url: str, *, stack: Stack, tell: compression.Tell, settings: LinkSettings | None = None
+) -> Sequence[str]:
+    """Store the streams of `stack` uncompressed from now on; return the names of those that change.
+
+    Returns once no server can lose what is compressed, which may take minutes; `tell` is called
+    with the stage, how much of it is done, and of how much. Interrupted, it can be called again.
+
+    Raises as `connect` does, and `Unavailable` if a server is away for too long meanwhile.
+    """
+    async with Link(url, settings or LinkSettings()) as link:
+        stack, _ = await setup.prepare(link, stack, creates=False)
+        return await compression.uncompress(link, stack, tell)
 
 
 async def inspect(url: str, *, stack: Stack, settings: LinkSettings | None = None) -> Inspection:

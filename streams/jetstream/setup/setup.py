@@ -7,26 +7,41 @@ earlier version made it, and `streams/repartition/` makes them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, cast
 
 from streams.errors import Incompatible, Unavailable
 from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.session import NobodyServes
 from streams.jetstream.messages import api
 from streams.jetstream.ports.configs import (
+    NS_PER_S,
     Contradiction,
     StackLayout,
     contradictions,
     layout_in,
+    needs_change,
     registry,
     shapes,
+    unlike,
 )
+from streams.jetstream.setup.cluster import servers_of
 from streams.json import JsonObject
 from streams.subjects import Stack
 
 SERVER_MIN: Final = (2, 12)
 """The first version with message schedules, atomic batches and per-message time to live."""
+
+LOOKS_MAX: Final = 50
+"""Most looks for a stream that was just made: 10 s, the longest election of a busy machine."""
+
+AWAY_S: Final = 5.0
+"""Without a word for so long, a server is away, in seconds. Servers that share a stream speak every
+second; that one is offline they say only after half a minute (2.15)."""
+
+LOOK_S: Final = 0.2
+"""Between two of them, in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +51,11 @@ class StreamReport:
     name: str
     exists: bool
     contradictions: tuple[Contradiction, ...] = ()
+    replicas: int = 1
+    is_compressed: bool = False
+    """Or is being uncompressed."""
+    behind: tuple[str, ...] = ()
+    """Servers whose replica lacks something, or that are away, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +65,19 @@ class Inspection:
     server_version: str
     problem: str
     """Why the server, or the stack on it, cannot be used at all; empty when it can."""
+    servers: Mapping[str, str] = field(default_factory=dict)
+    """The version of each server of the cluster that answers, by its name."""
     partitions: int = 1
     """How many the stack has, or would have if a node made its streams now."""
     streams: tuple[StreamReport, ...] = ()
 
 
-async def prepare(link: Link, stack: Stack, *, creates: bool = True) -> Stack:
-    """Create what `stack` needs and is missing; return it with the partitions that it has.
+async def prepare(
+    link: Link, stack: Stack, *, creates: bool = True
+) -> tuple[Stack, Sequence[JsonObject]]:
+    """Create what `stack` needs and is missing.
+
+    Return it with the partitions that it has, and the configurations of all its streams.
 
     Raises:
         Incompatible: the server is too old, has no JetStream, or a stream contradicts us; or,
@@ -64,15 +90,18 @@ async def prepare(link: Link, stack: Stack, *, creates: bool = True) -> Stack:
     layout = layout_in(await _ensure_stream(link, registry(fresh, link.settings)))
     _require_layout(stack, link.settings.partitions, layout)
     stack = Stack(stack.name, layout.partitions)
-    for ours in shapes(stack, link.settings):
-        await ensure(link, ours)
-    return stack
+    return stack, [await ensure(link, ours) for ours in shapes(stack, link.settings)]
 
 
-async def ensure(link: Link, ours: JsonObject) -> None:
-    """Create a stream or a bucket if it is missing; raise `Incompatible` if that cannot be."""
+async def ensure(link: Link, ours: JsonObject) -> JsonObject:
+    """Create a stream or a bucket if it is missing, and return its configuration as it is.
+
+    Raises:
+        Incompatible: it cannot be, or contradicts us.
+    """
     theirs = await _ensure_stream(link, ours)
     _require(contradictions(theirs, ours))
+    return theirs
 
 
 async def inspect(link: Link, stack: Stack) -> Inspection:
@@ -92,8 +121,14 @@ async def inspect(link: Link, stack: Stack) -> Inspection:
         )
     ours = shapes(Stack(stack.name, layout.partitions), link.settings)
     reports = [await _report(link, each) for each in ours]
+    copies = max(each.replicas for each in reports)
+    servers = await servers_of(link, expected=max(copies, len(link.session.servers)))
     return Inspection(
-        server_version=version, problem="", partitions=layout.partitions, streams=tuple(reports)
+        server_version=version,
+        problem="",
+        servers={name: server.ver for name, server in servers.items()},
+        partitions=layout.partitions,
+        streams=tuple(reports),
     )
 
 
@@ -135,36 +170,87 @@ async def _ensure_stream(link: Link, ours: JsonObject) -> JsonObject:
     if theirs is not None:
         return theirs
     try:
-        created = await _create(link, ours)
+        asked = await _create(link, ours)
     except api.RequestRefused as error:
         if error.err_code != api.STREAM_NAME_IN_USE:
             raise _cannot_create(ours, error) from error
-        created = {"config": await config_of(link, str(ours["name"]))}  # Another node was faster.
-    config: JsonObject = created["config"]
-    return config
+        return await require_config(link, str(ours["name"]))  # Another node was faster.
+    return await read_back(link, asked)
 
 
 async def _create(link: Link, ours: JsonObject) -> JsonObject:
+    """Create a stream, and return what was asked for."""
     operation = f"STREAM.CREATE.{ours['name']}"
     try:
-        return await api.call(link, operation, ours)
+        await api.call(link, operation, ours)
     except api.RequestRefused as error:
         if error.err_code != api.TOO_MANY_CONSUMERS:
             raise
+    else:
+        return ours
     # The account may have fewer.
     limited = {name: value for name, value in ours.items() if name != "max_consumers"}
-    return await api.call(link, operation, limited)
+    await api.call(link, operation, limited)
+    return limited
+
+
+async def read_back(link: Link, asked: JsonObject) -> JsonObject:
+    """Return a stream's configuration, which must be all that was `asked` for.
+
+    Raises:
+        Incompatible: the server made something else of it.
+    """
+    theirs = await require_config(link, str(asked["name"]))
+    for found in unlike(theirs, asked):
+        raise Incompatible(
+            f"stream {found.stream}: the server was asked for {found.field} {found.ours!r}, and "
+            f"made {found.theirs!r}",
+            remedy="Look into the server's log; another version of nats-server may do it.",
+        )
+    return theirs
+
+
+async def require_config(link: Link, name: str) -> JsonObject:
+    """Return the configuration of the stream called `name`, which somebody has just made.
+
+    Of several servers, one may know that before another one does.
+    """
+    for _ in range(LOOKS_MAX):
+        config = await config_of(link, name)
+        if config is not None:
+            return config
+        await link.clock.sleep(LOOK_S)
+    raise Unavailable(f"stream {name}", detail="it was made, and no server has it")
 
 
 async def config_of(link: Link, name: str) -> JsonObject | None:
     """Return the configuration of the stream called `name`, or None if there is none."""
+    info = await info_of(link, name)
+    return None if info is None else cast("JsonObject", info["config"])
+
+
+async def info_of(link: Link, name: str) -> JsonObject | None:
+    """Return what its leader says of the stream called `name`, or None if there is none."""
     try:
-        config: JsonObject = (await api.call(link, f"STREAM.INFO.{name}"))["config"]
+        return await api.call(link, f"STREAM.INFO.{name}")
     except api.RequestRefused as error:
         if error.err_code == api.STREAM_NOT_FOUND:
             return None
         raise Unavailable(f"stream {name}", detail=str(error)) from error
-    return config
+
+
+def behind(info: JsonObject | None) -> list[str]:
+    """Return the servers whose replica of a stream is not whole, or away, each with what it is."""
+    replicas = (info or {}).get("cluster", {}).get("replicas") or ()
+    states = {each["name"]: _state(each) for each in replicas}
+    return [f"{name} is {state}" for name, state in states.items() if state]
+
+
+def _state(replica: JsonObject) -> str:
+    """Return what is wrong with a replica; empty if nothing is."""
+    if replica.get("offline") or replica.get("active", 0) > AWAY_S * NS_PER_S:
+        return "away"
+    return "" if replica.get("current") else "behind"
 
 
 def _cannot_create(ours: JsonObject, error: api.RequestRefused) -> Incompatible | Unavailable:
@@ -235,8 +321,15 @@ def _require(found: list[Contradiction]) -> None:
 
 
 async def _report(link: Link, ours: JsonObject) -> StreamReport:
-    theirs = await config_of(link, str(ours["name"]))
-    if theirs is None:
+    info = await info_of(link, str(ours["name"]))
+    if info is None:
         return StreamReport(name=ours["name"], exists=False)
-    found = tuple(contradictions(theirs, ours))
-    return StreamReport(name=ours["name"], exists=True, contradictions=found)
+    theirs = info["config"]
+    return StreamReport(
+        name=ours["name"],
+        exists=True,
+        contradictions=tuple(contradictions(theirs, ours)),
+        replicas=theirs.get("num_replicas", 1),
+        is_compressed=needs_change(theirs),
+        behind=tuple(behind(info)),
+    )

@@ -77,6 +77,14 @@ async def test_every_stream_is_as_it_was_asked_for(nats, stack):
             assert {key: theirs.get(key) for key in ours} == ours
 
 
+async def test_what_a_server_makes_otherwise_than_it_was_asked_is_refused(nats, stack, wire):
+    """It says so when it is read back, not when it is made: here, as the wire has it."""
+    wire.rewrites = {b'"deny_delete":true': b'"deny_delete":null'}
+    with pytest.raises(Incompatible, match="was asked for deny_delete True, and made None"):
+        async with connect(wire.url, stack=stack):
+            pass
+
+
 async def test_a_bucket_that_a_stack_was_made_without_is_made(nats, stack):
     async with connect(nats.url, stack=stack) as ports:
         await ports.registry.put("mode.n1", b"full")

@@ -7,9 +7,9 @@ to lose only one of them: an answer whose request was stored, or a request that 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 from urllib.parse import urlsplit
 
 CHUNK_BYTES: Final = 64 * 1024
@@ -17,11 +17,23 @@ POLL_S: Final = 0.005
 WAIT_S: Final = 10.0
 
 
-class Wire:
-    """A TCP proxy in front of one server."""
+class Tap(NamedTuple):
+    """Who listens in on one connection. Each is given what went through, and nothing lost."""
 
-    def __init__(self, url: str) -> None:
+    on_request: Callable[[bytes], None]
+    on_answer: Callable[[bytes], None]
+
+
+def _nobody(_: bytes) -> None:
+    pass
+
+
+class Wire:
+    """A TCP proxy in front of one server. With `tap`, each connection has somebody listen in."""
+
+    def __init__(self, url: str, *, tap: Callable[[], Tap] = lambda: Tap(_nobody, _nobody)) -> None:
         self._server_port = urlsplit(url).port
+        self._tap = tap
         self._listener: asyncio.Server | None = None
         self._writers: list[asyncio.StreamWriter] = []
         self._pumps: set[asyncio.Task[None]] = set()
@@ -29,8 +41,11 @@ class Wire:
         self.loses_answers = False
         self.holds_answers = False
         """Keeps answers back until it no longer does."""
+        self.holds_requests = False
         self.is_blocked = False
         """Refuses new connections."""
+        self.rewrites: dict[bytes, bytes] = {}
+        """What answers have instead of what the server wrote: as many bytes."""
 
     @property
     def url(self) -> str:
@@ -58,7 +73,8 @@ class Wire:
         for writer in self._writers:
             writer.transport.abort()
         self._writers.clear()
-        self.loses_requests = self.loses_answers = self.holds_answers = False
+        self.loses_requests = self.loses_answers = False
+        self.holds_requests = self.holds_answers = False
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.is_blocked:
@@ -70,10 +86,20 @@ class Wire:
             writer.transport.abort()
             return
         self._writers += [writer, far_writer]
-        self._pump(reader, far_writer, is_lost=lambda: self.loses_requests, is_held=lambda: False)
+        tap = self._tap()
+        self._pump(
+            reader,
+            far_writer,
+            tap.on_request,
+            {},
+            is_lost=lambda: self.loses_requests,
+            is_held=lambda: self.holds_requests,
+        )
         self._pump(
             far_reader,
             writer,
+            tap.on_answer,
+            self.rewrites,
             is_lost=lambda: self.loses_answers,
             is_held=lambda: self.holds_answers,
         )
@@ -82,30 +108,71 @@ class Wire:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
+        heard: Callable[[bytes], None],
+        rewrites: Mapping[bytes, bytes],
         *,
         is_lost: Callable[[], bool],
         is_held: Callable[[], bool],
     ) -> None:
-        task = asyncio.create_task(_pump(reader, writer, is_lost, is_held))
+        task = asyncio.create_task(_pump(reader, writer, heard, rewrites, is_lost, is_held))
         self._pumps.add(task)
         task.add_done_callback(self._pumps.discard)
 
 
-async def _pump(
+async def _pump(  # noqa: PLR0917 - one direction of a wire, and its faults
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
+    heard: Callable[[bytes], None],
+    rewrites: Mapping[bytes, bytes],
     is_lost: Callable[[], bool],
     is_held: Callable[[], bool],
 ) -> None:
     try:
         while data := await reader.read(CHUNK_BYTES):
-            while is_held():  # noqa: ASYNC110 - a test's flag
+            while is_held() and not writer.is_closing():  # noqa: ASYNC110 - a test's flag
                 await asyncio.sleep(POLL_S)
             if not is_lost():
+                for old, new in rewrites.items():
+                    data = data.replace(old, new)
                 writer.write(data)
+                heard(data)
     except OSError:
         pass
     writer.transport.abort()
+
+
+class Wires:
+    """The wires of one client to several servers, which go wrong together."""
+
+    def __init__(self, wires: Sequence[Wire]) -> None:
+        self._wires = wires
+
+    @property
+    def url(self) -> str:
+        return ",".join(wire.url for wire in self._wires)
+
+    def lose_answers(self) -> None:
+        for wire in self._wires:
+            wire.loses_answers = True
+
+    def block(self) -> None:
+        """Drop every connection, and refuse new ones until `unblock`."""
+        for wire in self._wires:
+            wire.is_blocked = True
+            wire.cut()
+
+    def unblock(self) -> None:
+        for wire in self._wires:
+            wire.is_blocked = False
+
+    def hold(self) -> None:
+        """Let nothing through, and close nothing, until `let_go`: a network that is silent."""
+        for wire in self._wires:
+            wire.holds_requests = wire.holds_answers = True
+
+    def let_go(self) -> None:
+        for wire in self._wires:
+            wire.holds_requests = wire.holds_answers = False
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
