@@ -11,6 +11,11 @@ those keys have a time to live, which the server counts, so no node need be up t
 
 A revision identifies one put, so a writer that names the revision it has read (0: no key) changes
 exactly that. A key that was deleted, or has lapsed, does not exist.
+
+In the registry that is for good. In the gates, a key that was put without a time to live and
+deleted may stand again, as it was, after a single server was killed an hour later or more: what can
+be deleted there has a time to live, or tells by itself whether it still holds, as a lock does that
+names its holder. A key is put either always with a time to live or never.
 """
 
 from __future__ import annotations

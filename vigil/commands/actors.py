@@ -13,7 +13,7 @@ from engine.app.actor import Actor
 from engine.app.checks import Breaker
 from engine.cluster.modes import PauseOrder
 from engine.cluster.nodes import ExpectationInfo, known
-from engine.episodes.breaker import BreakerState
+from engine.episodes.breaker import CLOSED, BreakerState
 from engine.triggers import schedule
 from projections.errors import NotCaughtUp, PostgresUnavailable, QueryRefused
 from projections.postgres.pool import Pool
@@ -321,12 +321,14 @@ async def _breaker(ports: Ports, actor: str, expectation: str, said: Expectation
 
 async def _close(gates: Bucket, key: str) -> str:
     """Have the breaker at `key` be closed, and return what it was before, in words."""
+    closed = msgspec.json.encode(CLOSED)
     for _ in range(TRIES_MAX):
         entry = await gates.get(key)
-        if entry is None:
+        if entry is None or entry.value == closed:
             return "was closed already"
         try:
-            await gates.delete(key, after=entry.revision)
+            # A deleted key may stand again after a crash of the server: the breaker would be open.
+            await gates.put(key, closed, after=entry.revision)
         except RevisionConflict:
             continue
         return f"closed; it was {_breaker_in_words(entry)}"

@@ -6,6 +6,10 @@
     lapse    the server replaces the key by a marker when its time to live is over
 
 Each put has a nonce, by which a repeated one finds itself after its answer was lost.
+
+A single server that is killed reads its messages again when it starts, and then shows the last one
+of a key that is still on its disk: a value whose tombstone has gone by itself stands again (2.15.1
+and earlier, docs/adr/0053-no-compression.md). So a tombstone lives at least as long as the value.
 """
 
 from __future__ import annotations
@@ -22,22 +26,26 @@ from streams.jetstream.connection.headers import Headers
 from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import stored
 from streams.jetstream.messages.publish import Patience, WrongSequence
+from streams.jetstream.messages.stored import Stored
 from streams.jetstream.ports.follow import OrderedReader, Tails
 from streams.jetstream.ports.keys import PURGE, KeyMessage, Keys, is_gone
 from streams.ports.bucket import BucketEntry, BucketWatch, require_ttl
+
+SECONDS: Final = "s"
+"""The unit of every time to live that is written here."""
 
 GETS_IN_FLIGHT_MAX: Final = 32
 """Keys asked for at a time, when each is asked for by itself."""
 
 
 class JetStreamBucket:
-    """`Bucket` on the bucket `name`, where what is gone can be seen for `marker_s`."""
+    """`Bucket` on the bucket `name`, where a tombstone lives for `marker_s`; None: for ever."""
 
-    def __init__(self, link: Link, name: str, *, marker_s: int) -> None:
+    def __init__(self, link: Link, name: str, *, marker_s: int | None) -> None:
         self._link = link
         self._keys = Keys(link, name)
         self._tails: Tails[BucketEntry] = Tails()
-        self._tombstone = {**PURGE, **_life(marker_s)}
+        self._marker_s = marker_s
 
     async def put(
         self, key: str, value: bytes, *, after: int | None = None, ttl_s: int | None = None
@@ -72,11 +80,12 @@ class JetStreamBucket:
     async def delete(self, key: str, *, after: int | None = None) -> None:
         """See `Bucket.delete`."""
         patience = Patience(self._link, key)
-        while (found := await self.get(key)) is not None:
-            if after is not None and found.revision != after:
+        while (found := await self._keys.last(key)) is not None and not is_gone(found):
+            if after is not None and found.seq != after:
                 raise RevisionConflict(key, expected=after)
+            tombstone = {**PURGE, **_life(self._marker_s_of(found))}
             try:
-                await self._keys.write(key, b"", more=self._tombstone, expected=after)
+                await self._keys.write(key, b"", more=tombstone, expected=after)
             except Unavailable as error:
                 await patience.after(error)
             except WrongSequence as error:  # What stands there the next time tells.
@@ -101,6 +110,13 @@ class JetStreamBucket:
         async with self._keys.reader(read, after=0, tails=self._tails, under=under) as reader:
             standing_seq = await stored.newest_seq(self._link, self._keys.stream)
             yield JetStreamBucketWatch(reader, standing_seq)
+
+    def _marker_s_of(self, value: Stored) -> int | None:
+        """Return how long the tombstone of `value` lives; None: for ever."""
+        life = value.headers.get(headers.TTL)
+        if life is None:
+            return self._marker_s
+        return max(self._marker_s or 0, int(life.removesuffix(SECONDS)))
 
     async def _entries_of_leader(self, under: str) -> Mapping[str, BucketEntry]:
         names = sorted(await self._keys.names(under=under))
@@ -138,4 +154,4 @@ def entry_of(keys: Keys, message: KeyMessage) -> BucketEntry:
 
 
 def _life(ttl_s: int | None) -> Headers:
-    return {} if ttl_s is None else {headers.TTL: f"{ttl_s}s"}
+    return {} if ttl_s is None else {headers.TTL: f"{ttl_s}{SECONDS}"}

@@ -36,7 +36,7 @@ DUPLICATES_S: Final = 120
 """How long the server remembers message ids. The ports promise two minutes."""
 
 MARKER_S: Final = 24 * 3600
-"""How long a lapsed lease's marker, or a deleted entry's, waits for nodes that are away."""
+"""How long a lapsed lease's marker waits for nodes that are away."""
 
 GATES_MARKER_S: Final = 3600
 """How long one of the gates' waits, of which there are many more: one for each subject that an

@@ -9,7 +9,7 @@ from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.settings import LinkSettings
 from streams.jetstream.ports.bucket import JetStreamBucket
 from streams.jetstream.ports.commands import JetStreamCommandQueue
-from streams.jetstream.ports.configs import GATES_MARKER_S, MARKER_S
+from streams.jetstream.ports.configs import GATES_MARKER_S
 from streams.jetstream.ports.domain_events import JetStreamDomainEvents
 from streams.jetstream.ports.leases import JetStreamLeases
 from streams.jetstream.ports.log import JetStreamLog
@@ -57,7 +57,7 @@ async def connect(
             commands=JetStreamCommandQueue(link, stack),
             leases=JetStreamLeases(link, stack),
             domain_events=JetStreamDomainEvents(link, stack, gates),
-            registry=JetStreamBucket(link, stack.registry_bucket(), marker_s=MARKER_S),
+            registry=JetStreamBucket(link, stack.registry_bucket(), marker_s=None),
             gates=gates,
             timers=JetStreamTimers(link, stack),
             objects=JetStreamObjects(link, stack.object_store()),
