@@ -32,7 +32,7 @@ CRASHES := $(addprefix tests/,gates/test_crashes.py testing/test_guides.py engin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-peers bench-history bench-report chaos contracts crashes limits simulation workflows walk mutants lock
+.PHONY: help demo test check bench bench-peers bench-history bench-report chaos chaos-cluster contracts crashes limits simulation workflows walk mutants lock
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ bench-report: $(BENCH_READY) ## Write the newest results into docs/performance.m
 
 chaos: $(READY) ## Break a cluster while it works; RUNS=10 for longer, SEED=7 to have one again
 	$(BIN)/python -m tests.chaos --runs $(or $(RUNS),3) $(if $(SEED),--seed $(SEED))
+
+chaos-cluster: $(READY) ## Break three NATS servers and three nodes while they work, and compare every replica; RUNS, SEED
+	$(BIN)/python -m tests.cluster --runs $(or $(RUNS),3) $(if $(SEED),--seed $(SEED))
 
 limits: $(READY) ## Hold the limits of a cluster whose nodes die, with 10,000 events; EVENTS=3000 for fewer
 	VIGIL_TEST_LIMITED_EVENTS=$(or $(EVENTS),10000) VIGIL_TEST_SIZE=full \

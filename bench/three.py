@@ -37,7 +37,7 @@ async def three(place: Path, *, sync: str) -> AsyncIterator[Sequence[EmbeddedNat
     """Start the servers in folders below `place`, and yield them once they have a leader."""
     with ExitStack() as running:
         servers = _started(running, place, sync)
-        await _wait_ready(servers)
+        await wait_ready(servers)
         yield servers
 
 
@@ -57,7 +57,7 @@ def _started(running: ExitStack, place: Path, sync: str) -> Sequence[EmbeddedNat
 
 
 def _servers(place: Path, sync: str) -> Sequence[EmbeddedNats]:
-    ports = _free_ports(SERVERS)
+    ports = free_ports(SERVERS)
     routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
     return [
         EmbeddedNats(
@@ -69,7 +69,8 @@ def _servers(place: Path, sync: str) -> Sequence[EmbeddedNats]:
     ]
 
 
-async def _wait_ready(servers: Sequence[EmbeddedNats]) -> None:
+async def wait_ready(servers: Sequence[EmbeddedNats]) -> None:
+    """Wait until each of `servers` knows a leader."""
     deadline_s = time.monotonic() + READY_S_MAX
     for server in servers:
         while not await _has_leader(server):
@@ -89,7 +90,7 @@ async def _has_leader(server: EmbeddedNats) -> bool:
     return True
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Return ports that nobody listens on, all held until the last one was found."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]

@@ -81,6 +81,9 @@ class NodeProcess:
         assert self._process.poll() is None, f"{self.name} ended:\n{self.logged()[-3000:]}"
         return self.says("node up")
 
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()

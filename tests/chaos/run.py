@@ -6,12 +6,13 @@ import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from engine.errors import Refused
 from projections.errors import NotCaughtUp
 from projections.postgres.pool import open_pool
 from projections.postgres.progress import caught_up, heads
@@ -20,6 +21,7 @@ from streams.jetstream import connect
 from streams.model.events import EpisodeBlocked, EpisodeFinished
 from streams.model.waits import Approval
 from streams.ports.all import Ports
+from streams.ports.log import Follower, Recorded
 from streams.subjects import Stack
 from tests.acceptance.agreement import journal
 from tests.acceptance.cluster import Cluster, NodeProcess, wait_until
@@ -27,7 +29,7 @@ from tests.chaos import app as chaos_app
 from tests.chaos import ledger
 from tests.chaos.faults import Fault, Planned, plan
 from tests.chaos.verdict import Verdict, exercised, judge
-from tests.streams.jetstream.wire import Wire
+from tests.streams.jetstream.wire import Wire, Wires
 from tests.told import expected, told_on, wrong
 from vigil import approve
 
@@ -41,9 +43,11 @@ NOTICES: Final = 3
 
 READY_S_MAX: Final = 60.0
 ENDS_S_MAX: Final = 90.0
-"""Longest from the last fault until every episode has ended."""
 
 CAUGHT_UP_S_MAX: Final = 60.0
+
+SUPERVISE_S: Final = 1.0
+"""Between two looks whether a node has ended by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,15 +62,19 @@ class Size:
     lease_s: float
     during_s: float
     """How long events are published and things go wrong."""
+    ends_s_max: float = ENDS_S_MAX
+    """Longest from the last fault until every episode has ended."""
 
 
 @dataclass
 class Member:
-    """One node of the run: the wire it hangs on, and the process it is for now."""
+    """One node of the run: the wires it hangs on, and the process it is for now."""
 
     name: str
-    wire: Wire
+    wires: Wires
     process: NodeProcess
+    is_down: bool = False
+    """Whether it was killed, and is not to be back yet."""
 
 
 @dataclass
@@ -79,8 +87,30 @@ class Run:
     members: list[Member] = field(default_factory=list)
     happened: Counter[Fault] = field(default_factory=Counter)
 
-    def launch(self, name: str, wire: Wire) -> NodeProcess:
-        return self.cluster.launch(name, app=APP, url=wire.url, **self.settings)
+    def launch(self, name: str, wires: Wires) -> NodeProcess:
+        return self.cluster.launch(name, app=APP, url=wires.url, **self.settings)
+
+    async def start(self, wires: Sequence[Wires]) -> None:
+        """Start a node on each of `wires`, and wait until all are up."""
+        for number, each in enumerate(wires, start=1):
+            self.members.append(Member(f"n{number}", each, self.launch(f"n{number}", each)))
+        await wait_until(
+            lambda: all(member.process.is_up() for member in self.members),
+            "all nodes are up",
+            most_s=READY_S_MAX,
+        )
+
+    async def supervise(self) -> None:
+        """Start nodes again that end by themselves, for ever, as a supervisor does.
+
+        A node ends when it starts and the servers cannot say how the stack is.
+        """
+        while True:
+            await asyncio.sleep(SUPERVISE_S)
+            for member in self.members:
+                if not member.is_down and member.process.has_ended():
+                    say(f"        {member.name} ended by itself, and is started again")
+                    member.process = self.launch(member.name, member.wires)
 
     async def suffer(self, planned: Sequence[Planned]) -> None:
         """Let everything that is planned go wrong, each at its time, and pass."""
@@ -97,20 +127,21 @@ class Run:
         member = self.members[planned.node]
         match planned.fault:
             case Fault.KILL:
+                member.is_down = True
                 member.process.kill()
                 await asyncio.sleep(planned.for_s)
-                member.process = self.launch(member.name, member.wire)
+                member.process = self.launch(member.name, member.wires)
+                member.is_down = False
             case Fault.FREEZE:
                 member.process.freeze()
                 await asyncio.sleep(planned.for_s)
                 member.process.thaw()
             case Fault.CUT:
-                member.wire.loses_answers = True
+                member.wires.lose_answers()
                 await asyncio.sleep(planned.for_s / 2)
-                member.wire.is_blocked = True
-                member.wire.cut()
+                member.wires.block()
                 await asyncio.sleep(planned.for_s / 2)
-                member.wire.is_blocked = False
+                member.wires.unblock()
             case Fault.RESTART:
                 self.cluster.nats.kill()
                 self.cluster.nats.restart()
@@ -134,28 +165,38 @@ async def run(directory: Path, size: Size, *, seed: int) -> Outcome:
         cluster = await stack.enter_async_context(Cluster(directory))
         settings = {"VIGIL_LEASE_S": str(size.lease_s), chaos_app.LEDGER: str(port)}
         this = Run(cluster, size, settings)
-        for number in range(1, size.nodes + 1):
-            wire = await stack.enter_async_context(Wire(cluster.nats.url))
-            this.members.append(Member(f"n{number}", wire, this.launch(f"n{number}", wire)))
-        await wait_until(
-            lambda: all(member.process.is_up() for member in this.members),
-            "all nodes are up",
-            most_s=READY_S_MAX,
-        )
+        wires = [await stack.enter_async_context(Wire(cluster.nats.url)) for _ in range(size.nodes)]
+        await this.start([Wires([wire]) for wire in wires])
         ports = await stack.enter_async_context(connect(cluster.nats.url, stack=Stack()))
         planned = plan(seed, nodes=size.nodes, lease_s=size.lease_s, during_s=size.during_s)
-        approving = asyncio.create_task(approve_all(ports))
-        published, _ = await asyncio.gather(publish(ports, size), this.suffer(planned))
-        await wait_ended(ports, len(published))
-        approving.cancel()
-        await _wait_projected(cluster, ports)
-        lives, noted = await journal(cluster.nats_url), ledger.Entries.read(entries)
-        diffs = await cluster.differences(lives)
-        told = await told_on(cluster.nats_url, ports)
-        records = [record for life in lives.values() for record in life]
-        missing = [*wrong(expected(records, ports.stack), told)]
-        verdict = judge(published, lives, noted, diffs, missing)
-        return Outcome(verdict, this.happened, exercised(lives, noted))
+        published = await live(ports, size, this.suffer(planned))
+        return await judged(this, ports, published, entries)
+
+
+async def live(ports: Ports, size: Size, suffering: Coroutine[Any, Any, None]) -> list[str]:
+    """Publish while things go wrong, let all that was opened end, and return the events' ids."""
+    approving = asyncio.create_task(approve_all(ports))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(suffering)
+        published = await publish(ports, size)
+    await wait_ended(ports, len(published), within_s=size.ends_s_max)
+    approving.cancel()
+    with suppress(asyncio.CancelledError):
+        await approving
+    return published
+
+
+async def judged(this: Run, ports: Ports, published: Sequence[str], entries: Path) -> Outcome:
+    """Return what became of what was `published`, once the tables know all of it."""
+    cluster = this.cluster
+    await _wait_projected(cluster, ports)
+    lives, noted = await journal(cluster.nats_url), ledger.Entries.read(entries)
+    diffs = await cluster.differences(lives)
+    told = await told_on(cluster.nats_url, ports)
+    records = [record for life in lives.values() for record in life]
+    missing = [*wrong(expected(records, ports.stack), told)]
+    verdict = judge(published, lives, noted, diffs, missing)
+    return Outcome(verdict, this.happened, exercised(lives, noted))
 
 
 async def publish(ports: Ports, size: Size) -> list[str]:
@@ -185,7 +226,7 @@ async def approve_all(ports: Ports) -> None:
     """Approve whatever episodes ask for, for ever; a server that is away is asked again."""
     async with ports.log.follow() as follower, asyncio.TaskGroup() as group:
         while True:
-            for record in await follower.receive(most=500, wait_s=1.0):
+            for record in await _next(follower):
                 match record.commit.events[-1]:
                     case EpisodeBlocked(approval=Approval(plan_hash=mark)):
                         id_ = record.subject.rpartition(".")[2]
@@ -194,24 +235,41 @@ async def approve_all(ports: Ports) -> None:
                         pass
 
 
+async def _next(follower: Follower) -> Sequence[Recorded]:
+    """Return the next commits, none after a second; also none if the servers cannot tell."""
+    try:
+        return await follower.receive(most=500, wait_s=1.0)
+    except Unavailable:
+        await asyncio.sleep(ANSWER_S)
+        return ()
+
+
 async def _approve(ports: Ports, episode_id: str, plan_hash: str) -> None:
+    is_unsure = False
     while True:
         try:
-            return await approve(ports, episode_id, plan_hash=plan_hash, by=chaos_app.APPROVER)
+            await approve(ports, episode_id, plan_hash=plan_hash, by=chaos_app.APPROVER)
         except Unavailable:
+            is_unsure = True
             await asyncio.sleep(ANSWER_S)
+        except Refused:
+            if not is_unsure:
+                raise
+            return  # The request before had arrived, and is carried out.
+        else:
+            return
 
 
-async def wait_ended(ports: Ports, count: int) -> None:
+async def wait_ended(ports: Ports, count: int, *, within_s: float) -> None:
     """Wait until so many episodes have ended, or until no more can be expected to."""
     ended: set[str] = set()
-    deadline_s = time.monotonic() + ENDS_S_MAX
+    begun_s = time.monotonic()
     async with ports.log.follow() as follower:
-        while len(ended) < count and time.monotonic() < deadline_s:
-            for record in await follower.receive(most=500, wait_s=1.0):
+        while len(ended) < count and time.monotonic() < begun_s + within_s:
+            for record in await _next(follower):
                 if any(isinstance(event, EpisodeFinished) for event in record.commit.events):
                     ended.add(record.subject)
-    say(f"  {len(ended)} of {count} ended; took {ENDS_S_MAX - deadline_s + time.monotonic():.1f} s")
+    say(f"  {len(ended)} of {count} ended; took {time.monotonic() - begun_s:.1f} s")
 
 
 async def _wait_projected(cluster: Cluster, ports: Ports) -> None:
