@@ -40,6 +40,10 @@ SHARED_QUEUE: Final = "tests/streams/jetstream/test_shared_queue.py"
 LATE_STARTS: Final = "tests/engine/triggers/test_late_starts.py"
 CRASHES_OF_GATES: Final = "tests/gates/test_crashes.py"
 
+COMPRESSION: Final = "tests/streams/jetstream/test_compression.py"
+KILLED: Final = "tests/streams/jetstream/test_killed.py"
+REFUSALS: Final = "tests/engine/waits/test_refusals_on_replicas.py"
+
 LEVELS: Final = "tests/engine/episodes/test_service_level.py"
 ADAPTING: Final = "tests/engine/episodes/test_adaptive_budget.py"
 LATEST_ENDS: Final = "tests/engine/episodes/test_latest_ends.py"
@@ -1782,6 +1786,153 @@ TABLE: Final[Sequence[Mutant]] = (
         '        "max_msgs_per_subject": -1,\n        "max_consumers": CONSUMERS_MAX,\n',
         '        "max_msgs_per_subject": -1,\n',
         "tests/streams/jetstream/test_setup.py",
+    ),
+    Mutant(
+        "setup: streams are not compressed",
+        "streams/jetstream/ports/configs.py",
+        'UNCOMPRESSED: Final = "none"',
+        'UNCOMPRESSED: Final = "s2"',
+        COMPRESSION,
+    ),
+    Mutant(
+        "setup: what a server makes of a stream is read back",
+        "streams/jetstream/setup/setup.py",
+        "    for found in unlike(theirs, asked):",
+        "    for found in ():",
+        "tests/streams/jetstream/test_setup.py",
+    ),
+    Mutant(
+        "setup: a stream that another node has just made is waited for",
+        "streams/jetstream/setup/setup.py",
+        "LOOKS_MAX: Final = 50",
+        "LOOKS_MAX: Final = 1",
+        "tests/cluster/test_compression.py",
+    ),
+    Mutant(
+        "setup: a replica that nobody hears of is away",
+        "streams/jetstream/setup/setup.py",
+        'if replica.get("offline") or replica.get("active", 0) > AWAY_S * NS_PER_S:',
+        'if replica.get("offline"):',
+        COMPRESSION,
+    ),
+    Mutant(
+        "compression: a node changes what is safe to change",
+        "streams/jetstream/setup/ports.py",
+        "            await require_uncompressed(link, configs)\n",
+        "",
+        COMPRESSION,
+    ),
+    Mutant(
+        "compression: a node refuses a stream with copies on servers that lose it",
+        "streams/jetstream/setup/compression.py",
+        "        if copies.is_cut_back:\n            raise Incompatible(",
+        "        if False:\n            raise Incompatible(",
+        "tests/cluster/test_compression.py",
+    ),
+    Mutant(
+        "compression: a node refuses while a server goes on compressing",
+        "streams/jetstream/setup/compression.py",
+        "    elif copies.is_cut_back:",
+        "    elif False:",
+        "tests/cluster/test_compression.py",
+    ),
+    Mutant(
+        "compression: a server that does not answer may be one that loses copies",
+        "streams/jetstream/setup/compression.py",
+        "            peer in self.servers and self.servers[peer].version < LOSING_SINCE\n",
+        "            peer not in self.servers or self.servers[peer].version < LOSING_SINCE\n",
+        COMPRESSION,
+    ),
+    Mutant(
+        "compression: a server that does not answer may go on compressing",
+        "streams/jetstream/setup/compression.py",
+        "if peer not in self.servers or self.servers[peer].id in ids",
+        "if peer in self.servers and self.servers[peer].id in ids",
+        COMPRESSION,
+    ),
+    Mutant(
+        "compression: a changed stream counts as compressed until its servers were restarted",
+        "streams/jetstream/ports/configs.py",
+        "return is_compressed or UNCOMPRESSING in",
+        "return is_compressed or None in",
+        "tests/cluster/test_compression.py",
+    ),
+    Mutant(
+        "cluster: servers to which nobody is connected answer, too",
+        "streams/jetstream/setup/cluster.py",
+        "session.post(PING, EVERYONE, reply=inbox.subject)",
+        "session.post(PING, reply=inbox.subject)",
+        "tests/cluster/test_compression.py",
+    ),
+    Mutant(
+        "doctor: a compressed stream with copies is a problem",
+        "vigil/commands/doctor.py",
+        "if report.is_compressed and report.replicas > 1:",
+        "if False:",
+        "tests/cluster/test_compression.py",
+    ),
+    Mutant(
+        "doctor: a replica that is behind or away is told",
+        "vigil/commands/doctor.py",
+        "if not report.contradictions and report.behind:",
+        "if False:",
+        "tests/vigil/test_diagnosis.py",
+    ),
+    Mutant(
+        "doctor: servers of several versions are told",
+        "vigil/commands/doctor.py",
+        "if len({version_in(each) for each in versions.values()}) > 1:",
+        "if False:",
+        "tests/vigil/test_diagnosis.py",
+    ),
+    Mutant(
+        "doctor: a server that does not answer is told",
+        "vigil/commands/doctor.py",
+        "if len(versions) < copies:",
+        "if False:",
+        "tests/vigil/test_diagnosis.py",
+    ),
+    Mutant(
+        "buckets: a tombstone lives as long as its value would have",
+        "streams/jetstream/ports/bucket.py",
+        "return max(self._marker_s or 0, int(life.removesuffix(SECONDS)))",
+        "return self._marker_s",
+        KILLED,
+    ),
+    Mutant(
+        "buckets: a setting that was deleted never comes back",
+        "streams/jetstream/setup/ports.py",
+        "registry=JetStreamBucket(link, stack.registry_bucket(), marker_s=None),",
+        "registry=JetStreamBucket(link, stack.registry_bucket(), marker_s=GATES_MARKER_S),",
+        KILLED,
+    ),
+    Mutant(
+        "breakers: one that is reset is stored as closed",
+        "vigil/commands/actors.py",
+        "await gates.put(key, closed, after=entry.revision)",
+        "await gates.delete(key, after=entry.revision)",
+        "tests/vigil/test_breakers.py",
+    ),
+    Mutant(
+        "approvals: a person is refused only by what the leader knows",
+        "engine/waits/requests.py",
+        "    return list(await read_current(ports.log, _CLOCK, ports.stack.episode(episode_id)))",
+        "    return list(await ports.log.read(ports.stack.episode(episode_id)))",
+        REFUSALS,
+    ),
+    Mutant(
+        "outputs: a person is refused only by what the leader knows",
+        "engine/outputs/requests.py",
+        "fold(await read_current(ports.log, _CLOCK, ports.stack.output(key)))",
+        "fold(await ports.log.read(ports.stack.output(key)))",
+        REFUSALS,
+    ),
+    Mutant(
+        "workflows: a person is refused only by what the leader knows",
+        "engine/workflows/requests.py",
+        "fold_instance(await read_current(ports.log, _CLOCK, subject))",
+        "fold_instance(await ports.log.read(subject))",
+        REFUSALS,
     ),
     Mutant(
         "setup: an account may allow fewer consumers",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -11,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from streams.errors import StreamError
 from streams.jetstream import LinkSettings, connect
 from streams.layout import AGGREGATE_STREAMS, Stream
 from streams.subjects import Stack
@@ -25,6 +27,9 @@ from tests.cluster.replicas import End, differences, lost, read
 from tests.cluster.servers import Server, Servers, three_servers
 
 REPLICAS: Final = 3
+SETTINGS: Final = LinkSettings(replicas=REPLICAS)
+MADE_S_MAX: Final = 60.0
+POLL_S: Final = 0.5
 
 
 @dataclass
@@ -129,9 +134,10 @@ async def run(
             chaos_app.LEDGER: str(port),
         }
         this, breaking = Run(cluster, size, settings), Breaking(servers)
-        await this.start([await servers.connect(acknowledged.tap) for _ in range(size.nodes)])
         ours = await servers.connect(acknowledged.tap)
-        async with connect(ours.url, stack=stack, settings=LinkSettings(replicas=3)) as ports:
+        await _make(ours.url, stack)
+        await this.start([await servers.connect(acknowledged.tap) for _ in range(size.nodes)])
+        async with connect(ours.url, stack=stack, settings=SETTINGS) as ports:
             planned = plan(seed, nodes=size.nodes, lease_s=size.lease_s, during_s=size.during_s)
             of_nodes = [each for each in planned if each.fault is not Fault.RESTART]
             of_servers = plan_servers(seed, during_s=size.during_s, kinds=kinds)
@@ -167,6 +173,19 @@ async def run(
             )
         ],
     )
+
+
+async def _make(url: str, stack: Stack) -> None:
+    """Make the streams once the servers know each other: until then three copies have no place."""
+    until_s = time.monotonic() + MADE_S_MAX
+    while True:
+        try:
+            async with connect(url, stack=stack, settings=SETTINGS):
+                return
+        except StreamError:
+            if time.monotonic() > until_s:
+                raise
+        await asyncio.sleep(POLL_S)
 
 
 def for_ever(stack: Stack) -> list[str]:

@@ -11,6 +11,7 @@ from projections.postgres import store
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import connect
 from streams.clock import SystemClock
+from streams.jetstream import StreamReport
 from streams.json import raw
 from streams.model.definitions import RegisteredDefinition
 from streams.model.events.definitions import DefinitionKind
@@ -132,3 +133,31 @@ def test_a_definition_that_no_node_runs_is_a_problem_with_its_reason():
 def test_while_no_node_is_up_nobody_can_say_what_runs():
     (check,) = doctor.look_at_definitions([], [applied("disk_watch", 2)])
     assert (check.status, check.says) == ("note", "1, and no node is up")
+
+
+def test_servers_of_one_version_are_in_order_and_what_nobody_can_see_is_said():
+    check = doctor.look_at_servers({"s1": "2.15.1", "s2": "2.15.1", "s3": "2.15.1"}, copies=3)
+    assert check.status == "ok"
+    assert "s1 2.15.1, s2 2.15.1, s3 2.15.1" in check.says
+    assert "sync_interval" in check.says
+
+
+def test_servers_of_several_versions_are_told():
+    check = doctor.look_at_servers({"s1": "2.14.6", "s2": "2.15.1"}, copies=1)
+    assert (check.status, "several versions" in check.says) == ("note", True)
+
+
+def test_a_server_that_does_not_answer_is_told():
+    check = doctor.look_at_servers({"s1": "2.15.1", "s2": "2.15.1"}, copies=3)
+    assert (check.status, "3 copies" in check.says) == ("note", True)
+
+
+def test_a_stream_of_which_a_copy_is_behind_or_away_is_not_whole():
+    report = StreamReport(name="vigil-events", exists=True, replicas=3, behind=("s2 is away",))
+    check = doctor.of_stream(report)
+    assert (check.status, check.says) == ("note", "not whole: s2 is away")
+
+
+def test_a_compressed_stream_with_one_copy_is_changed_by_the_next_node():
+    report = StreamReport(name="vigil-events", exists=True, is_compressed=True)
+    assert doctor.of_stream(report).status == "note"

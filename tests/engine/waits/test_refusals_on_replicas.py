@@ -8,10 +8,15 @@ import pytest
 
 from engine.app.actions import approval
 from engine.errors import Refused
+from engine.outputs.requests import cancel_output
 from engine.waits.requests import approve
 from engine.workflows.requests import read_instance
+from streams.clock import SystemClock
+from streams.ports.log import START, Commit
+from tests.engine.reactor.journals import PROPOSED
 from tests.engine.stage import Scripted, app_of, open_episode, running
 from tests.engine.waits.test_wait import blocked
+from tests.streams.workflow_samples import WORKFLOW_EVENTS
 
 NOBODYS = "00000000-0000-0000-0000-000000000000"
 
@@ -42,6 +47,21 @@ async def test_an_approval_is_not_refused_because_a_replica_is_behind(ports):
         block = await blocked(ports, id_)
 
         await approve(behind(ports), id_, plan_hash=block.approval.plan_hash, by="ada")
+
+
+async def test_an_output_is_not_refused_because_a_replica_is_behind(ports):
+    proposed = Commit(id="c1", at=SystemClock().now(), events=(PROPOSED,))
+    await ports.log.append(ports.stack.output("o1"), proposed, after=START)
+
+    await cancel_output(behind(ports), "o1", by="ada")
+
+
+async def test_an_instance_is_there_though_a_replica_is_behind(ports):
+    started = WORKFLOW_EVENTS["workflow.started@1"][0]
+    begun = Commit(id="c1", at=SystemClock().now(), events=(started,))
+    await ports.log.append(ports.stack.workflow("i1"), begun, after=START)
+
+    assert (await read_instance(behind(ports), "i1")).started is not None
 
 
 async def test_an_episode_that_nobody_has_opened_is_refused(ports):

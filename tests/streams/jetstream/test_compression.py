@@ -9,6 +9,7 @@ from streams.jetstream.connection.link import Link
 from streams.jetstream.ports.configs import UNCOMPRESSING, shapes
 from streams.jetstream.setup.cluster import Server, servers_of, version_in
 from streams.jetstream.setup.compression import Copies
+from streams.jetstream.setup.setup import behind
 from streams.layout import Stream
 from tests.streams.jetstream.test_setup import api
 
@@ -100,6 +101,20 @@ def test_a_server_compresses_until_it_is_another_run_of_it():
 
 def test_a_server_that_does_not_answer_may_compress():
     assert copies(mark="s1-then s2-then s3-then", s1=NEW, s2=NEW).old == ["s3"]
+
+
+@pytest.mark.parametrize(
+    ("replica", "found"),
+    [
+        ({"current": True, "active": 900_000_000}, []),
+        ({"current": False, "active": 900_000_000}, ["s2 is behind"]),
+        ({"current": True, "offline": True}, ["s2 is away"]),
+        ({"current": True, "active": 60_000_000_000}, ["s2 is away"]),
+    ],
+    ids=["whole", "behind", "offline", "silent for a minute"],
+)
+def test_a_replica_is_whole_behind_or_away(replica, found):
+    assert behind({"cluster": {"replicas": [{"name": "s2", **replica}]}}) == found
 
 
 @pytest.mark.parametrize("written", ["2.15.1", "2.15.0-RC.1", "2.15.0-dev"])
