@@ -76,7 +76,7 @@ async def test_a_node_refuses_a_compressed_stack_until_every_server_was_restarte
         await asyncio.to_thread(server.restart)
         await wait_whole(three, stack)
     assert await mend(three, stack, told) == [name]
-    assert told[-1] == "restarted 3 of 3"
+    assert told[-1] == "servers restarted 3 of 3"
     await start_node(three, stack)
 
 

@@ -144,8 +144,9 @@ async def _wait_restarted(link: Link, names: Sequence[str], tell: Tell) -> None:
         old = sorted({peer for copies in seen for peer in copies.old})
         peers = {peer for copies in seen for peer in copies.peers}
         if peers:
-            words = f"restarted (restart in order, one at a time: {', '.join(old)})"
-            tell(words if old else "restarted", len(peers) - len(old), len(peers))
+            left_to_do = f" (still to restart in order, one at a time: {', '.join(old)})"
+            stage = f"servers restarted{left_to_do if old else ''}"
+            tell(stage, len(peers) - len(old), len(peers))
         if left and link.clock.monotonic_s() > until_s:
             raise Unavailable("waiting for the servers to be restarted", detail=", ".join(old))
         if left:
