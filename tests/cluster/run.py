@@ -15,6 +15,7 @@ from typing import Final
 from streams.errors import StreamError
 from streams.jetstream import LinkSettings, connect
 from streams.layout import AGGREGATE_STREAMS, Stream
+from streams.ports.all import Ports
 from streams.subjects import Stack
 from tests.acceptance.cluster import Cluster
 from tests.chaos import app as chaos_app
@@ -29,6 +30,10 @@ from tests.cluster.servers import Server, Servers, three_servers
 REPLICAS: Final = 3
 SETTINGS: Final = LinkSettings(replicas=REPLICAS)
 MADE_S_MAX: Final = 60.0
+FILLER_CHARS: Final = 48 * 1024
+FILLER_EVERY_S: Final = 0.05
+"""Together a block of the server, of 8 MB, every eight seconds."""
+
 POLL_S: Final = 0.5
 
 
@@ -143,7 +148,11 @@ async def run(
             of_servers = plan_servers(seed, during_s=size.during_s, kinds=kinds)
 
             async def suffering() -> None:
-                await asyncio.gather(this.suffer(of_nodes), breaking.suffer(of_servers))
+                await asyncio.gather(
+                    this.suffer(of_nodes),
+                    breaking.suffer(of_servers),
+                    _fill_blocks(ports, during_s=size.during_s),
+                )
 
             supervising = asyncio.create_task(this.supervise())
             published = await live(ports, size, suffering())
@@ -173,6 +182,19 @@ async def run(
             )
         ],
     )
+
+
+async def _fill_blocks(ports: Ports, *, during_s: float) -> None:
+    """Publish what nobody listens to, so much that the servers begin new blocks meanwhile.
+
+    What they lose by how they store a whole block, episodes alone would take an hour to show.
+    """
+    text, begun_s = "x" * FILLER_CHARS, time.monotonic()
+    async with asyncio.TaskGroup() as group:
+        for number in range(int(during_s / FILLER_EVERY_S)):
+            await asyncio.sleep(max(0.0, begun_s + number * FILLER_EVERY_S - time.monotonic()))
+            filler = ports.domain_events.publish("filler", {"text": text}, id=f"filler{number}")
+            group.create_task(filler)
 
 
 async def _make(url: str, stack: Stack) -> None:

@@ -19,6 +19,7 @@ another one after each start. Until none of them runs any more, it counts as com
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -138,8 +139,9 @@ async def _wait_restarted(link: Link, names: Sequence[str], tell: Tell) -> None:
         every = [await _tried(link, name) for name in left]
         for copies in every:
             if copies is not None and not copies.old and not copies.behind:
-                await _unmark(link, copies)
-                left.remove(str(copies.config["name"]))
+                with suppress(Unavailable):  # It is tried again.
+                    await _unmark(link, copies)
+                    left.remove(str(copies.config["name"]))
         seen = [each for each in every if each is not None]
         old = sorted({peer for copies in seen for peer in copies.old})
         peers = {peer for copies in seen for peer in copies.peers}
