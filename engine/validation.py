@@ -118,7 +118,7 @@ def encode(value: object, *, what: str, bytes_max: int | None = KEPT_BYTES_MAX) 
         plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
         encoded = exact(plain)
     except (TypeError, ValueError) as error:
-        where = place_of_problem(value)
+        where = "" if isinstance(value, BaseModel) else place_of_problem(value)
         problem = f"JSON has no such value at {where}" if where else f"{error}"
         raise Unencodable(f"{what}: {problem}") from error
     size_bytes = len(memoryview(encoded))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
 from math import isfinite
 from typing import Any, Final, TypeAlias
 
@@ -68,9 +69,24 @@ def place_of_problem(value: object) -> str:
         elif isinstance(part, float):
             if not isfinite(part):
                 return f"{place}: {part}, a number that is not finite"
+        elif named := _fields(part):
+            left.extend((f"{place}.{name}", each) for name, each in named.items())
         elif not _is_json(part):
-            return f"{place}: an instance of {type(part).__name__}"
+            is_text = isinstance(part, str)
+            problem = (
+                "text that is no Unicode" if is_text else f"an instance of {type(part).__name__}"
+            )
+            return f"{place}: {problem}"
     return ""
+
+
+def _fields(value: object) -> dict[str, object]:
+    """Return what a struct or a dataclass consists of; nothing: it is neither."""
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.asdict(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: getattr(value, each.name) for each in fields(value)}
+    return {}
 
 
 def _is_json(value: object) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.json import NOTHING, UNDECODABLE, exact, raw, unraw
+from streams.json import NOTHING, UNDECODABLE, exact, place_of_problem, raw, unraw
 
 SCALARS = (
     st.none()
@@ -86,6 +87,31 @@ def test_a_value_that_holds_itself_is_refused():
 def test_text_that_is_no_unicode_is_refused():
     with pytest.raises(ValueError, match="surrogates"):
         raw("\ud800")
+
+
+@dataclass
+class Rack:
+    loads: list[Load]
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (Load(1j), "$.average: an instance of complex"),
+        (
+            {"rack": Rack([Load(0.5), Load(math.inf)])},
+            "$.rack.loads[1].average: inf, a number that",
+        ),
+        (["\ud800"], "$[0]: text that is no Unicode"),
+        (Rack, "$: an instance of type"),
+    ],
+)
+def test_what_json_cannot_say_is_found_where_it_is(value, problem):
+    assert place_of_problem(value).startswith(problem)
+
+
+def test_nothing_is_found_in_what_json_can_say():
+    assert place_of_problem({"rack": Rack([Load(0.5)]), "name": "a", "n": 1}) == ""
 
 
 @pytest.mark.parametrize("data", [b"", b"what?", b'"\xff"', b"[" * 20_000, b"1" * 6_000, b"1e999"])
