@@ -9,6 +9,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -80,6 +81,9 @@ KINDS: Final = (
 )  # fmt: skip
 KEYS: Final = ("k1", "k2")
 VERBS: Final = ("raise", "raise", "update", "clear")
+
+_life: ContextVar[Life | None] = ContextVar("life", default=None)
+"""The process whose code runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,6 +200,7 @@ class World:
 
     async def _live(self, life: Life) -> None:
         ports = wired(life, self.servers)
+        _life.set(life)
         node = Node(self._app(life), ports, name=life.name, clock=life.clock)
         running = asyncio.create_task(node.run())
         projecting = [
@@ -358,12 +363,17 @@ def _chance_of(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _told() -> Iterator[list[str]]:
-    """Collect what nodes log as errors, and what asyncio complains about."""
+    """Collect what nodes log as errors, and what asyncio complains about.
+
+    What a dead process still says on its way out is nobody's news: a real one says nothing.
+    """
     surprises: list[str] = []
 
     def keep(_: object, __: str, entry: Any) -> Any:
-        shown = traceback.format_exc() if entry.get("exc_info") else ""
-        surprises.append(f"{entry['event']} {shown}")
+        life = _life.get()
+        if life is None or not life.dead:
+            shown = traceback.format_exc() if entry.get("exc_info") else ""
+            surprises.append(f"{entry['event']} {shown}")
         raise structlog.DropEvent
 
     def complain(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
