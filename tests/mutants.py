@@ -8348,21 +8348,21 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "functions: no tool is called past the journal",
         "engine/app/function_tool.py",
-        "        if IN_FUNCTION.get():",
+        "        if IN_STRATEGY.get():",
         "        if False:",
         "tests/engine/functions/test_functions.py",
     ),
     Mutant(
         "functions: a tool may call another one",
         "engine/functions/run.py",
-        "        inside = IN_FUNCTION.set(False)",
-        "        inside = IN_FUNCTION.set(True)",
+        "        inside = IN_STRATEGY.set(False)",
+        "        inside = IN_STRATEGY.set(True)",
         "tests/engine/functions/test_functions.py",
     ),
     Mutant(
         "functions: after a call a tool is called past the journal no more than before",
         "engine/functions/run.py",
-        "                IN_FUNCTION.reset(inside)",
+        "                IN_STRATEGY.reset(inside)",
         "                pass",
         "tests/engine/functions/test_functions.py",
     ),
@@ -8412,8 +8412,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "functions: a fork is told to fork earlier",
         "engine/functions/context.py",
-        "is_fork=opened.fork is not None",
-        "is_fork=False",
+        "REMEDY if opened.fork is None else REMEDY_OF_FORK",
+        "REMEDY",
         "tests/engine/functions/test_replay.py",
     ),
     Mutant(

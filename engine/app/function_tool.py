@@ -26,7 +26,7 @@ from typing import (
 import msgspec
 
 from engine.app.outputs import Retries, problem_of_retries
-from engine.app.strategy import IN_FUNCTION
+from engine.app.strategy import IN_STRATEGY
 from engine.app.tools import (
     BREAKER_OPEN,
     OF_THE_ENGINE,
@@ -115,9 +115,12 @@ class FunctionTool(Tool, Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function as if it were no tool; `InvalidAction`: in the code of a strategy."""
-        if IN_FUNCTION.get():
+        if IN_STRATEGY.get():
             name = self.arguments.__name__
-            raise InvalidAction(f"{name}(…) called directly; await ctx.call({name}, …)")
+            raise InvalidAction(
+                f"{name}(…) called directly; await ctx.call({name}, …), or return"
+                f" tool_call({name}, …) from next_step"
+            )
         return self.function(*args, **kwargs)
 
     @property

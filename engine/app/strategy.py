@@ -8,7 +8,8 @@ in its source is not.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeAlias, get_type_hints
@@ -36,8 +37,9 @@ Enrich: TypeAlias = Callable[[Finding, EpisodeView], Enriched | Awaitable[Enrich
 StrategyFunction: TypeAlias = Callable[[Any, Trigger], Awaitable[object]]
 """What users write: `async def name(ctx, trigger)`."""
 
-IN_FUNCTION: Final[ContextVar[bool]] = ContextVar("in_function", default=False)
-"""Whether the code that runs is that of a function itself, and not of a tool that it calls."""
+IN_STRATEGY: Final[ContextVar[bool]] = ContextVar("in_strategy", default=False)
+"""Whether the code that runs is that of a function, of `next_step` or of `handle_result`, which a
+replay runs again, and not of a tool that it calls."""
 
 CONVERGED_BYTES_MAX: Final = 768 * 1024
 """Largest convergence: it must fit in one message, 1 MiB by the server's default."""
@@ -184,6 +186,17 @@ def abort(error_class: str, detail: str = "") -> Abort:
 
 
 Handled: TypeAlias = S | Retry | Abort
+
+
+@contextmanager
+def in_strategy() -> Iterator[None]:
+    """Let the code within be that of a strategy, which a replay runs again."""
+    outside = IN_STRATEGY.set(True)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # Python may close it in another context.
+            IN_STRATEGY.reset(outside)
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):

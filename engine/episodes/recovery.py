@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from engine.app.actions import Action, Step, ToolCall
+from engine.app.actions import Action, Sleep, Step, ToolCall
 from engine.app.actor import Actor, Policy
 from engine.episodes.episode import ENDED, Episode, Performed, Status
 from engine.errors import NondeterministicReplay
@@ -23,9 +24,20 @@ from streams.model.events import (
     StepKind,
     StepRecorded,
 )
+from streams.model.waits import Wait
 from streams.ports.log import Recorded
 
 ATTEMPTS_EXHAUSTED: Final = "attempts_exhausted"
+
+
+class _Slept(msgspec.Struct, frozen=True):
+    """The arguments of a wait that was a sleep; a dry run has only its length."""
+
+    until: datetime | None = None
+    seconds: float | None = None
+
+
+_slept: Final = msgspec.json.Decoder(_Slept)
 
 
 Asked: TypeAlias = StepRecorded | StepAnnounced | EpisodeBlocked
@@ -182,19 +194,45 @@ def check_same(recorded: Asked, *, asked: str, action: Step) -> None:
 def text_of_step(recorded: Asked) -> str:
     """Return `recorded` as text, without values."""
     match recorded:
+        case StepRecorded(kind=StepKind.WAIT, args=args) if slept := _sleep_in(args):
+            return slept
         case StepRecorded(kind=kind, tool_name=tool_name):
             return f"{kind} {tool_name}".strip()
+        case StepAnnounced(until=datetime() as until):
+            return _sleep_until(until)
         case StepAnnounced(tool_name=tool_name):
             return f"{StepKind.TOOL_CALL} {tool_name}"
+        case EpisodeBlocked(wait=Wait(ref="", expires_at=datetime() as until)):
+            return _sleep_until(until)
         case EpisodeBlocked(reason=reason):
             return reason.value
 
 
+def _sleep_in(args: msgspec.Raw) -> str:
+    """Return the sleep that a wait was, by its arguments; nothing: it waited for a signal."""
+    slept = _slept.decode(args)
+    if slept.until is not None:
+        return _sleep_until(slept.until)
+    return "" if slept.seconds is None else _sleep_of(slept.seconds)
+
+
+def _sleep_until(until: datetime) -> str:
+    return f"sleep until {until:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _sleep_of(seconds: float) -> str:
+    return f"sleep of {seconds:g} s"
+
+
 def kind_of(action: Action) -> str:
     """Return `action` as text, without values: some are secret."""
-    if isinstance(action, ToolCall):
-        return f"{StepKind.TOOL_CALL} {action.capability}.{action.action}"
-    return str(action.__struct_config__.tag)
+    match action:
+        case ToolCall(capability=capability, action=name):
+            return f"{StepKind.TOOL_CALL} {capability}.{name}"
+        case Sleep(seconds=seconds):
+            return _sleep_of(seconds)
+        case _:
+            return str(action.__struct_config__.tag)
 
 
 def why_cannot_run(actor: Actor, episode: Episode, records: Sequence[Recorded]) -> Hindrance | None:

@@ -292,10 +292,14 @@ class EpisodeTurns:
         if announced.output_key:  # Carried on, not made again.
             return
         if tool is None or not tool.idempotent:
+            why = (
+                "this node has no such tool, or not with these arguments"
+                if tool is None
+                else "the tool does not say that it honours idempotency keys"
+            )
             raise EpisodeFailed(
                 "outcome_unknown",
-                f"{_where(announced)}, {announced.tool_name}: a node died during the call, and"
-                " the tool does not say that it honours idempotency keys",
+                f"{_where(announced)}, {announced.tool_name}: a node died during the call, and {why}",
             )
 
     async def pause(self, action: Sleep, path: str) -> bool:

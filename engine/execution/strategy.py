@@ -13,7 +13,7 @@ from engine import validation
 from engine.app.actions import Action, Converge, Done, Step, fingerprint, problem_of
 from engine.app.actor import Expectation
 from engine.app.context import OUT_OF_REACH, Context, Findings, migrate, view_of
-from engine.app.strategy import Abort, Retry, StepTaken, Strategy, conclude
+from engine.app.strategy import Abort, Retry, StepTaken, Strategy, conclude, in_strategy
 from engine.app.tools import Failure
 from engine.episodes import dry_run, recovery, results
 from engine.episodes.episode import Performed, Save
@@ -99,7 +99,8 @@ class StrategyRunner:
     async def next_step(self, current: Any, *, turn: int, tokens_used: int) -> Action:
         """Return the strategy's action for its `turn`-th turn."""
         ctx = self._context(turn=turn, tokens_used=tokens_used)
-        action = await call(self.strategy.next_step, current, ctx)
+        with in_strategy():
+            action = await call(self.strategy.next_step, current, ctx)
         if not isinstance(action, Action):
             raise EpisodeFailed(
                 InvalidAction.error_class,
@@ -127,7 +128,8 @@ class StrategyRunner:
         stored = step.stored
         kept = step.result if stored is None else await self.fetch(stored)
         result = failure or unraw(kept)
-        handled = await call(self.strategy.handle_result, current, taken, result)
+        with in_strategy():
+            handled = await call(self.strategy.handle_result, current, taken, result)
         if isinstance(handled, Abort):
             raise EpisodeFailed(handled.error_class, handled.detail)
         kept = handled.state if isinstance(handled, Retry) else handled

@@ -30,6 +30,7 @@ from engine.app.strategy import Function
 from engine.episodes.episode import Save, seed_of
 from engine.errors import CallFailed, InvalidAction
 from engine.functions.history import History
+from engine.functions.order import REMEDY, REMEDY_OF_FORK
 from engine.functions.pending import PendingCall
 from engine.functions.run import FunctionRun, LiveTurns
 from engine.runtime.usercode import call
@@ -376,14 +377,17 @@ async def begin(
     opened: EpisodeOpened,
     turns: LiveTurns,
     schema: StateSchema,
+    *,
+    remedy: str = "",
 ) -> tuple[FunctionRun, FunctionContext]:
     """Return a run of `function` after `history`, and its context; `schema` is of its checkpoints.
 
+    `remedy`: what to do if it takes another way than its history; by default, what to do on a node.
+
     Raises `EpisodeFailed` if the checkpoint cannot be migrated.
     """
-    run = FunctionRun(
-        function, history, turns, seed=seed_of(opened), is_fork=opened.fork is not None
-    )
+    remedy = remedy or (REMEDY if opened.fork is None else REMEDY_OF_FORK)
+    run = FunctionRun(function, history, turns, seed=seed_of(opened), remedy=remedy)
     resumed = None
     if (kept := history.checkpoint) is not None:
         resumed = unraw(await call(migrate, kept.state, schema, version=kept.schema_version))

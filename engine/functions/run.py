@@ -33,7 +33,7 @@ from engine.app.actions import (
     problem_of,
 )
 from engine.app.context import Findings
-from engine.app.strategy import IN_FUNCTION, Function
+from engine.app.strategy import IN_STRATEGY, Function
 from engine.episodes.episode import NOW, Command, Performed
 from engine.errors import (
     CALL_TIMEOUT,
@@ -55,7 +55,7 @@ from engine.functions.branch import (
     watch_generators,
 )
 from engine.functions.history import CHANGED, REFUSED, History
-from engine.functions.order import REMEDY, REMEDY_OF_FORK, Asked, Comparison, Order
+from engine.functions.order import Asked, Comparison, Order
 from engine.functions.pending import PendingCall
 from engine.functions.place import place_of_call, place_of_error
 from engine.runtime.cancel_scope import CancelScope
@@ -153,12 +153,15 @@ class FunctionRun:
         turns: LiveTurns,
         *,
         seed: str,
-        is_fork: bool,
+        remedy: str,
     ) -> None:
-        """Continue after `history`; `seed` makes what looks like chance, the same in a replay."""
+        """Continue after `history`; `seed` makes what looks like chance, the same in a replay.
+
+        `remedy`: what to tell people to do if the function takes another way than its history.
+        """
         self._function, self._turns, self._clock, self._seed = function, turns, turns.clock, seed
         self._history, self._scope = history, turns.scope
-        self._comparison = Comparison(turns.shown, REMEDY_OF_FORK if is_fork else REMEDY)
+        self._comparison = Comparison(turns.shown, remedy)
         self._order = Order(
             history, self._comparison, on_mismatch=self._differ, on_rest=self._leave
         )
@@ -380,7 +383,7 @@ class FunctionRun:
                 self._order.rest()  # Otherwise its place is now that of the branch that waits.
 
     async def _called(self, ctx: object, trigger: Trigger) -> object:
-        IN_FUNCTION.set(True)
+        IN_STRATEGY.set(True)
         try:
             return await self._function.run(ctx, trigger)
         except CallFailed as failed:
@@ -390,7 +393,7 @@ class FunctionRun:
             detail = " ".join(filter(None, ends))
             raise EpisodeFailed(failed.error_class, detail) from failed
         finally:
-            IN_FUNCTION.set(False)
+            IN_STRATEGY.set(False)
 
     def _begin(self) -> Branch:
         check_run(self)
@@ -426,7 +429,7 @@ class FunctionRun:
 
     async def _live(self, work: Awaitable[T]) -> T:
         """Await `work`; what the engine raises ends the function, which cannot catch it."""
-        inside = IN_FUNCTION.set(False)
+        inside = IN_STRATEGY.set(False)
         try:
             return await work
         except (asyncio.CancelledError, GeneratorExit, Interrupted):
@@ -435,7 +438,7 @@ class FunctionRun:
             raise self._stop(error) from error
         finally:
             with suppress(ValueError):  # Python may close it in another context.
-                IN_FUNCTION.reset(inside)
+                IN_STRATEGY.reset(inside)
 
     async def _do(
         self, action: Step, path: str, branch: Branch, also: Sequence[Command]

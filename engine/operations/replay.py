@@ -36,6 +36,7 @@ from engine.execution.steps import shown_args
 from engine.execution.strategy import StrategyRunner
 from engine.functions import context as functions
 from engine.functions.history import history_of
+from engine.functions.place import place_of_call
 from engine.functions.result import conclusion
 from engine.functions.run import Rest
 from engine.runtime.cancel_scope import CancelScope
@@ -104,6 +105,8 @@ class Replayed:
     """The replayed steps: all since the strategy last restarted."""
     asks: Action | None
     """What the strategy asks for next; None if it fails there, as the history does."""
+    place: str = ""
+    """The line of a function that asks for it, if that is no record: `checks.py:12, in disk`."""
 
 
 _decoder: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
@@ -161,7 +164,7 @@ def load(data: bytes) -> Sequence[Recorded]:
 
 
 async def replay(
-    records: Sequence[Recorded], app: App, *, defined: Iterable[Actor] = ()
+    records: Sequence[Recorded], app: App, *, defined: Iterable[Actor] = (), remedy: str = ""
 ) -> Replayed:
     """Replay a recorded journal with today's strategy from its beginning, without side effects.
 
@@ -172,6 +175,8 @@ async def replay(
         app: with the actor and the expectation of the episode.
         defined: actors made from definitions by `to_actor` with the app. As on a node, actors in
             the app's code win over them.
+        remedy: what `NondeterministicReplay` tells people to do; by default, what to do about
+            episodes of an earlier version of the code.
 
     Raises:
         NondeterministicReplay: the strategy asks for something other than what was recorded.
@@ -186,7 +191,9 @@ async def replay(
     expectation = _expectation(episode.opened, actors)
     if isinstance(expectation.strategy, Function):
         turns = _ReplayTurns(episode, app, actors[episode.opened.actor_id])
-        return await _replay_function(expectation, expectation.strategy, turns, records)
+        return await _replay_function(
+            expectation, expectation.strategy, turns, records, remedy=remedy
+        )
     strategy_runner = StrategyRunner(expectation, expectation.strategy, episode.opened, stack.name)
     rerun = _Rerun(strategy_runner, recovery.tail(_whole(records)))
     try:
@@ -202,19 +209,25 @@ async def replay(
 
 
 async def _replay_function(
-    expectation: Expectation, function: Function, turns: _ReplayTurns, records: Sequence[Recorded]
+    expectation: Expectation,
+    function: Function,
+    turns: _ReplayTurns,
+    records: Sequence[Recorded],
+    *,
+    remedy: str,
 ) -> Replayed:
     episode, history = turns.episode, history_of(records)
     assert episode.opened is not None, "a replay of what was never opened"
     run, ctx = await functions.begin(
-        function, history, episode.opened, turns, expectation.state_schema
+        function, history, episode.opened, turns, expectation.state_schema, remedy=remedy
     )
+    place = ""
     try:
         work = run.to_the_end(ctx, episode.opened.trigger)
         ended = await turns.scope.run(work, name=f"replay of episode {episode.opened.episode_id}")
         asks = _asked_at_the_end(ended, episode)
     except _WentLive as live:
-        asks = live.action
+        asks, place = live.action, live.place
         if _has_converged(episode) or _is_done_without_result(episode):
             what = "it was done" if episode.converged is None else "it converged"
             raise NondeterministicReplay(f"{what}; the replay asks for {live}") from None
@@ -225,7 +238,8 @@ async def _replay_function(
         if not run.has_replayed or end is None or end.error_class != failed.error_class:
             raise
         asks = None
-    return Replayed(episode=episode, state=ctx.resumed, steps=len(history.steps), asks=asks)
+    steps = len(history.steps)
+    return Replayed(episode=episode, state=ctx.resumed, steps=steps, asks=asks, place=place)
 
 
 def _asked_at_the_end(ended: object | Rest, episode: Episode) -> Action:
@@ -250,7 +264,7 @@ class _WentLive(Exception):
 
     def __init__(self, action: Action) -> None:
         super().__init__(recovery.kind_of(action))
-        self.action = action
+        self.action, self.place = action, place_of_call()
 
 
 @dataclass(frozen=True)

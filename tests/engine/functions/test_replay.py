@@ -336,3 +336,29 @@ async def test_the_first_answer_about_a_change_stands_when_it_was_no():
     for cut in range(1, len(events) + 1):
         life = await resume(app_of(new, tools=tools()), events[:cut])
         assert unraw(life.of(EpisodeConverged)[0].classification) == {"follows": False}, cut
+
+
+async def test_a_sleep_of_another_length_is_told_with_both():
+    async def first(ctx, trigger):
+        await ctx.sleep(0.001)
+        await ctx.observe("awake")
+
+    async def then(ctx, trigger):
+        await ctx.sleep(15)
+
+    steps = (await play(first)).of(StepRecorded)
+    detail = (await resume(app_of(then), steps)).end.error_detail
+    until = unraw(steps[0].result)[:19].replace("T", " ")
+    assert detail.startswith(
+        f"call 1 was sleep until {until} UTC; the replay asks for sleep of 15 s"
+    )
+
+
+async def test_a_tool_that_is_gone_while_a_call_was_under_way_is_told():
+    async def check(ctx, trigger):
+        await ctx.call("mail.send")
+
+    announced = (await play(check, tools=tools())).of(StepAnnounced)
+    life = await resume(app_of(check, tools={"disk": Ledger()}), announced)
+    assert life.end.error_class == "outcome_unknown"
+    assert "this node has no such tool" in life.end.error_detail
