@@ -299,7 +299,8 @@ class EpisodeTurns:
             )
             raise EpisodeFailed(
                 "outcome_unknown",
-                f"{_where(announced)}, {announced.tool_name}: a node died during the call, and {why}",
+                f"{_where(announced)}, {announced.tool_name}: a node died during the call, and"
+                f" {why}",
             )
 
     async def pause(self, action: Sleep, path: str) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import types
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -89,14 +89,28 @@ def place_in(work: object, *, but: tuple[str, ...] = ()) -> str:
     Files that begin as one of `but` are not the user's either.
     """
     place = ""
-    for _ in range(AWAITS_MAX):
-        frame = getattr(work, "cr_frame", None) or getattr(work, "gi_frame", None)
+    for each in awaited_by(work):
+        frame = _frame_of(each)
         if frame is None:
-            break
+            continue
         code = frame.f_code
         if not code.co_filename.startswith((*_NOT_THE_USERS, *but)):
             place = f"{Path(code.co_filename).name}:{frame.f_lineno}, in {code.co_name}"
-        awaited = getattr(work, "cr_await", None) or getattr(work, "gi_yieldfrom", None)
-        # What is leavable is driven by hand.
-        work = frame.f_locals["work"] if code is leavable.__code__ else awaited
     return place
+
+
+def awaited_by(work: object) -> Iterator[object]:
+    """Yield `work`, what it awaits, what that awaits, and so on."""
+    for _ in range(AWAITS_MAX):
+        if work is None:
+            return
+        yield work
+        frame = _frame_of(work)
+        if frame is not None and frame.f_code is leavable.__code__:
+            work = frame.f_locals["work"]  # It is driven by hand.
+        else:
+            work = getattr(work, "cr_await", None) or getattr(work, "gi_yieldfrom", None)
+
+
+def _frame_of(work: object) -> types.FrameType | None:
+    return getattr(work, "cr_frame", None) or getattr(work, "gi_frame", None)

@@ -125,9 +125,9 @@ async def test_what_a_scenario_asserts_must_hold_each_time():
     async def fails_later(vigil):
         lives.append(vigil)
         await happening(vigil)
-        assert len(lives) < 3, "the third one"
+        assert len(lives) < 4, "the fourth one"
 
-    with pytest.raises(AssertionError, match=r"(?s)moment 2 of .*the third one"):
+    with pytest.raises(AssertionError, match=r"(?s)moment 2 of .*the fourth one"):
         await crash_everywhere(lambda: run(app_with(Scripted())), fails_later)
 
 

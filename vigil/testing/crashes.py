@@ -10,19 +10,39 @@ await crash_everywhere(lambda: run(app, tools=ROTA), closing)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, fields, replace
 from typing import Final, TypeAlias
 
+from msgspec import UNSET
+
+from engine.errors import BUDGET_EXCEEDED, NondeterministicReplay
 from engine.outputs.decide import OUTCOME_UNKNOWN
-from streams.model.events import StepKind
+from streams.model.events import EndStatus, StepKind
+from vigil.testing.replays import REMEDY, Played, hint_of, in_lines
 from vigil.testing.running import RunningApp
 from vigil.testing.stubs import Call
 from vigil.testing.views import StepSnapshot
 
 MOMENTS_MAX: Final = 10_000
 """Most moments of one scenario at which a node can die."""
+
+NOT_THE_SAME: Final = "it is not the same each time, even without a crash"
+
+REMEDIES: Final = {
+    BUDGET_EXCEEDED: "; bound what it repeats, and give the tool a time limit:"
+    " @tool(timeout_s=…); or give the expectation a larger Budget(…)",
+    "loop_detected": "; bound what it repeats",
+}
+"""Error class → what to do about it."""
 
 Run: TypeAlias = Callable[[], AbstractAsyncContextManager[RunningApp]]
 """Runs the app anew, with new stubs: `lambda: run(app, …)`."""
@@ -47,11 +67,18 @@ class Ending:
 
 
 async def crash_everywhere(
-    run: Run, scenario: Scenario, *, every: int = 1, may_be_unknown: bool = False
+    run: Run,
+    scenario: Scenario,
+    *,
+    every: int = 1,
+    may_be_unknown: bool = False,
+    may_fail: Collection[str] = (),
+    processes: int = 0,
 ) -> int:
     """Play `scenario` once for each moment at which a node may die, and return how many there are.
 
-    A moment is right before or after a commit to the log. Another node then takes over.
+    A moment is right before or after a commit to the log. Another node then takes over. Before
+    that, it is played twice without a crash, and its episodes are replayed as `check_replay` does.
 
     Args:
         run: `lambda: run(app, …)`.
@@ -59,13 +86,14 @@ async def crash_everywhere(
         every: 3 tries every third moment.
         may_be_unknown: whether episodes may end as `outcome_unknown`, where a node dies in the
             middle of a call that is not idempotent.
+        may_fail: the error classes with which episodes may fail without a crash.
+        processes: how many other processes replay its episodes; see `check_replay`.
 
-    Raises `AssertionError`, which names the moment, if it ends in another way than without a crash,
-    or a call that is not idempotent was made twice.
+    Raises `AssertionError`: an episode fails without a crash, or is not the same each time; or with
+    a crash, whose moment it names, it ends in another way, or a call that is not idempotent was
+    made twice, or one that is had another result.
     """
-    async with run() as vigil:
-        await _play(scenario, vigil)
-        wanted, moments = _ending(vigil), vigil.moments
+    wanted, moments = await _undisturbed(run, scenario, may_fail=may_fail, processes=processes)
     assert moments <= MOMENTS_MAX, f"{moments:,} moments; the limit is {MOMENTS_MAX:,}"
     for moment in range(1, moments + 1, every):
         async with run() as vigil:
@@ -94,6 +122,47 @@ async def deliver_twice(run: Run, scenario: Scenario) -> None:
         _compare("every message that came again", wanted, vigil, may_be_unknown=False)
 
 
+async def _undisturbed(
+    run: Run, scenario: Scenario, *, may_fail: Collection[str], processes: int
+) -> tuple[Ending, int]:
+    """Play `scenario` twice without a crash; return how it ends, and how many moments it has."""
+    async with run() as vigil:
+        await _play(scenario, vigil)
+        wanted, moments, episodes = _ending(vigil), vigil.moments, await vigil.played()
+        if failures := [each async for each in _failures(vigil, episodes, may_fail)]:
+            raise AssertionError("\n".join([*failures, vigil.story()]))
+        try:
+            await vigil.check_replay(processes=processes)
+        except AssertionError as error:
+            raise AssertionError(f"{NOT_THE_SAME}: {error}\n{vigil.story()}") from error
+    async with run() as vigil:
+        await _play(scenario, vigil)
+        if problems := _differences(wanted, _ending(vigil)):
+            problems += in_lines(await vigil.replays.problems(episodes))
+            shown = "\n".join(f"  {each}" for each in problems)
+            told = f"{NOT_THE_SAME}: played again, it ends in another way:\n{shown}"
+            raise AssertionError(f"{told}\n{vigil.story()}")
+    return wanted, moments
+
+
+async def _failures(
+    vigil: RunningApp, episodes: Iterable[Played], may_fail: Collection[str]
+) -> AsyncIterator[str]:
+    """Yield what to tell of each episode that has failed and may not."""
+    for played in episodes:
+        episode = vigil.episode(played.id)
+        if episode.status != EndStatus.FAILED or episode.error_class in may_fail:
+            continue
+        place = await vigil.replays.place(played)
+        at = f"; it was at {place}" if place else ""
+        remedy = REMEDIES.get(episode.error_class, "")
+        yield (
+            f"without a crash, {played.title} is failed: {episode.error_class}:"
+            f" {episode.error_detail}{at}{remedy}; if a test wants that, it says"
+            f" may_fail=[{episode.error_class!r}]"
+        )
+
+
 async def _play(scenario: Scenario, vigil: RunningApp) -> None:
     await scenario(vigil)
     await vigil.run_until_idle()
@@ -101,14 +170,26 @@ async def _play(scenario: Scenario, vigil: RunningApp) -> None:
 
 def _compare(where: str, wanted: Ending, vigil: RunningApp, *, may_be_unknown: bool) -> None:
     found = _ending(vigil)
-    problems = [f"{name} was called twice" for name in _twice(vigil.calls())]
+    calls = vigil.calls()
+    problems = [f"{name} was called twice" for name in _twice(calls)]
+    problems += _with_other_results(calls)
     if not (may_be_unknown and found.is_unknown):
         problems += _differences(wanted, found)
     if problems:
         if found.is_unknown and not wanted.is_unknown:
             hint = "a tool that can be called again is idempotent=True; else say may_be_unknown"
             problems.append(f"an episode is {OUTCOME_UNKNOWN}: {hint}")
+        problems += _hints(vigil)
         raise _told(where, problems, vigil)
+
+
+def _hints(vigil: RunningApp) -> list[str]:
+    """Return, for each episode that is not the same in a replay, what in its source may be why."""
+    return [
+        f"{each.title}: {REMEDY}; {hint_of(vigil.replays.app, each.actor, each.expectation)}"
+        for each in vigil.episodes()
+        if each.error_class == NondeterministicReplay.error_class
+    ]
 
 
 def _told(where: str, problems: Sequence[str], vigil: RunningApp) -> AssertionError:
@@ -131,6 +212,24 @@ def _twice(calls: Iterable[Call]) -> list[str]:
     once = (each for each in calls if each.side_effect and not each.idempotent)
     made = Counter((each.name, each.idempotency_key) for each in once)
     return [name for (name, _), count in made.items() if count > 1]
+
+
+def _with_other_results(calls: Iterable[Call]) -> list[str]:
+    """Return what to tell of idempotent calls that returned something else when repeated."""
+    first: dict[tuple[str, str], Call] = {}
+    problems = []
+    for each in calls:
+        if not (each.side_effect and each.idempotent) or each.result is UNSET:
+            continue
+        before = first.setdefault((each.name, each.idempotency_key), each)
+        if before.result != each.result:
+            at = f" ({each.place})" if each.place else ""
+            problems.append(
+                f"{each.name}{at} is idempotent=True; it returned {before.result!r}, and"
+                f" {each.result!r} again under the same ctx.idempotency_key: pass the key on, or"
+                " remove idempotent=True"
+            )
+    return problems
 
 
 def _ending(vigil: RunningApp) -> Ending:

@@ -49,8 +49,10 @@ from streams.ports.log import Recorded
 from streams.subjects import Stack
 from vigil.testing.idle import next_due_at, what_is_left
 from vigil.testing.mortal import mortal
+from vigil.testing.outside import Outside, watching
+from vigil.testing.processes import PROCESSES, problems_elsewhere
 from vigil.testing.quiet import quiet
-from vigil.testing.replays import problem_of
+from vigil.testing.replays import Played, Replays, in_lines
 from vigil.testing.stubs import Answer, Call, Stubs, stubbed
 from vigil.testing.views import (
     EpisodeSnapshot,
@@ -99,9 +101,17 @@ class RunningApp:
     """An app that runs in a test. Its methods return what the journal has at that moment."""
 
     def __init__(
-        self, app: App, stubs: Stubs, selector: VirtualSelector, clock: VirtualClock, stack: Stack
+        self,
+        app: App,
+        stubs: Stubs,
+        selector: VirtualSelector,
+        *,
+        outside: Outside,
+        clock: VirtualClock,
+        stack: Stack,
     ) -> None:
         self._app, self._stubs, self._selector, self._clock = app, stubs, selector, clock
+        self._outside = outside
         self._leases = FakeLeases(clock)
         self.ports: MemoryPorts = replace(
             memory_ports(stack=stack, clock=clock), leases=self._leases
@@ -215,6 +225,7 @@ class RunningApp:
 
         Raises:
             Unstubbed: the app called something that the test has no answer for.
+            OutsideCall: a strategy opened a file, a socket or a process itself.
             StillBusy: it was not idle after `most_s` seconds of its time.
         """
         if not await self._work(within_s=most_s):
@@ -387,22 +398,43 @@ class RunningApp:
         )
         return [each for each in events if isinstance(each, DeadLettered)]
 
-    async def check_replay(self) -> int:
+    async def check_replay(self, *, processes: int = PROCESSES) -> int:
         """Replay every episode so far from its journal, and return how many there are.
 
+        It is replayed here, at several times, and in so many other Python processes, each with
+        another hash seed and without environment. These import the strategies by module and name.
+
         Raises an `AssertionError` that names each episode whose code makes other calls than its
-        journal has, because it depends on something else, such as a clock or random values.
+        journal has, because it depends on something else, such as a clock or random values; or that
+        waits for something else than calls; or that other processes cannot import.
         """
-        episodes = self.episodes()
-        replayed = [(each, await self.history(each.id)) for each in episodes]
-        problems = [
-            f"episode {each.id} of {each.actor}.{each.expectation}: {problem}"
-            for each, journal in replayed
-            if (problem := await problem_of(journal, self._app))
-        ]
+        episodes = await self.played()
+        problems = await self.replays.problems(episodes)
+        if processes and not problems:
+            problems = await problems_elsewhere(
+                self._app, episodes, self._outside, processes=processes
+            )
         if problems:
-            raise AssertionError("\n".join(["a replay differs from the journal:", *problems]))
+            told = ["a replay differs from the journal:", *in_lines(problems)]
+            raise AssertionError("\n".join(told))
         return len(episodes)
+
+    @property
+    def replays(self) -> Replays:
+        """What replays episodes here."""
+        return Replays(self._app, self._outside, self._selector)
+
+    async def played(self) -> list[Played]:
+        """Return every episode so far, for replays."""
+        return [
+            Played(
+                id=each.id,
+                actor=each.actor,
+                expectation=each.expectation,
+                journal=await self.history(each.id),
+            )
+            for each in self.episodes()
+        ]
 
     async def history(self, episode_id: str) -> bytes:
         """Return the journal of an episode, for `vigil.histories.load`."""
@@ -428,7 +460,8 @@ class RunningApp:
         name = f"node-{next(self._nodes)}"
         ports = mortal(self.ports, partial(self._moment, name))
         self._node = Node(self._app, ports, name=name, clock=self._clock)
-        self._running = asyncio.create_task(self._node.run())
+        context = self._outside.context()
+        self._running = asyncio.create_task(self._node.run(), context=context)
         await self._settle()
 
     async def stop(self) -> None:
@@ -437,7 +470,7 @@ class RunningApp:
         assert self._running is not None, "it runs"
         self._node.stop()
         await self._running
-        self._stubs.tell()
+        self._tell()
 
     async def kill(self) -> None:
         """End the node at once; all methods that read still work."""
@@ -464,6 +497,11 @@ class RunningApp:
         await self._selector.wait_settled()
         if self._running is not None and self._running.done() and not self._running.cancelled():
             self._running.result()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Raise what the app did that the test does not allow."""
+        self._outside.tell()
         self._stubs.tell()
 
     async def _work(self, *, within_s: float) -> bool:
@@ -547,6 +585,7 @@ async def run(
     outputs: Mapping[str, Answer | OutputAdapter] | None = None,
     synthesizer: Answer | None = None,
     allow: Sequence[str] = (),
+    allow_io: Sequence[str] = (),
     start: datetime = DAY_ONE,
     stack: str = "vigil",
 ) -> AsyncIterator[RunningApp]:
@@ -564,6 +603,8 @@ async def run(
             Default: they deliver to nobody, and `deliveries` returns what they got.
         synthesizer: the answer to every prompt, such as a text, or a `FakeSynthesizer`.
         allow: names without stubs: patterns such as `disk.*`, `output.pager` and `synthesizer`.
+        allow_io: what strategies may open themselves, outside of tools: patterns such as
+            `file /etc/*`, `socket *`, `process git` and `database *`.
         start: the time at which it begins, with a time zone.
         stack: the name of the stack, for actors that run on some only.
 
@@ -573,9 +614,12 @@ async def run(
     """
     stubs = Stubs(tools=tools or {}, outputs=outputs or {}, synthesizer=synthesizer, allow=allow)
     standing_in = stubbed(app, stubs)
-    with quiet(), virtual_time() as selector:
+    with quiet(), watching(standing_in), virtual_time() as selector:
         clock = VirtualClock(start, since_s=selector.now_s)
-        running = RunningApp(standing_in, stubs, selector, clock, Stack(stack))
+        outside = Outside(clock, allow_io)
+        running = RunningApp(
+            standing_in, stubs, selector, outside=outside, clock=clock, stack=Stack(stack)
+        )
         recent.append(running)
         try:
             await running.start()

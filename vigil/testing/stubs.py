@@ -17,7 +17,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, Final, TypeAlias
+
+from msgspec import UNSET
 
 from engine.app.actor import Actor
 from engine.app.app import App
@@ -95,6 +98,10 @@ class Call:
     idempotency_key: str
     side_effect: bool = False
     idempotent: bool = False
+    result: object = UNSET
+    """What it returned; `msgspec.UNSET`: nothing, it failed, or the node died before."""
+    place: str = ""
+    """The line of the tool's function; empty: the tool is none."""
 
 
 class FakeAdapter(OutputAdapter):
@@ -186,7 +193,21 @@ class Stubs:
 
     async def call(self, name: str, tool: Tool, args: JsonObject, ctx: CallContext) -> object:
         """Return the answer to a call of the action `name` of `tool`."""
-        self._note(name, args, ctx, side_effect=tool.side_effect, idempotent=tool.idempotent)
+        number = len(self.calls)
+        call = Call(
+            name=name,
+            args=args,
+            idempotency_key=ctx.idempotency_key,
+            side_effect=tool.side_effect,
+            idempotent=tool.idempotent,
+            place=_place(tool),
+        )
+        self.calls.append(call)
+        result = await self._answer(name, tool, args, ctx)
+        self.calls[number] = replace(call, result=result)
+        return result
+
+    async def _answer(self, name: str, tool: Tool, args: JsonObject, ctx: CallContext) -> object:
         pattern = next((each for each in self._tools if fnmatchcase(name, each)), None)
         if pattern is not None:
             return await self._told(name, self._tools[pattern], ctx.idempotency_key, args, ctx)
@@ -198,7 +219,8 @@ class Stubs:
         self, real: Synthesizer | None, prompt: object, transient: JsonObject, ctx: CallContext
     ) -> object:
         """Return the answer to a prompt."""
-        self._note(SYNTHESIZER, prompt, ctx)
+        key = ctx.idempotency_key
+        self.calls.append(Call(name=SYNTHESIZER, args=prompt, idempotency_key=key))
         if self.synthesizer is not None:
             return await self._told(
                 SYNTHESIZER, self.synthesizer, ctx.idempotency_key, prompt, transient, ctx
@@ -246,24 +268,12 @@ class Stubs:
         self.refused.append(f"the app called {name!r}: {problem}")
         raise ToolFailed(REFUSED, problem)
 
-    def _note(
-        self,
-        name: str,
-        args: object,
-        ctx: CallContext,
-        *,
-        side_effect: bool = False,
-        idempotent: bool = False,
-    ) -> None:
-        self.calls.append(
-            Call(
-                name=name,
-                args=args,
-                idempotency_key=ctx.idempotency_key,
-                side_effect=side_effect,
-                idempotent=idempotent,
-            )
-        )
+
+def _place(tool: Tool) -> str:
+    if not isinstance(tool, FunctionTool):
+        return ""
+    code = getattr(inspect.unwrap(tool.function), "__code__", None)
+    return "" if code is None else f"{Path(code.co_filename).name}:{code.co_firstlineno}"
 
 
 def _how(name: str) -> str:
