@@ -8,8 +8,10 @@ that it calls. What is not found may still be there. `names.py` reads sources wi
 from __future__ import annotations
 
 import ast
+import asyncio
 import builtins
 import inspect
+import os
 import re
 import textwrap
 from collections import deque
@@ -60,14 +62,21 @@ OTHERWISE: Final = (
     (
         (
             r"(requests|httpx|aiohttp|urllib|socket|subprocess|sqlite3|psycopg2?|asyncpg|boto3)\b.*"
-            r"|os\.(system|popen|getenv|listdir|stat|walk)|(builtins|io)\.(open|input)"
+            r"|os\.(system|popen|getenv|getpid|listdir|stat|walk)|(builtins|io)\.(open|input)"
         ),
         "await ctx.call(…) of a tool",
     ),
+    (r"builtins\.hash", "hashlib: hash() of a text is another one in each process"),
 )
 """What names begin as → what to write for it. Regular expressions of whole names."""
 
 _TABLE: Final = tuple((re.compile(names), instead) for names, instead in OTHERWISE)
+
+ENVIRONMENT: Final = "a constant that the module reads as it is imported"
+
+IN_ORDER: Final = "sorted(…): the order of a set is another one in each process"
+
+ONLY_EXCEPTIONS: Final = "except Exception, or raise: a function is ended through this, too"
 
 AWAITED: Final = frozenset(
     {"call", "gather", "sleep", "wait", "approval", "output", "observe", "synthesize", "checkpoint"}
@@ -193,7 +202,9 @@ def _source_of(function: FunctionType) -> FunctionSource | None:
 def _problems(source: FunctionSource) -> Iterator[SourceProblem]:
     function = source.function
     forgotten = _forgotten(source.tree, first_argument(function))
+    unordered = set(_unordered(source.tree, function))
     for node in ast.walk(source.tree):
+        yield from _other_than_calls(node, source, unordered)
         if method := forgotten.get(node):
             found = f"{method}(…) without `await`"
             yield source.problem(node, found=found, instead=f"await {method}(…)")
@@ -208,9 +219,60 @@ def _problems(source: FunctionSource) -> Iterator[SourceProblem]:
                 yield source.problem(node, found=f"{matched[0]}()", instead=instead)
 
 
+def _other_than_calls(
+    node: ast.AST, source: FunctionSource, unordered: set[ast.AST]
+) -> Iterator[SourceProblem]:
+    """Yield what at `node` is not the same in each process, or keeps a function from ending."""
+    function = source.function
+    match node:
+        case ast.Attribute() | ast.Name() if value_of(node, function) is os.environ:
+            yield source.problem(node, found="os.environ", instead=ENVIRONMENT)
+        case ast.For(iter=values) | ast.comprehension(iter=values) if values in unordered:
+            found = f"for … in {ast.unparse(values)}"
+            yield source.problem(values, found=found, instead=IN_ORDER)
+        case ast.Try(body=body, handlers=handlers) if _awaits(body):
+            for each in handlers:
+                if _swallows(each, function):
+                    caught = ast.unparse(each.type) if each.type else ""
+                    found = f"except {caught}".strip()
+                    yield source.problem(each, found=found, instead=ONLY_EXCEPTIONS)
+        case _:
+            pass
+
+
 def first_argument(function: FunctionType) -> tuple[str, ...]:
     """Return the name of a function's first argument, such as `ctx`; nothing: it has none."""
     return function.__code__.co_varnames[: min(1, function.__code__.co_argcount)]
+
+
+def _awaits(body: Iterable[ast.stmt]) -> bool:
+    return any(isinstance(node, ast.Await) for each in body for node in ast.walk(each))
+
+
+def _swallows(handler: ast.ExceptHandler, function: FunctionType) -> bool:
+    """Return whether `handler` keeps what is to end a function, and not only what a call raises."""
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    caught = {BaseException if each is None else value_of(each, function) for each in kinds}
+    raises = any(isinstance(node, ast.Raise) for each in handler.body for node in ast.walk(each))
+    return not raises and not caught.isdisjoint({BaseException, asyncio.CancelledError})
+
+
+def _unordered(tree: ast.AST, function: FunctionType) -> Iterator[ast.AST]:
+    """Yield the expressions that are sets, and the names that are always assigned one."""
+    sets = {node for node in ast.walk(tree) if _is_set(node, function)}
+    names = {name for name, values in _assigned(tree).items() if sets.issuperset(values)}
+    yield from sets
+    yield from (node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in names)
+
+
+def _is_set(node: ast.AST, function: FunctionType) -> bool:
+    match node:
+        case ast.Set() | ast.SetComp():
+            return True
+        case ast.Call(func=called):
+            return value_of(called, function) in {set, frozenset}
+        case _:
+            return False
 
 
 def _any(pattern: re.Pattern[str], names: list[str]) -> bool:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Final
 
 import msgspec
@@ -30,6 +31,7 @@ from engine.app.tools import (
     CallContext,
     Synthesis,
     Synthesizer,
+    Tool,
     ToolLike,
     as_tool,
 )
@@ -37,6 +39,7 @@ from engine.errors import Unencodable
 from streams.clock import SystemClock
 from streams.json import JsonObject, raw, unraw
 from streams.memory import memory_ports
+from vigil.testing.stubs import place_of
 
 AT_ONCE: Final = 4
 """Concurrent deliveries to an adapter."""
@@ -77,10 +80,16 @@ async def check_adapter(
         await made.close()
 
 
-async def check_tool(tool: ToolLike, *calls: JsonObject, action: str = CALL) -> None:
+async def check_tool(
+    tool: ToolLike,
+    *calls: JsonObject,
+    action: str = CALL,
+    effects: Callable[[], object | Awaitable[object]] = lambda: None,
+) -> None:
     """Call a tool with each of the arguments in `calls`, as a node does.
 
-    An idempotent side effect is called twice under one key, and must return the same result.
+    An idempotent side effect is called twice under one key: it must return the same result, and the
+    second call must change nothing that `effects` returns, such as the rows of a table.
     `action` names one of the actions of a tool that has several.
     """
     made = as_tool(tool)
@@ -93,12 +102,31 @@ async def check_tool(tool: ToolLike, *calls: JsonObject, action: str = CALL) -> 
         _json(made.redact(unraw(raw(kept))), "redacted arguments", validation.KEPT_BYTES_MAX)
         _json(made.redact_result(unraw(first)), "redacted result", RESULT_BYTES_MAX)
         if made.side_effect and made.idempotent:
+            before = deepcopy(await _seen(effects))
             again = raw(await made.call(action, {**kept}, _CTX))
+            after = await _seen(effects)
+            if before != after:
+                _fail(
+                    f"a call was made again under the same ctx.idempotency_key, and it changed"
+                    f" {before!r} to {after!r}; pass the key on, or remove idempotent=True"
+                    f"{_at(made)}"
+                )
             if again != first:
                 _fail(
                     f"a call returned {unraw(first)!r}, and {unraw(again)!r} again under the same"
                     " ctx.idempotency_key; pass the key on, or remove idempotent=True"
+                    f"{_at(made)}"
                 )
+
+
+async def _seen(effects: Callable[[], object | Awaitable[object]]) -> object:
+    seen = effects()
+    return await seen if inspect.isawaitable(seen) else seen
+
+
+def _at(tool: Tool) -> str:
+    place = place_of(tool)
+    return f" ({place})" if place else ""
 
 
 async def check_synthesizer(synthesizer: Synthesizer, *prompts: object) -> None:

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -109,9 +109,9 @@ class Outside:
     def refuse(self, what: str, place: str) -> OutsideCall:
         """Note that a strategy tried to open `what`, and return what to raise."""
         problem = (
-            f"{place or 'a thread of a strategy'}: opens the {what} itself, and again after a crash;"
-            " put it in a tool, await ctx.call(…), or allow it:"
-            f" run(app, allow_io=[{what!r}])"
+            f"{place or 'a thread of a strategy'}: opens the {what} itself, as it would again after"
+            f" a crash; put it in a tool, await ctx.call(…), or allow it: run(app,"
+            f" allow_io=[{what!r}])"
         )
         self.refused.append(problem)
         return OutsideCall(problem)
@@ -237,6 +237,7 @@ def _virtual_clocks() -> Iterator[tuple[int, Callable[[], float]]]:
 def _virtual(
     real: Callable[[], float], read: Callable[[Clock], float], per_s: int | None
 ) -> Callable[[], float]:
+    @wraps(real)  # `vigil check` knows it by its name.
     def clock() -> float:
         outside = _current.get()
         if outside is None or not IN_STRATEGY.get() or not _has_loop():

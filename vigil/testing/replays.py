@@ -215,8 +215,8 @@ def _waiting(tasks: Iterable[asyncio.Task[Any]]) -> str:
     at = "; ".join(places) or "a call that is not of ctx"
     return (
         f"{at} waits for something that is not of ctx, which may never come in a replay: that gives"
-        " branches their results in the order of the journal; wait for nothing but calls of ctx, and"
-        " return from branches what others need"
+        " branches their results in the order of the journal; wait for nothing but calls of ctx,"
+        " and return from branches what others need"
     )
 
 

@@ -200,7 +200,7 @@ class Stubs:
             idempotency_key=ctx.idempotency_key,
             side_effect=tool.side_effect,
             idempotent=tool.idempotent,
-            place=_place(tool),
+            place=place_of(tool),
         )
         self.calls.append(call)
         result = await self._answer(name, tool, args, ctx)
@@ -269,7 +269,8 @@ class Stubs:
         raise ToolFailed(REFUSED, problem)
 
 
-def _place(tool: Tool) -> str:
+def place_of(tool: Tool) -> str:
+    """Return the line of a tool's function, such as `tools.py:12`; empty: the tool is none."""
     if not isinstance(tool, FunctionTool):
         return ""
     code = getattr(inspect.unwrap(tool.function), "__code__", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import subprocess
 import time
@@ -15,7 +16,7 @@ import pytest
 
 from engine.app.function_tool import tool
 from engine.app.strategy import Function
-from engine.functions.source import unreplayable_in
+from engine.functions.source import ENVIRONMENT, IN_ORDER, ONLY_EXCEPTIONS, unreplayable_in
 
 
 async def clocks(ctx, trigger):
@@ -91,6 +92,41 @@ async def direct(ctx, trigger):
     await ctx.call(pay, amount=3)
 
 
+async def of_one_process(ctx, trigger):
+    if "HOME" in os.environ:
+        hash(trigger.subject)
+    os.getpid()
+
+
+async def unordered(ctx, trigger):
+    for name in {"a", trigger.subject}:
+        await ctx.call(name)
+    left = set(trigger.payload)
+    await ctx.gather(*(ctx.call(name) for name in left))
+    for name in sorted(left):
+        await ctx.call(name)
+
+
+async def swallows(ctx, trigger):
+    try:
+        await ctx.call("a")
+    except BaseException:  # noqa: BLE001 - as users write
+        await ctx.call("b")
+    try:
+        await ctx.call("c")
+    except (KeyError, asyncio.CancelledError):
+        await ctx.call("d")
+    try:
+        await ctx.call("e")
+    except BaseException:
+        ctx.log("e")
+        raise
+    try:
+        int(trigger.subject)
+    except:  # noqa: E722 - as users write
+        await ctx.call("f")
+
+
 def _stamp():
     return _deeper()
 
@@ -130,6 +166,13 @@ SHARED = "values that branches return: what one waits for in another, a replay w
                   "ctx.findings.get(…) without `await`": "await ctx.findings.get(…)",
                   "ctx.findings.active(…) without `await`": "await ctx.findings.active(…)"}),
         (too_soon, {"ctx.approval(…) without `await`": "await ctx.approval(…)"}),
+        (of_one_process, {"os.environ": ENVIRONMENT,
+                          "builtins.hash()":
+                              "hashlib: hash() of a text is another one in each process",
+                          "os.getpid()": "await ctx.call(…) of a tool"}),
+        (unordered, {"for … in {'a', trigger.subject}": IN_ORDER, "for … in left": IN_ORDER}),
+        (swallows, {"except BaseException": ONLY_EXCEPTIONS,
+                    "except (KeyError, asyncio.CancelledError)": ONLY_EXCEPTIONS}),
         (direct, {"pay(…) called directly": "await ctx.call(pay, …)"}),
         (indirect, {"time.time()": "ctx.now()"}),
     ],
