@@ -11,7 +11,7 @@ from streams.layout import Stream
 from streams.model.events import EpisodeStarted
 from tests.engine.stage import HAPPENED, Scripted
 from tests.testing.apps import ASKS, KEY, LOOKS, Proposing, app_with
-from vigil import Actor, App, ConvergeResult, Tool, event, raise_finding, tool
+from vigil import Actor, App, ConvergeResult, Failure, Tool, event, raise_finding, tool
 from vigil.testing import crash_everywhere, deliver_twice, in_turn, run
 
 PLAN = (LOOKS, ASKS, LOOKS)
@@ -171,6 +171,50 @@ async def test_a_second_side_effect_is_told_however_it_ends():
 
     with pytest.raises(AssertionError, match=r"disk\.largest was called twice"):
         await crash_everywhere(effecting(idempotent=False), doubled, may_be_unknown=True)
+
+
+async def failing(ctx, trigger):
+    await ctx.call("disk.largest")
+
+
+def busy():
+    actor = Actor("worker", tools={"disk": Effect(idempotent=True)})
+    actor.expect("thing", failing, on=event(HAPPENED))
+    return run(App(actors=[actor]), tools={"disk.largest": Failure("busy", "try later")})
+
+
+async def test_an_episode_that_fails_without_a_crash_is_told_with_why():
+    with pytest.raises(AssertionError, match=r"without a crash, .* busy: .*may_fail=\['busy'\]"):
+        await crash_everywhere(busy, happening)
+
+
+async def test_a_test_may_want_that_it_fails():
+    assert await crash_everywhere(busy, happening, may_fail=["busy"]) >= 4
+
+
+async def test_what_is_not_the_same_when_it_is_played_again_is_told():
+    lives = []
+
+    async def other(vigil):
+        lives.append(vigil)
+        await vigil.publish(HAPPENED, {"host": f"web-{len(lives)}"})
+        await vigil.run_until_idle()
+
+    with pytest.raises(AssertionError, match=r"(?s)even without a crash: played again, .*web-2"):
+        await crash_everywhere(lambda: run(app_with(Scripted())), other)
+    assert len(lives) == 2
+
+
+async def by_hash(ctx, trigger):
+    await ctx.observe(hash("web-1"))
+
+
+async def test_it_replays_in_other_processes_if_a_test_wants_that():
+    def anew():
+        return run(app_with(by_hash))
+
+    with pytest.raises(AssertionError, match=r"(?s)even without a crash: .*in another process"):
+        await crash_everywhere(anew, happening, processes=1)
 
 
 async def waiting(ctx, trigger):

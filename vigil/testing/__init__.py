@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         check_tool,
     )
     from vigil.testing.crashes import crash_everywhere, deliver_twice
+    from vigil.testing.outside import OutsideCall
     from vigil.testing.replays import replay_histories
     from vigil.testing.running import RunningApp, StillBusy, run
     from vigil.testing.stubs import Call, FakeAdapter, FakeSynthesizer, Unstubbed, in_turn
@@ -50,6 +51,7 @@ __all__ = [
     "FakeSynthesizer",
     "FindingRaised",
     "OutputSnapshot",
+    "OutsideCall",
     "RunningApp",
     "StepRecorded",
     "StepSnapshot",
@@ -75,6 +77,7 @@ _HOMES: Final = {
     "vigil.testing.contracts": "check_adapter check_migrations check_synthesizer check_tool",
     "vigil.testing.crashes": "crash_everywhere deliver_twice",
     "streams.memory.fake_leases": "FakeLeases",
+    "vigil.testing.outside": "OutsideCall",
     "vigil.testing.replays": "replay_histories",
     "vigil.testing.running": "RunningApp StillBusy run",
     "vigil.testing.stubs": "Call FakeAdapter FakeSynthesizer Unstubbed in_turn",

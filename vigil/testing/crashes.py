@@ -27,7 +27,7 @@ from msgspec import UNSET
 from engine.errors import BUDGET_EXCEEDED, NondeterministicReplay
 from engine.outputs.decide import OUTCOME_UNKNOWN
 from streams.model.events import EndStatus, StepKind
-from vigil.testing.replays import REMEDY, Played, hint_of, in_lines
+from vigil.testing.replays import REMEDY, Played, hint_of, in_lines, named_by_check
 from vigil.testing.running import RunningApp
 from vigil.testing.stubs import Call
 from vigil.testing.views import StepSnapshot
@@ -36,6 +36,11 @@ MOMENTS_MAX: Final = 10_000
 """Most moments of one scenario at which a node can die."""
 
 NOT_THE_SAME: Final = "it is not the same each time, even without a crash"
+
+ALSO_TOOLS: Final = (
+    "what real tools return, and what the scenario does, must be the same each time, too: answer"
+    " calls with run(app, tools={…}), and make what counts anew in `run`"
+)
 
 REMEDIES: Final = {
     BUDGET_EXCEEDED: "; bound what it repeats, and give the tool a time limit:"
@@ -138,7 +143,7 @@ async def _undisturbed(
     async with run() as vigil:
         await _play(scenario, vigil)
         if problems := _differences(wanted, _ending(vigil)):
-            problems += in_lines(await vigil.replays.problems(episodes))
+            problems += in_lines(await vigil.replays.problems(episodes)) or [ALSO_TOOLS]
             shown = "\n".join(f"  {each}" for each in problems)
             told = f"{NOT_THE_SAME}: played again, it ends in another way:\n{shown}"
             raise AssertionError(f"{told}\n{vigil.story()}")
@@ -176,20 +181,22 @@ def _compare(where: str, wanted: Ending, vigil: RunningApp, *, may_be_unknown: b
     if not (may_be_unknown and found.is_unknown):
         problems += _differences(wanted, found)
     if problems:
+        problems += _hints(vigil)
         if found.is_unknown and not wanted.is_unknown:
             hint = "a tool that can be called again is idempotent=True; else say may_be_unknown"
             problems.append(f"an episode is {OUTCOME_UNKNOWN}: {hint}")
-        problems += _hints(vigil)
         raise _told(where, problems, vigil)
 
 
 def _hints(vigil: RunningApp) -> list[str]:
-    """Return, for each episode that is not the same in a replay, what in its source may be why."""
-    return [
-        f"{each.title}: {REMEDY}; {hint_of(vigil.replays.app, each.actor, each.expectation)}"
-        for each in vigil.episodes()
-        if each.error_class == NondeterministicReplay.error_class
-    ]
+    """Return what in the sources of strategies may be why it ends in another way."""
+    app, hints = vigil.replays.app, list[str]()
+    for each in vigil.episodes():
+        at = each.actor, each.expectation
+        is_other = each.error_class == NondeterministicReplay.error_class
+        if is_other or named_by_check(app, *at):
+            hints.append(f"{each.actor}.{each.expectation}: {REMEDY}; {hint_of(app, *at)}")
+    return list(dict.fromkeys(hints))
 
 
 def _told(where: str, problems: Sequence[str], vigil: RunningApp) -> AssertionError:

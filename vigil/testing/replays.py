@@ -192,16 +192,21 @@ class Replays:
 
 
 def hint_of(app: App, actor_id: str, expectation_id: str) -> str:
-    """Return the lines that `vigil check` names in the source of a strategy, and what to write."""
+    """Return what in a strategy may be why it is not the same each time, and what to write."""
+    return named_by_check(app, actor_id, expectation_id) or (
+        "`vigil check` finds no clock and no random value in its source: look for what outlives the"
+        " call, such as a global, for the order of a set, hash() and os.environ"
+    )
+
+
+def named_by_check(app: App, actor_id: str, expectation_id: str) -> str:
+    """Return the lines that `vigil check` names in a strategy, and what to write; or nothing."""
     actor = app.actors.get(actor_id)
     expectation = actor.expectations.get(expectation_id) if actor else None
     strategy = expectation.strategy if expectation else None
     found = unreplayable_in(strategy) if isinstance(strategy, Function) else []
     if not found:
-        return (
-            "`vigil check` finds no clock and no random value in its source: look for what outlives"
-            " the call, such as a global, for the order of a set, hash() and os.environ"
-        )
+        return ""
     named = [f"{each.place}: {each.found}, write {each.instead}" for each in found[:HINTS_MAX]]
     return "`vigil check` names " + "; ".join(dict.fromkeys(named))
 
