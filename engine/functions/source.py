@@ -76,7 +76,7 @@ ENVIRONMENT: Final = "a constant that the module reads as it is imported"
 
 IN_ORDER: Final = "sorted(…): the order of a set is another one in each process"
 
-ONLY_EXCEPTIONS: Final = "except Exception, or raise: a function is ended through this, too"
+ONLY_EXCEPTIONS: Final = "`Exception`, or raise again: a function is ended through this, too"
 
 AWAITED: Final = frozenset(
     {"call", "gather", "sleep", "wait", "approval", "output", "observe", "synthesize", "checkpoint"}

@@ -20,7 +20,7 @@ MOST = {  # Folder and text → the places that may have it.
     ("engine/", "async def serve("): 3,  # A service, and a tool of the engine twice.
     ("engine/", "source.receive("): 2,  # engine/runtime/consumer.py: shared, and in order.
     ("engine/", "watch.receive("): 1,  # engine/runtime/watch.py
-    ("vigil/", "asyncio.run("): 2,  # vigil/asking/connect.py, and the plugin of pytest.
+    ("vigil/", "asyncio.run("): 3,  # vigil/asking/connect.py, pytest's plugin, a test's process.
 }
 
 FILES_MOST = {  # Folder and text → the files that may have it.

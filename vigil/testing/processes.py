@@ -55,9 +55,6 @@ WHAT_TO_DO: Final = "define it at the top of a module, or say processes=0"
 
 ELSEWHERE: Final = "in another process, with another hash seed and pid and no environment: "
 
-STDERR_CHARS_MAX: Final = 2_000
-"""Most of what a process wrote about why it failed that is shown."""
-
 
 @dataclass(frozen=True)
 class _Declared:
@@ -153,9 +150,9 @@ def _replayed(work: bytes, seed: int) -> dict[str, str]:
         )
     except subprocess.TimeoutExpired:
         return {ANOTHER: f"it has not replayed them within {PROCESS_S_MAX:g} s"}
-    if ran.returncode:
-        why = ran.stderr.decode(errors="replace").strip()[-STDERR_CHARS_MAX:]
-        return {ANOTHER: f"it could not replay them; say processes=0, or mend this: {why}"}
+    if ran.returncode:  # The last line of a traceback says what it was.
+        why = ran.stderr.decode(errors="replace").strip().rpartition("\n")[-1]
+        return {ANOTHER: f"it could not replay them ({why}); {WHAT_TO_DO}"}
     return msgspec.json.decode(ran.stdout, type=dict[str, str])
 
 
@@ -208,11 +205,7 @@ def main() -> None:
 
 async def _replay(work: _Work) -> dict[str, str]:
     sys.path[:] = work.path
-    try:
-        declared = [_Unpickler(each, work.files).load() for each in work.declared]
-    except Exception as error:  # noqa: BLE001 - whatever modules of users raise
-        return {ANOTHER: f"{CANNOT_IMPORT} ({type(error).__name__}: {error}); {WHAT_TO_DO}"}
-    app = _app_of(declared)
+    app = _app_of(_Unpickler(each, work.files).load() for each in work.declared)
     with watching(app), virtual_time() as selector:
         clock = VirtualClock(work.start, since_s=selector.now_s)
         replays = Replays(app, Outside(clock, work.allow_io), selector)

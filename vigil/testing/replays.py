@@ -10,7 +10,6 @@ by the clock differs; and it is bounded in turns of the event loop, in virtual a
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from engine.errors import EngineError
 from engine.functions.source import unreplayable_in
 from engine.operations.replay import load, replay
 from engine.runtime.leavable import awaited_by, place_in
+from streams.clock import SystemClock
 from vigil.testing.outside import Outside, OutsideCall
 from vigil.testing.virtual_time import TURN_S, VirtualSelector
 
@@ -54,6 +54,9 @@ HINTS_MAX: Final = 8
 """Most places of the source that one message names."""
 
 REMEDY: Final = "nothing was changed here, so the function is not the same each time"
+
+
+_real: Final = SystemClock()
 
 
 class StuckReplay(AssertionError):
@@ -166,9 +169,9 @@ class Replays:
 
     async def _stuck(self, task: asyncio.Task[str]) -> str:
         """Return why `task` does not end; nothing: it has."""
-        ends_s, step_s, slept_s, turns = time.monotonic() + REAL_S_MAX, STEP_S_MIN, 0.0, 0
+        ends_s, step_s, slept_s, turns = _real.monotonic_s() + REAL_S_MAX, STEP_S_MIN, 0.0, 0
         while not task.done():
-            if time.monotonic() > ends_s:
+            if _real.monotonic_s() > ends_s:
                 return f"after {REAL_S_MAX:g} s"
             if turns >= TURNS_MAX:
                 return f"after {turns:,} turns of the event loop"
