@@ -8174,6 +8174,13 @@ TABLE: Final[Sequence[Mutant]] = (
         OUTSIDE,
     ),
     Mutant(
+        "the kit: a class opens nothing where it decides",
+        "engine/app/strategy.py",
+        "outside = IN_STRATEGY.set(True)",
+        "outside = IN_STRATEGY.set(False)",
+        OUTSIDE,
+    ),
+    Mutant(
         "the kit: a tool opens what it wants",
         "vigil/testing/outside.py",
         "if event not in OPENED or not IN_STRATEGY.get():",

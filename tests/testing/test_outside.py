@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import linecache
 import socket
 import sqlite3
 import time
@@ -120,15 +122,20 @@ async def test_what_a_function_swallows_fails_the_test_all_the_same():
     assert isinstance(SEEN[-1], OutsideCall)
 
 
-async def test_imports_tracebacks_and_the_data_of_packages_are_no_side_effects():
-    async def check(ctx, trigger):
-        import this  # noqa: F401, PLC0415 - as users write
+async def test_imports_tracebacks_and_the_data_of_packages_are_no_side_effects(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "imported_late.py").write_text("value = 1")
+    monkeypatch.syspath_prepend(tmp_path)
 
-        ZoneInfo("Europe/Paris")
+    async def check(ctx, trigger):
+        module = importlib.import_module("imported_late")
+        ZoneInfo.no_cache("Europe/Paris")
+        linecache.clearcache()
         try:
             int("a")
         except ValueError:
-            traceback.format_exc()
+            await ctx.observe([module.value, traceback.format_exc()])
 
     async with acting(check) as vigil:
         await happens(vigil)

@@ -118,7 +118,7 @@ async def swallows(ctx, trigger):
         await ctx.call("d")
     try:
         await ctx.call("e")
-    except BaseException:
+    except (asyncio.CancelledError, ValueError):
         ctx.log("e")
         raise
     try:
