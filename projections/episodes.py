@@ -195,13 +195,14 @@ class CheckpointChange(Row, kw_only=True):
 def announced(event: StepAnnounced, *, episode_id: str, seq: int, at: datetime) -> StepChange:
     """Return the row of a step whose side effect is about to happen."""
     kind = StepKind.OUTPUT if event.output_key else StepKind.TOOL_CALL
+    kind = StepKind.REPORT if event.findings else kind
     return StepChange(
         episode_id=episode_id,
         step_no=event.step_no,
         journal_seq=seq,
         kind=kind.value,
         state="announced",
-        tool_name=event.tool_name or None,
+        tool_name=None if event.findings else event.tool_name or None,
         created_at=at,
         announced_at=at,
         side_effect_key=_shown_key(event.idempotency_key) or None,

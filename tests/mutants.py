@@ -510,7 +510,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "findings that were read together are the latest claim's",
         "engine/findings/apply.py",
-        "if newest and job.version is not None:",
+        "if newest and job.check_ours is not None:",
         "if False:",
         "tests/engine/findings/test_apply.py",
     ),
@@ -531,7 +531,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "findings are the latest claim's",
         "engine/findings/apply.py",
-        "if job.version is not None and newest is not None and loaded is not checked:",
+        "if job.check_ours is not None and newest is not None and loaded is not checked:",
         "if False:",
         "tests/engine/execution/test_partitions.py",
     ),
@@ -8870,7 +8870,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "on_exhausted: a dry run keeps its findings apart",
         "engine/execution/exhausted.py",
-        "apart = await call(dry_run.set_apart, converged, self.opened)",
+        "apart = await call(dry_run.set_apart, converged, self.opened, reported=known)",
         "apart = converged",
         EXHAUSTED,
     ),

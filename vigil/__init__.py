@@ -70,7 +70,7 @@ if TYPE_CHECKING:
         output,
         propose_output,
     )
-    from engine.app.strategy import ConvergeResult, StepTaken, Strategy, abort, retry
+    from engine.app.strategy import ConvergeResult, StepTaken, Strategy, abort, report, retry
     from engine.app.tools import (
         CallContext,
         Failure,
@@ -123,7 +123,7 @@ if TYPE_CHECKING:
     from streams.json import JsonObject
     from streams.layout import Kind
     from streams.model.events import StepKind
-    from streams.model.findings import Finding, FindingIntent
+    from streams.model.findings import Finding, FindingIntent, FindingOutcome
     from streams.model.outputs import OutputIntent
     from streams.model.service_levels import ServiceLevel
     from streams.model.triggers import (
@@ -147,21 +147,22 @@ __all__ = [
     "BadRequest", "BadTool", "BadWorkflow", "Beginning", "Breaker", "Budget", "CallContext",
     "CallFailed", "CallTimeout", "CloudEvent", "Context", "ConvergeResult", "DeclarationError",
     "DeliveryFailed", "DomainEvent", "EngineError", "Enriched", "EpisodeView", "Escalation",
-    "EventTrigger", "Exhausted", "Expectation", "Failure", "Finding", "FindingIntent", "Findings",
-    "FunctionContext", "FunctionTool", "InvalidAction", "InvalidFinding", "InvalidOutput",
-    "JsonObject", "Kind", "ManualTrigger", "Mode", "Node", "Orphan", "OutputAdapter",
-    "OutputIntent", "OutputView", "Outputs", "Overrides", "Ports", "Refused", "Retries", "Route",
-    "ScheduleTrigger", "ServiceLevel", "Stack", "StateSchema", "Step", "StepKind", "StepTaken",
-    "Strategy", "StrategyError", "Synthesis", "Synthesizer", "Tool", "ToolBreaker", "ToolFailed",
-    "Trigger", "Unavailable", "Unheard", "UnknownOutcome", "Window", "Workflow", "WorkflowTrigger",
-    "abort", "all_of", "approval", "approve", "approve_output", "between", "by_event", "by_payload",
-    "by_value", "cancel", "cancel_output", "cancel_related", "cancel_workflow", "checkpoint",
-    "clear_finding", "connect", "converge", "cron", "decide_step", "deny", "done", "enriched",
-    "escalate", "event", "every", "exists", "findings_of", "fire", "fork", "ge", "gt", "in_", "le",
-    "lt", "manual", "missing", "ne", "observe", "output", "overrides", "propose_output",
-    "raise_finding", "read_beginning", "reconcile", "reject_output", "resolve", "resume_workflow",
-    "retry", "retry_output", "retrying", "start_workflow", "synthesize", "tool", "tool_call",
-    "update_finding", "wait", "why_output_unheard", "why_unheard", "workflow",
+    "EventTrigger", "Exhausted", "Expectation", "Failure", "Finding", "FindingIntent",
+    "FindingOutcome", "Findings", "FunctionContext", "FunctionTool", "InvalidAction",
+    "InvalidFinding", "InvalidOutput", "JsonObject", "Kind", "ManualTrigger", "Mode", "Node",
+    "Orphan", "OutputAdapter", "OutputIntent", "OutputView", "Outputs", "Overrides", "Ports",
+    "Refused", "Retries", "Route", "ScheduleTrigger", "ServiceLevel", "Stack", "StateSchema",
+    "Step", "StepKind", "StepTaken", "Strategy", "StrategyError", "Synthesis", "Synthesizer",
+    "Tool", "ToolBreaker", "ToolFailed", "Trigger", "Unavailable", "Unheard", "UnknownOutcome",
+    "Window", "Workflow", "WorkflowTrigger", "abort", "all_of", "approval", "approve",
+    "approve_output", "between", "by_event", "by_payload", "by_value", "cancel", "cancel_output",
+    "cancel_related", "cancel_workflow", "checkpoint", "clear_finding", "connect", "converge",
+    "cron", "decide_step", "deny", "done", "enriched", "escalate", "event", "every", "exists",
+    "findings_of", "fire", "fork", "ge", "gt", "in_", "le", "lt", "manual", "missing", "ne",
+    "observe", "output", "overrides", "propose_output", "raise_finding", "read_beginning",
+    "reconcile", "reject_output", "report", "resolve", "resume_workflow", "retry", "retry_output",
+    "retrying", "start_workflow", "synthesize", "tool", "tool_call", "update_finding", "wait",
+    "why_output_unheard", "why_unheard", "workflow",
 ]  # fmt: skip
 
 _HOMES: Final = {
@@ -181,7 +182,7 @@ _HOMES: Final = {
     "engine.app.outputs": (
         "DeliveryFailed OutputAdapter OutputView Outputs Retries Route output propose_output"
     ),
-    "engine.app.strategy": "ConvergeResult StepTaken Strategy abort retry",
+    "engine.app.strategy": "ConvergeResult StepTaken Strategy abort report retry",
     "engine.app.tools": (
         "CallContext Failure Synthesis Synthesizer Tool ToolBreaker ToolFailed overrides"
     ),
@@ -213,7 +214,7 @@ _HOMES: Final = {
     "streams.errors": "Unavailable UnknownOutcome",
     "streams.json": "JsonObject",
     "streams.model.events": "StepKind",
-    "streams.model.findings": "Finding FindingIntent",
+    "streams.model.findings": "Finding FindingIntent FindingOutcome",
     "streams.model.outputs": "OutputIntent",
     "streams.model.service_levels": "ServiceLevel",
     "streams.model.triggers": (

@@ -14,6 +14,7 @@ import msgspec
 
 from engine.errors import InvalidAction, Unencodable
 from streams.json import JsonObject, place_of_problem, raw
+from streams.model.findings import FindingIntent
 from streams.model.outputs import OutputIntent
 from streams.model.waits import OnExpiry
 
@@ -84,6 +85,12 @@ class SendOutput(msgspec.Struct, frozen=True, tag_field="kind", tag="output"):
     intent: OutputIntent
 
 
+class Report(msgspec.Struct, frozen=True, tag_field="kind", tag="report"):
+    """Have findings applied now, instead of with the result of `converge`."""
+
+    findings: tuple[FindingIntent, ...]
+
+
 class RequestApproval(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="approval"):
     """Ask people and continue when they have decided. Meanwhile the episode occupies no node."""
 
@@ -122,7 +129,7 @@ class Done(msgspec.Struct, frozen=True, tag_field="kind", tag="done"):
     """End without a result."""
 
 
-Work: TypeAlias = ToolCall | Observe | Synthesize | Checkpoint | SendOutput
+Work: TypeAlias = ToolCall | Observe | Synthesize | Checkpoint | SendOutput | Report
 """An action that the node performs."""
 
 Pause: TypeAlias = RequestApproval | WaitFor | Sleep

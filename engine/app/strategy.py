@@ -19,12 +19,12 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from engine import validation
-from engine.app.actions import Action, Step
+from engine.app.actions import Action, Report, Step
 from engine.app.context import Context, EpisodeView
 from engine.app.findings import SUMMARY_CHARS_MAX, Enriched, checked_key
 from engine.app.outputs import checked_intent
 from engine.app.tools import Failure, check_name
-from engine.errors import InvalidResult
+from engine.errors import InvalidFinding, InvalidResult
 from streams.json import JsonObject, unraw
 from streams.model.events import EpisodeConverged, StepKind
 from streams.model.findings import ClearFinding, Finding, FindingIntent, RaiseFinding, UpdateFinding
@@ -42,11 +42,11 @@ IN_STRATEGY: Final[ContextVar[bool]] = ContextVar("in_strategy", default=False)
 replay runs again, and not of a tool that it calls."""
 
 CONVERGED_BYTES_MAX: Final = 768 * 1024
-"""Largest convergence: it must fit in one message, 1 MiB by the server's default."""
+"""Largest convergence or report: it must fit in one message, 1 MiB by the server's default."""
 
 FINDINGS_MAX: Final = 1_000
-"""Most findings of one convergence: the end of its episode names the outcome of each and must fit
-in one message.
+"""Most findings of one convergence or report: the end of its episode names the outcome of each and
+must fit in one message.
 """
 
 OUTPUTS_MAX: Final = 100
@@ -111,6 +111,40 @@ def conclude(result: object) -> EpisodeConverged:
             f" {CONVERGED_BYTES_MAX:,}; keep evidence elsewhere and hand on references"
         )
     return converged
+
+
+def report(*findings: FindingIntent) -> Report:
+    """Return the action that applies `findings` now, instead of after convergence.
+
+    They are made with `raise_finding`, `update_finding` and `clear_finding`, and applied in order:
+    1 to 1,000. `handle_result` gets what became of each, such as `[{"finding_key": "disk:web-1",
+    "outcome": "raised", "raise_no": 1}]`; the outcome is `raised`, `updated`, `cleared`,
+    `unchanged` or `dry_run`. Raises `InvalidFinding` if a value is impossible.
+    """
+    return Report(checked_findings(findings))
+
+
+def checked_findings(findings: object) -> tuple[FindingIntent, ...]:
+    """Return `findings` if a report can apply them; raise `InvalidFinding` otherwise."""
+    if not isinstance(findings, tuple) or not findings:
+        raise InvalidFinding("report: there is no finding; give it raise_finding(…)")
+    if len(findings) > FINDINGS_MAX:
+        raise InvalidFinding(f"report: {len(findings):,} findings, the limit is {FINDINGS_MAX:,}")
+    for intent in findings:
+        if not isinstance(intent, FindingIntent):
+            raise InvalidFinding(f"report: give it raise_finding(…), not {_name(intent)}")
+        checked_key(intent.finding_key)
+    try:
+        encoded = msgspec.json.encode(findings)
+        msgspec.json.decode(encoded, type=tuple[FindingIntent, ...])
+    except (TypeError, ValueError) as error:
+        raise InvalidFinding(f"report: something is of the wrong type: {error}") from error
+    if len(encoded) > CONVERGED_BYTES_MAX:
+        raise InvalidFinding(
+            f"report: {len(findings)} findings make {len(encoded):,} bytes, the limit is"
+            f" {CONVERGED_BYTES_MAX:,}; keep evidence elsewhere and hand on references"
+        )
+    return findings
 
 
 def _check(result: ConvergeResult) -> None:

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -107,17 +107,32 @@ def undelivered(key: str, *, has_adapter: bool) -> OutputOutcome:
     return OutputOutcome(output_key=key, outcome=failed, error_class=NO_ADAPTER)
 
 
-def set_apart(converged: EpisodeConverged, opened: EpisodeOpened) -> EpisodeConverged:
+def set_apart(
+    converged: EpisodeConverged, opened: EpisodeOpened, *, reported: Sequence[str] = ()
+) -> EpisodeConverged:
     """Return `converged` with the dry run's own keys, if it stores its findings.
 
-    A `caused_by` that the same episode does not raise names a live one. May be `InvalidFinding`.
+    See `kept_apart`.
+    """
+    apart = kept_apart(converged.findings, opened, reported=reported)
+    return converged if apart == converged.findings else replace(converged, findings=apart)
+
+
+def kept_apart(
+    findings: tuple[FindingIntent, ...], opened: EpisodeOpened, *, reported: Sequence[str]
+) -> tuple[FindingIntent, ...]:
+    """Return `findings` with the dry run's own keys, if it stores its findings.
+
+    `reported`: the keys, already apart, of what the episode has reported before. A `caused_by` that
+    the same episode does not raise names a live one. May be `InvalidFinding`.
     """
     prefix = prefix_of(opened)
     if not prefix:
-        return converged
-    own = {
+        return findings
+    own = {key.removeprefix(key_apart("", prefix)): key for key in reported}
+    own |= {
         intent.finding_key: checked_key(key_apart(intent.finding_key, prefix))
-        for intent in converged.findings
+        for intent in findings
     }
 
     def apart(intent: FindingIntent) -> FindingIntent:
@@ -126,7 +141,7 @@ def set_apart(converged: EpisodeConverged, opened: EpisodeOpened) -> EpisodeConv
             return replace(moved, caused_by_key=own.get(moved.caused_by_key, moved.caused_by_key))
         return moved
 
-    return replace(converged, findings=tuple(map(apart, converged.findings)))
+    return tuple(map(apart, findings))
 
 
 def prefix_of(opened: EpisodeOpened) -> str:
@@ -148,6 +163,13 @@ def as_meant(finding: Finding, prefix: str) -> Finding:
         actor_id=owner_of(finding),
         caused_by_key=finding.caused_by_key.removeprefix(apart),
     )
+
+
+def outcome_as_meant(outcome: FindingOutcome, opened: EpisodeOpened) -> FindingOutcome:
+    """Return an outcome of the dry run `opened` under its live key."""
+    prefix = prefix_of(opened)
+    key = outcome.finding_key.removeprefix(key_apart("", prefix)) if prefix else outcome.finding_key
+    return replace(outcome, finding_key=key)
 
 
 def own_of(findings: Iterable[Finding], prefix: str) -> dict[str, Finding]:

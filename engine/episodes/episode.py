@@ -37,7 +37,7 @@ from streams.model.events import (
     StepRecorded,
     StoredResult,
 )
-from streams.model.findings import FindingOutcome
+from streams.model.findings import FindingIntent, FindingOutcome
 from streams.model.outputs import FAILURES, SETTLED, SUCCESSES, OutputOutcome, OutputResult
 from streams.model.triggers import Budget, LogStrategy
 from streams.model.waits import Approval, Wait
@@ -106,6 +106,7 @@ class Announce(msgspec.Struct, frozen=True, kw_only=True):
     output_key: str = ""
     path: str = ""
     until: datetime | None = None
+    findings: tuple[FindingIntent, ...] = ()
 
 
 class Save(msgspec.Struct, frozen=True, kw_only=True):
@@ -338,6 +339,9 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     """Keys of the outputs that its steps proposed or announced."""
     outputs_settled: tuple[OutputOutcome, ...] = ()
     """The outcomes of those that were settled when their step was recorded; of a fork, its own."""
+    reported: tuple[str, ...] = ()
+    """Keys of the findings that its steps announced, over all attempts: the number of each intent
+    is its place, and those of the convergence follow."""
     converged: EpisodeConverged | None = None
     deferred: EpisodeDeferred | None = None
     """What was settled when the episode first had to wait for its outputs."""
@@ -405,7 +409,8 @@ def _step_event(
     used_ms = _wall_used_ms(episode)
     match command:
         case Announce():
-            return StepAnnounced(step_no=last + 1, **said)
+            number = len(episode.reported) if command.findings else 0
+            return StepAnnounced(step_no=last + 1, finding_no=number, **said)
         case Performed():
             step = StepRecorded(step_no=last + 1, wall_used_ms=used_ms, **said)
             return _shown(episode, step)
@@ -540,7 +545,10 @@ def _announced(episode: Episode, event: StepAnnounced) -> Episode:
     if event.output_key:
         outputs = (*episode.outputs, *({event.output_key} - set(episode.outputs)))
         return replace(episode, announced=announced, outputs=outputs)
-    acts = {event.tool_name} if event.until is None else set()
+    if event.findings:
+        keys = tuple(intent.finding_key for intent in event.findings)
+        return replace(episode, announced=announced, reported=episode.reported + keys)
+    acts = {event.tool_name} if event.is_call else set()
     effects = (*episode.effects, *(acts - set(episode.effects)))
     return replace(episode, announced=announced, effects=effects)
 

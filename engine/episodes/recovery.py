@@ -200,6 +200,8 @@ def text_of_step(recorded: Asked) -> str:
             return f"{kind} {tool_name}".strip()
         case StepAnnounced(until=datetime() as until):
             return _sleep_until(until)
+        case StepAnnounced(findings=(_, *_)):
+            return StepKind.REPORT.value
         case StepAnnounced(tool_name=tool_name):
             return f"{StepKind.TOOL_CALL} {tool_name}"
         case EpisodeBlocked(wait=Wait(ref="", expires_at=datetime() as until)):

@@ -19,7 +19,7 @@ from engine.episodes.service_level import EpisodeTimes, judge
 from streams.clock import Clock
 from streams.errors import StreamError, TooLarge, UnknownOutcome, VersionConflict
 from streams.model.events import EpisodeEvent, EpisodeFinished, EpisodeStarted
-from streams.ports.log import Commit, EventLog
+from streams.ports.log import Commit, EventLog, Recorded
 from streams.tracing import traceparent
 
 EVENTS_PER_COMMIT_MAX: Final = 64
@@ -102,6 +102,16 @@ class JournalWriter:
         else:
             await asyncio.shield(self._writing)
             self._writing = None
+
+    def check_newest(self, newest: Recorded | None) -> None:
+        """Raise `VersionConflict` unless `newest`, the episode's last record, is known or ours.
+
+        What is on its way while branches of a function go on is ours, too.
+        """
+        is_known = newest is not None and newest.seq == self.version
+        is_ours = newest is not None and newest.commit.id.startswith(f"{self._writer_id}-")
+        if not is_known and not is_ours:
+            raise VersionConflict(self._subject, expected=self.version)
 
     async def close(self) -> None:
         """Stop writing. What is not durable by now is left to the next owner."""

@@ -21,6 +21,7 @@ from engine.episodes.cancel import EpisodeRun
 from engine.episodes.episode import CancelEpisode, Episode, Status
 from engine.episodes.open import ATTEND, call_by
 from engine.findings.apply import FindingApplier
+from engine.findings.store import CheckOurs
 from engine.outputs.deliver import ConclusionState, DeliveryState, OutputDelivery, added_up
 from engine.outputs.keys import wanted
 from engine.outputs.pool import OutputContext
@@ -46,12 +47,13 @@ class Conclusion:
     applier: FindingApplier
     output_delivery: OutputDelivery
 
-    async def carry_out(self, episode: Episode, *, version: int) -> ConclusionState:
+    async def carry_out(self, episode: Episode, check_ours: CheckOurs) -> ConclusionState:
         """Do all that can be done now for `episode`, which has converged.
 
-        `LeaseLost` or `VersionConflict`: another node has the episode.
+        `check_ours`: see `FindingApplier`. `LeaseLost` or `VersionConflict`: another node has the
+        episode.
         """
-        findings = await self._findings(episode, version=version)
+        findings = await self._findings(episode, check_ours)
         outputs = await self._outputs(episode)
         canceled = self.run.canceled
         if canceled is not None:
@@ -116,7 +118,9 @@ class Conclusion:
     def _wanted(self, episode: Episode) -> dict[str, OutputIntent | None]:
         return wanted(episode, self.opened) if dry_run.delivers(self.opened) else {}
 
-    async def _findings(self, episode: Episode, *, version: int) -> tuple[FindingOutcome, ...]:
+    async def _findings(
+        self, episode: Episode, check_ours: CheckOurs
+    ) -> tuple[FindingOutcome, ...]:
         """Apply the findings, unless that was done before."""
         assert episode.converged is not None, "what is carried out was decided"
         if episode.deferred is not None:
@@ -125,7 +129,8 @@ class Conclusion:
             episode.converged.findings,
             opened=self.opened,
             attempt=episode.attempts,
-            version=version,
+            number=len(episode.reported),
+            check_ours=check_ours,
         )
         return tuple(one.outcome for one in applied)
 

@@ -22,6 +22,7 @@ from engine.app.actions import (
     Converge,
     Done,
     Pause,
+    Report,
     RequestApproval,
     SendOutput,
     Sleep,
@@ -53,7 +54,8 @@ from engine.episodes.episode import (
 )
 from engine.episodes.writer import JournalWriter
 from engine.errors import CALL_TIMEOUT, BudgetExceeded, EpisodeFailed
-from engine.execution import exhausted
+from engine.execution import exhausted, report
+from engine.execution.report import FindingReports
 from engine.execution.steps import OutputSteps, StepExecutor, shown_args
 from engine.execution.strategy import Restored, StrategyRunner, ended_early
 from engine.findings.store import FindingReader
@@ -99,6 +101,7 @@ class EpisodeTurns:
     journal: JournalWriter
     executor: StepExecutor
     output_steps: OutputSteps
+    reports: FindingReports
     run: EpisodeRun
 
     def __post_init__(self) -> None:
@@ -150,7 +153,7 @@ class EpisodeTurns:
 
         `path` says where a function asks for it; `also` is recorded in the same commit.
         """
-        acts = isinstance(action, ToolCall | Synthesize | SendOutput)
+        acts = isinstance(action, ToolCall | Synthesize | SendOutput | Report)
         if acts and not self.journal.is_fenced:
             # Another node may have done this step before; then the fence is refused.
             await self.barrier()
@@ -159,6 +162,8 @@ class EpisodeTurns:
         await self._announce(action, ctx, mark, path)
         if isinstance(action, SendOutput) and dry_run.delivers(self.opened):
             performed = await self._send(action, path)
+        elif isinstance(action, Report) and dry_run.keeps_findings(self.opened):
+            performed = await self._report(action, path)
         else:
             performed = await self.executor.perform(action, ctx)
         retry_s = self._retry_s(action, performed, ctx, path) if performed.error_class else 0.0
@@ -176,7 +181,7 @@ class EpisodeTurns:
         Raises `EpisodeFailed` if nobody knows whether it has had a side effect.
         """
         announced = self.announced_at(path)
-        if announced is not None and announced.until is None:
+        if announced is not None and announced.is_call:
             raise EpisodeFailed(
                 "outcome_unknown",
                 f"{_where(announced)}, {announced.tool_name}: a timeout of the function's own has"
@@ -264,6 +269,19 @@ class EpisodeTurns:
         send = partial(self.output_steps.send, action, announced.output_key)
         return await self.wall.standing_still(send)
 
+    async def _report(self, action: Report, path: str) -> Performed:
+        """Apply findings without interruption, as announced."""
+        is_new = self.announced_at(path) is None
+        if is_new:
+            episode = self.journal.episode
+            announcement = await call(report.announcement, action, episode, self.opened)
+            self.record(replace(announcement, path=path))
+        await self.barrier()
+        announced = self.announced_at(path)
+        assert announced is not None, "what is reported was announced"
+        apply = partial(self.reports.apply, announced, is_new=is_new)
+        return await self.wall.standing_still(apply)
+
     async def _stored(self, performed: Performed) -> Performed:
         """Return a step without its result, once the object store has that."""
         store = partial(results.store, self.context.ports.objects, performed.result)
@@ -289,7 +307,7 @@ class EpisodeTurns:
     ) -> None:
         """Allow a side effect that a dead node announced, if it may be repeated."""
         await call(recovery.check_same, announced, asked=mark, action=action)
-        if announced.output_key:  # Carried on, not made again.
+        if not announced.is_call:  # Carried on, not made again.
             return
         if tool is None or not tool.idempotent:
             why = (
@@ -358,6 +376,7 @@ class Driver:
     opened: EpisodeOpened
     journal: JournalWriter
     output_steps: OutputSteps
+    reports: FindingReports
     run: EpisodeRun
     check_claim: Callable[[], None]
     """Raises `LeaseLost` once the claim cannot be trusted any more."""
@@ -375,7 +394,7 @@ class Driver:
             self.check_claim,
         )
         self.turns = EpisodeTurns(
-            context, opened, self.journal, executor, self.output_steps, self.run
+            context, opened, self.journal, executor, self.output_steps, self.reports, self.run
         )
         self._state: Any = None
         """Of a strategy, after its last step."""
@@ -403,6 +422,8 @@ class Driver:
         await self.journal.barrier()
 
     async def _end(self, failed: EpisodeFailed, records: Sequence[Recorded]) -> None:
+        if any(each.findings for each in self.journal.episode.announced):
+            self.turns.record(*await self.reports.settle())
         try:
             return self._conclude(await self._made_of_what_there_is(failed))
         except EpisodeFailed as final:
@@ -423,7 +444,13 @@ class Driver:
         await self.journal.barrier()
         context, version = self.context, self.journal.version
         ended = exhausted.ExhaustedEpisode(
-            context.ports, context.clock, expectation, self.opened, self.turns.findings, version
+            context.ports,
+            context.clock,
+            expectation,
+            self.opened,
+            self.turns.findings,
+            version,
+            episode.reported,
         )
         return await ended.converge(on_exhausted, failed, self._state)
 
@@ -482,7 +509,8 @@ class Driver:
         converged = await call(conclusion, ended)
         if converged is None:
             return self._finish()
-        return self._conclude(await call(dry_run.set_apart, converged, self.opened))
+        known = self.journal.episode.reported
+        return self._conclude(await call(dry_run.set_apart, converged, self.opened, reported=known))
 
     async def _run_strategy(self, restored: Restored) -> None:
         current, left = restored.state, restored.left
@@ -549,7 +577,12 @@ class Driver:
         return current
 
     async def _converge(self, current: Any, *, turn: int, tokens_used: int) -> None:
-        made = await self.strategy_runner.converge(current, turn=turn, tokens_used=tokens_used)
+        made = await self.strategy_runner.converge(
+            current,
+            turn=turn,
+            tokens_used=tokens_used,
+            reported=self.journal.episode.reported,
+        )
         self.turns.check_uninterrupted()
         self._conclude(made)
 
@@ -575,11 +608,11 @@ def _where(announced: StepAnnounced) -> str:
 def admitting(canceled: CancelEpisode, episode: Episode) -> CancelEpisode:
     """Return `canceled` with a note of the side effects that may have been cut off.
 
-    Outputs and sleeps need none.
+    Only calls of tools need one.
     """
     detail = canceled.error_detail
     for announced in episode.announced:
-        if announced.output_key or announced.until is not None:
+        if not announced.is_call:
             continue
         begun = f"step {announced.step_no}, {announced.tool_name}, had been announced"
         detail = f"{detail}; {begun}, and nobody knows whether it happened"

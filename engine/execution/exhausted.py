@@ -44,7 +44,7 @@ EXHAUSTED_S_MAX: Final = 10.0
 
 def has_cut_off(episode: Episode) -> bool:
     """Return whether nobody knows the outcome of a side effect: that must not look like success."""
-    return any(each.until is None and not each.output_key for each in episode.announced)
+    return any(each.is_call for each in episode.announced)
 
 
 def gathered(records: Sequence[Recorded]) -> Sequence[StepRecorded]:
@@ -69,6 +69,8 @@ class ExhaustedEpisode:
     findings: Findings
     version: int
     """Everything that was recorded is durable up to this."""
+    reported: Sequence[str]
+    """The keys of the findings that it has reported."""
 
     async def converge(
         self, on_exhausted: OnExhausted, failed: BudgetExceeded, state: object
@@ -91,7 +93,8 @@ class ExhaustedEpisode:
             converged = await call(conclusion, returned)
             if converged is None:
                 raise failed
-            apart = await call(dry_run.set_apart, converged, self.opened)
+            known = self.reported
+            apart = await call(dry_run.set_apart, converged, self.opened, reported=known)
         except TimeoutError:
             why = f"not done within {EXHAUSTED_S_MAX:g} s"
             raise _after_all(failed, why) from None

@@ -31,6 +31,7 @@ from engine.episodes.episode import (
     CancelEpisode,
     Episode,
     FailEpisode,
+    Performed,
     Status,
     expiry,
 )
@@ -40,10 +41,10 @@ from engine.episodes.service_level import labels_of, times_of
 from engine.episodes.writer import JournalWriter
 from engine.execution.conclude import Conclusion
 from engine.execution.driver import Driver, Leaving, admitting
+from engine.execution.report import FindingReports
 from engine.execution.steps import OutputSteps
 from engine.execution.takeover import decide_takeover
-from engine.findings.apply import FindingApplier
-from engine.findings.finding import NEWLY_RAISED
+from engine.findings.apply import FindingApplier, log_raised
 from engine.outputs.deliver import NOTHING_DONE, ConclusionState, OutputDelivery
 from engine.outputs.pool import OutputContext
 from engine.runtime.leases import NO_CLAIM, Busy, EpisodeLease
@@ -131,6 +132,7 @@ class Attempt:
         )
         self._conclusion = Conclusion(context, opened, self._run, applier, output_delivery)
         self._output_steps = OutputSteps(self._conclusion, opened)
+        self._reports = FindingReports(applier, opened, self._journal)
 
     @property
     def episode(self) -> Episode:
@@ -227,14 +229,8 @@ class Attempt:
                 detail="".join(detail),
                 **_line_of(finished.error_detail),
             )
-        for outcome in finished.findings if finished is not None else ():
-            if outcome.outcome == NEWLY_RAISED:
-                log.info(
-                    "finding raised",
-                    actor=self.opened.actor_id,
-                    episode_id=self.opened.episode_id,
-                    finding_key=outcome.finding_key,
-                )
+        if finished is not None:
+            log_raised(self.opened, finished.findings)
         labels = {"actor": self.opened.actor_id, "mode": self.opened.mode.value}
         telemetry.episodes_ended.add(1, {**labels, "status": self.episode.status.value})
         if finished is not None and finished.service_level is not None:
@@ -290,7 +286,7 @@ class Attempt:
             if self.episode.outputs_left:
                 await self._hold.claim()
                 canceled = await self._output_steps.cancel(self.episode, canceled)
-            self._journal.record(*opening, canceled)
+            self._journal.record(*opening, *await self._cut_off(), canceled)
             return await self._journal.barrier()
         # Only what a strategy may go on with needs an expectation: this node may not know it.
         if self.episode.status is Status.RUNNING:
@@ -301,6 +297,13 @@ class Attempt:
         if careful:
             await self._journal.barrier()
         return None
+
+    async def _cut_off(self) -> list[Performed]:
+        """Return the steps of reports that a crash has cut off, once their findings are applied."""
+        if not any(each.findings for each in self.episode.announced):
+            return []
+        await self._hold.claim()
+        return await self._reports.settle()
 
     def _called_off(self) -> CancelEpisode | None:
         """Return the end of an episode that is canceled or has expired; else None.
@@ -342,13 +345,14 @@ class Attempt:
                 self.opened,
                 self._journal,
                 self._output_steps,
+                self._reports,
                 self._run,
                 self._check_claim,
             )
             await driver.drive(records)
         if self.episode.status is not Status.CONVERGING:
             return NOTHING_DONE
-        progress = await self._conclusion.carry_out(self.episode, version=self._journal.version)
+        progress = await self._conclusion.carry_out(self.episode, self._journal.check_newest)
         self._journal.record(progress.end)
         await self._journal.barrier()
         return progress
@@ -361,7 +365,8 @@ class Attempt:
             await dead_letters.write_episode(self.opened, reason=why.error_class, detail=why.detail)
         settled = self.episode.outputs_settled
         self._journal.record(
-            FailEpisode(error_class=why.error_class, error_detail=why.detail, outputs=settled)
+            *await self._cut_off(),
+            FailEpisode(error_class=why.error_class, error_detail=why.detail, outputs=settled),
         )
         await self._journal.barrier()
 

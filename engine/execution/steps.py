@@ -20,6 +20,7 @@ from engine import telemetry, validation
 from engine.app.actions import (
     Checkpoint,
     Observe,
+    Report,
     RequestApproval,
     SendOutput,
     Sleep,
@@ -34,6 +35,7 @@ from engine.app.actor import Actor, Expectation
 from engine.app.app import App
 from engine.app.function_tool import INVALID_ARGUMENTS, FunctionTool
 from engine.app.outputs import checked_intent
+from engine.app.strategy import checked_findings
 from engine.app.tools import (
     OF_THE_ENGINE,
     PUBLISH,
@@ -51,6 +53,7 @@ from engine.episodes.episode import Announce, CancelEpisode, Episode, Performed
 from engine.episodes.redaction import without_prompts
 from engine.errors import Unencodable
 from engine.execution.conclude import Conclusion
+from engine.execution.report import reported
 from engine.outputs.keys import idempotency_key, inline_key
 from engine.runtime.tool_calls import ToolCalls
 from engine.runtime.usercode import attempt, call, in_text
@@ -169,6 +172,8 @@ class StepExecutor:
                 )
             case Observe():
                 return Performed(kind=StepKind.OBSERVATION, fingerprint=mark)
+            case Report():
+                return reported(action.findings, (), mark=mark)
             case _:
                 assert_never(action)
 
@@ -194,6 +199,10 @@ class StepExecutor:
                 key = inline_key(action, self.opened, turn=ctx.step_no)
                 left = dry_run.undelivered(key, has_adapter=intent.adapter in self.app.outputs)
                 return sent(action, result_of(left))
+            case Report(findings=findings):
+                assert not dry_run.keeps_findings(self.opened), "a report that is meant is applied"
+                left_out = [dry_run.left_out(each) for each in checked_findings(findings)]
+                return reported(findings, left_out, mark=fingerprint(action))
             case _:
                 assert_never(action)
 

@@ -142,15 +142,17 @@ class StrategyRunner:
             raise EpisodeFailed(Unencodable.error_class, f"state: {error}") from error
         return kept
 
-    async def converge(self, current: Any, *, turn: int, tokens_used: int) -> EpisodeConverged:
-        """Return the strategy's conclusion."""
+    async def converge(
+        self, current: Any, *, turn: int, tokens_used: int, reported: Sequence[str]
+    ) -> EpisodeConverged:
+        """Return the strategy's conclusion; `reported` are the keys of findings before."""
         known = self._context(turn=turn, tokens_used=tokens_used)
         ctx = replace(known, findings=self.findings)
         result = await call(self.strategy.converge, current, ctx)
         converged = await call(conclude, result)
         if not converged.findings:
             return converged
-        return await call(dry_run.set_apart, converged, self.opened)
+        return await call(dry_run.set_apart, converged, self.opened, reported=reported)
 
     async def keep(self, current: Any, *, phase: str) -> Save:
         """Return the command that stores the state, unless a replay could not restore it."""

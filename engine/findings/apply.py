@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -32,6 +32,7 @@ from engine.findings.finding import IntentEvent
 from engine.findings.index import FindingIndex
 from engine.findings.store import (
     AppliedIntent,
+    CheckOurs,
     FindingChange,
     FindingReader,
     FindingStore,
@@ -46,10 +47,15 @@ from engine.findings.store import (
 from engine.runtime.store import Loaded, Store, Turns, only_newest
 from engine.runtime.usercode import attempt
 from streams.clock import Clock
-from streams.errors import VersionConflict
 from streams.json import NOTHING
 from streams.model.events import EpisodeOpened, FindingEvent, FindingUpdated
-from streams.model.findings import Finding, FindingIntent, FindingStatus, RaiseFinding
+from streams.model.findings import (
+    Finding,
+    FindingIntent,
+    FindingOutcome,
+    FindingStatus,
+    RaiseFinding,
+)
 from streams.ports.all import Ports
 from streams.ports.log import START, Recorded
 
@@ -168,7 +174,8 @@ class FindingApplier:
         *,
         opened: EpisodeOpened,
         attempt: int,
-        version: int | None = None,
+        number: int = 0,
+        check_ours: CheckOurs | None = None,
     ) -> list[AppliedIntent]:
         """Apply `intents` and return their outcomes, in order.
 
@@ -176,7 +183,9 @@ class FindingApplier:
 
         Args:
             attempt: 1 if no node can have tried before.
-            version: the episode's, if another node may take it over meanwhile.
+            number: the first one's among all intents of the episode.
+            check_ours: checks the episode's newest record, if another node may take it over
+                meanwhile.
 
         Raises:
             VersionConflict: another node has, and applies the rest.
@@ -185,13 +194,13 @@ class FindingApplier:
             return left_out(intents)
         room = asyncio.Semaphore(FINDINGS_IN_FLIGHT_MAX)
         by_key: dict[str, list[IntentJob]] = defaultdict(list)
-        for index, intent in enumerate(intents):
+        for index, intent in enumerate(intents, start=number):
             job = IntentJob(
                 intent=intent,
                 index=index,
                 opened=opened,
                 attempt=attempt,
-                version=version,
+                check_ours=check_ours,
             )
             by_key[intent.finding_key].append(job)
 
@@ -217,8 +226,8 @@ class FindingApplier:
         subjects = {job.intent.finding_key: self._subject(job) for job in jobs}
         newest = await self.ports.log.newest([*subjects.values()])
         job = jobs[0]
-        if newest and job.version is not None:
-            await self._check_ours(job.opened, version=job.version)
+        if newest and job.check_ours is not None:
+            await self._check_ours(job.opened, job.check_ours)
         return {key: _loaded(subject, newest.get(subject)) for key, subject in subjects.items()}
 
     def _subject(self, job: IntentJob) -> str:
@@ -283,8 +292,8 @@ class FindingApplier:
                 version=version,
                 is_enriched=is_enriched_by(records, job.cause),
             )
-        if job.version is not None and newest is not None and loaded is not checked:
-            await self._check_ours(job.opened, version=job.version)
+        if job.check_ours is not None and newest is not None and loaded is not checked:
+            await self._check_ours(job.opened, job.check_ours)
         before = newest.finding if newest else None
         now = self.clock.now()
         event = self._decide(job, before, at=now)
@@ -307,15 +316,25 @@ class FindingApplier:
             ttl_s=self._expectation(job).finding_ttl_s,
         )
 
-    async def _check_ours(self, opened: EpisodeOpened, *, version: int) -> None:
+    async def _check_ours(self, opened: EpisodeOpened, check_ours: CheckOurs) -> None:
         """Check that no other node had taken the episode over when the finding was read.
 
         A finding without any event needs no check: nobody has applied anything to it.
         """
         subject = self.ports.stack.episode(opened.episode_id)
-        last = await self.ports.log.last(subject)
-        if last is None or last.seq != version:
-            raise VersionConflict(subject, expected=version)
+        check_ours(await self.ports.log.last(subject))
+
+
+def log_raised(opened: EpisodeOpened, outcomes: Iterable[FindingOutcome]) -> None:
+    """Log the findings of an episode that were not active before."""
+    for outcome in outcomes:
+        if outcome.outcome == finding_rules.NEWLY_RAISED:
+            log.info(
+                "finding raised",
+                actor=opened.actor_id,
+                episode_id=opened.episode_id,
+                finding_key=outcome.finding_key,
+            )
 
 
 def _loaded(subject: str, newest: Recorded | None) -> LoadedFinding:

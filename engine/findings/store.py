@@ -26,6 +26,9 @@ from streams.ports.all import Ports
 from streams.ports.log import START, EventLog, Recorded
 from streams.subjects import Stack
 
+CheckOurs: TypeAlias = Callable[[Recorded | None], None]
+"""Raises `VersionConflict` if the newest record of an episode is another node's."""
+
 Rule: TypeAlias = Callable[[FindingEvent, datetime], FindingEvent | None]
 """Returns the event to append after the newest one at a time; None: nothing changes."""
 
@@ -170,8 +173,8 @@ class IntentJob(msgspec.Struct, frozen=True, kw_only=True):
     opened: EpisodeOpened
     attempt: int
     """1 if no node can have tried before."""
-    version: int | None
-    """The episode's, if someone may take it over meanwhile."""
+    check_ours: CheckOurs | None
+    """See `FindingApplier.apply`."""
 
     @property
     def cause(self) -> Cause:

@@ -26,9 +26,9 @@ from engine.app.actions import (
 )
 from engine.app.context import ACTIVE_DEFAULT, Findings, StateSchema, migrate
 from engine.app.outputs import output
-from engine.app.strategy import Function
+from engine.app.strategy import Function, report
 from engine.episodes.episode import Save, seed_of
-from engine.errors import CallFailed, InvalidAction
+from engine.errors import CallFailed, InvalidAction, InvalidFinding
 from engine.functions.history import History
 from engine.functions.order import REMEDY, REMEDY_OF_FORK
 from engine.functions.pending import PendingCall
@@ -38,7 +38,7 @@ from engine.validation import Duration
 from engine.waits.answer import PLAN
 from streams.json import JsonObject, raw, unraw
 from streams.model.events import EpisodeOpened
-from streams.model.findings import Finding
+from streams.model.findings import Finding, FindingIntent, FindingOutcome
 from streams.model.outputs import OutputResult
 from streams.model.triggers import Budget, Mode
 
@@ -319,6 +319,19 @@ class FunctionContext:
             remind_every_s=remind_every_s,
         )
         return msgspec.convert(await self._run.step(asked), OutputResult)
+
+    @_pending
+    async def report(self, *findings: FindingIntent) -> tuple[FindingOutcome, ...]:
+        """Have `findings` applied now, and return what became of each, in order.
+
+        They are stored, and people see them, before the function goes on. The arguments are those
+        of `vigil.report`; an impossible one fails the call as `invalid_finding`.
+        """
+        try:
+            asked = report(*findings)
+        except InvalidFinding as error:
+            raise CallFailed(error.error_class, str(error)) from error
+        return msgspec.convert(await self._run.step(asked), tuple[FindingOutcome, ...])
 
     @_pending
     async def observe(self, data: Any) -> Any:  # noqa: ANN401 - any JSON value

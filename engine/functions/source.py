@@ -79,7 +79,18 @@ IN_ORDER: Final = "sorted(…): the order of a set is another one in each proces
 ONLY_EXCEPTIONS: Final = "`Exception`, or raise again: a function is ended through this, too"
 
 AWAITED: Final = frozenset(
-    {"call", "gather", "sleep", "wait", "approval", "output", "observe", "synthesize", "checkpoint"}
+    {
+        "call",
+        "gather",
+        "sleep",
+        "wait",
+        "approval",
+        "output",
+        "report",
+        "observe",
+        "synthesize",
+        "checkpoint",
+    }
 )
 """Methods of `ctx` that do nothing until they are awaited."""
 

@@ -79,7 +79,10 @@ FindingIntent: TypeAlias = RaiseFinding | UpdateFinding | ClearFinding
 
 
 class Cause(Struct, frozen=True, kw_only=True):
-    """The intent that a finding's event carries out: the `index`-th of an episode's convergence."""
+    """The intent that a finding's event carries out: the `index`-th of an episode.
+
+    Those of its reports come first, in the order of announcing, then those of its convergence.
+    """
 
     episode_id: str
     index: int

@@ -113,6 +113,7 @@ class StepKind(StrEnum):
     OBSERVATION = "observation"
     CHECKPOINT = "checkpoint"
     OUTPUT = "output"
+    REPORT = "report"
     APPROVAL = "approval"
     WAIT = "wait"
 
@@ -131,6 +132,18 @@ class StepAnnounced(Event, frozen=True, kw_only=True, tag="episode.step_announce
     """Where a function asked for it, such as `4.2.1`; empty: a strategy asked."""
     until: datetime | None = None
     """When the sleep ends that has begun, if it is one: nothing outside depends on it."""
+    findings: tuple[FindingIntent, ...] = ()
+    """The findings that are about to be applied, if it is a report."""
+    finding_no: int = 0
+    """The number of the first of them among all intents of the episode, from 0."""
+
+    @property
+    def is_call(self) -> bool:
+        """Whether it is of a tool, so that only the tool knows what has happened.
+
+        Sleeps, outputs and reports are carried on by the next node, from what is recorded here.
+        """
+        return self.until is None and not self.output_key and not self.findings
 
 
 class StoredResult(Struct, frozen=True, kw_only=True):

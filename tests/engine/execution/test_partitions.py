@@ -178,13 +178,18 @@ async def test_a_former_owner_carries_out_nothing_in_any_partition(ports, app):
     version = (await life(ports, mine.episode_id)).records[-1].seq
     applier = FindingApplier(ports, ACTORS, CLOCK, Turns())
     await write(ports, mine.episode_id, STARTED)
+
+    def check_ours(newest):
+        if newest.seq != version:
+            raise VersionConflict(newest.subject, expected=version)
+
     for partition in range(PARTITIONS):
         key = disk_in(ports, partition)
         disk = raise_finding(key, class_="full")
         await applier.apply([disk], opened=mine, attempt=2)
         await applier.apply([clear_finding(key)], opened=other, attempt=1)
         with pytest.raises(VersionConflict):
-            await applier.apply([disk], opened=mine, attempt=1, version=version)
+            await applier.apply([disk], opened=mine, attempt=1, check_ours=check_ours)
         assert await kinds_of(ports, key) == [FindingRaised, FindingCleared]
 
 

@@ -234,8 +234,12 @@ async def test_a_former_owner_changes_none_of_its_findings(ports, applier):
     await write(ports, OPENED.episode_id, EpisodeStarted(node="n2", attempt=1, claim_revision=1))
     before = await events_of(ports)
 
+    def check_ours(newest):
+        if newest.seq != ours.seq:
+            raise VersionConflict(newest.subject, expected=ours.seq)
+
     with pytest.raises(VersionConflict):
-        await applier.apply(both, opened=OPENED, attempt=1, version=ours.seq)
+        await applier.apply(both, opened=OPENED, attempt=1, check_ours=check_ours)
     assert await events_of(ports) == before
 
 
