@@ -137,6 +137,10 @@ class EpisodeFailed(EngineError):
 CRASH: Final = "crash"
 """Error class of user code that raised what no other class stands for."""
 
+OUTCOME_UNKNOWN: Final = "outcome_unknown"
+"""Error class of an episode that does not know whether a call has happened, and of an output whose
+last attempt was cut off by a crash."""
+
 BUDGET_EXCEEDED: Final = "budget_exceeded"
 """Error class of an episode whose budget is used up."""
 

@@ -107,6 +107,7 @@ if TYPE_CHECKING:
     from engine.node.node import Node
     from engine.operations.census import cancel_related
     from engine.operations.reconcile import reconcile
+    from engine.operations.settle import settle
     from engine.operations.why_unheard import Unheard, why_output_unheard, why_unheard
     from engine.outputs.requests import approve_output, cancel_output, reject_output, retry_output
     from engine.waits.requests import approve, deny, resolve
@@ -161,8 +162,8 @@ __all__ = [
     "findings_of", "fire", "fork", "ge", "gt", "in_", "le", "lt", "manual", "missing", "ne",
     "observe", "output", "overrides", "propose_output", "raise_finding", "read_beginning",
     "reconcile", "reject_output", "report", "resolve", "resume_workflow", "retry", "retry_output",
-    "retrying", "start_workflow", "synthesize", "tool", "tool_call", "update_finding", "wait",
-    "why_output_unheard", "why_unheard", "workflow",
+    "retrying", "settle", "start_workflow", "synthesize", "tool", "tool_call", "update_finding",
+    "wait", "why_output_unheard", "why_unheard", "workflow",
 ]  # fmt: skip
 
 _HOMES: Final = {
@@ -200,6 +201,7 @@ _HOMES: Final = {
     "engine.functions.context": "ApprovalAnswer FunctionContext",
     "engine.operations.census": "cancel_related",
     "engine.operations.reconcile": "reconcile",
+    "engine.operations.settle": "settle",
     "engine.operations.why_unheard": "Unheard why_output_unheard why_unheard",
     "engine.outputs.requests": "approve_output cancel_output reject_output retry_output",
     "engine.waits.requests": "approve deny resolve",

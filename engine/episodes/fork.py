@@ -99,7 +99,7 @@ async def fork(
         mode=Mode.DRY_RUN if is_dry else Mode.LIVE,
         overrides=overrides or opened.overrides,
     )
-    await _open(ports, opened, past, at=_CLOCK.now())
+    await open_fork(ports, opened, past, at=_CLOCK.now())
     return id_
 
 
@@ -166,9 +166,10 @@ def _first_life(events: Sequence[object]) -> list[object]:
     return list(events[: next(anew, len(events))])
 
 
-async def _open(
+async def open_fork(
     ports: Ports, opened: EpisodeOpened, past: Sequence[EpisodeEvent], *, at: datetime
 ) -> None:
+    """Open a fork with its past, unless it is; `Refused`: it is too large."""
     commit = Commit(
         id=f"open.{opened.episode_id}", at=at, events=(opened, *past), trace=traceparent()
     )

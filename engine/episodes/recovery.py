@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from engine.app.actions import Action, Sleep, Step, ToolCall
 from engine.app.actor import Actor, Policy
 from engine.episodes.episode import ENDED, Episode, Performed, Status
-from engine.errors import NondeterministicReplay
+from engine.errors import OUTCOME_UNKNOWN, NondeterministicReplay
 from engine.runtime.catalog import Hindrance
 from streams.model.events import (
     AGAIN,
@@ -91,7 +91,7 @@ def take_over(
     unrepeatable = [tool for tool in episode.effects if not repeatable(tool)]
     if unrepeatable:
         return Takeover(
-            error_class="outcome_unknown",
+            error_class=OUTCOME_UNKNOWN,
             detail=f"it cannot begin anew: {', '.join(unrepeatable)} may have had effects, and the"
             " tool does not say that it honours idempotency keys",
         )

@@ -35,6 +35,7 @@ from engine.app.actions import (
 from engine.app.function_tool import FunctionTool
 from engine.app.strategy import Function
 from engine.app.tools import CallContext, Tool
+from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes import dry_run, recovery, results
 from engine.episodes.cancel import EpisodeRun
 from engine.episodes.episode import (
@@ -52,8 +53,9 @@ from engine.episodes.episode import (
     overspent,
     pause_after,
 )
+from engine.episodes.settle import REMEDY
 from engine.episodes.writer import JournalWriter
-from engine.errors import CALL_TIMEOUT, BudgetExceeded, EpisodeFailed
+from engine.errors import CALL_TIMEOUT, OUTCOME_UNKNOWN, BudgetExceeded, EpisodeFailed
 from engine.execution import exhausted, report
 from engine.execution.report import FindingReports
 from engine.execution.steps import OutputSteps, StepExecutor, shown_args
@@ -183,7 +185,7 @@ class EpisodeTurns:
         announced = self.announced_at(path)
         if announced is not None and announced.is_call:
             raise EpisodeFailed(
-                "outcome_unknown",
+                OUTCOME_UNKNOWN,
                 f"{_where(announced)}, {announced.tool_name}: a timeout of the function's own has"
                 " cut off a call that has begun; give the tool a `timeout_s` instead",
             )
@@ -316,7 +318,7 @@ class EpisodeTurns:
                 else "the tool does not say that it honours idempotency keys"
             )
             raise EpisodeFailed(
-                "outcome_unknown",
+                OUTCOME_UNKNOWN,
                 f"{_where(announced)}, {announced.tool_name}: a node died during the call, and"
                 f" {why}",
             )
@@ -349,7 +351,11 @@ class EpisodeTurns:
     def _call_context(self, mark: str, path: str) -> CallContext:
         opened, episode = self.opened, self.journal.episode
         call_path, _ = attempt_at(path)
-        key = f"{opened.episode_id}:{call_path or episode.turn}:{mark[:KEY_MARK_CHARS]}"
+        name = call_path or f"{episode.turn}"
+        key = f"{opened.episode_id}:{name}:{mark[:KEY_MARK_CHARS]}"
+        again = opened.fork.again if opened.fork is not None else None
+        if again is not None and (again.call, again.fingerprint) == (name, mark):
+            key = again.idempotency_key
         announced = self.announced_at(path)
         if announced is not None:  # Others may know it by the key it was announced with.
             key = announced.idempotency_key
@@ -428,6 +434,10 @@ class Driver:
             return self._conclude(await self._made_of_what_there_is(failed))
         except EpisodeFailed as final:
             end = self._end_of(final, await self._secrets(records))
+        if isinstance(end, FailEpisode) and end.error_class == OUTCOME_UNKNOWN:
+            dead_letters = DeadLetterWriter(self.context.ports, self.context.clock)
+            detail = f"{end.error_detail}; {REMEDY.format(self.opened.episode_id)}"
+            await dead_letters.write_episode(self.opened, reason=end.error_class, detail=detail)
         if isinstance(end, CancelEpisode):
             end = await self.output_steps.cancel(self.journal.episode, end)
         return self.turns.record(end)

@@ -39,6 +39,7 @@ from engine.episodes.open import left
 from engine.episodes.recovery import Takeover
 from engine.episodes.service_level import labels_of, times_of
 from engine.episodes.writer import JournalWriter
+from engine.errors import OUTCOME_UNKNOWN
 from engine.execution.conclude import Conclusion
 from engine.execution.driver import Driver, Leaving, admitting
 from engine.execution.report import FindingReports
@@ -360,7 +361,7 @@ class Attempt:
     async def _give_up(self) -> None:
         """End the episode as the takeover decided, after its dead letter if it gets one."""
         why = self._takeover
-        if why.error_class == recovery.ATTEMPTS_EXHAUSTED:
+        if why.error_class in {recovery.ATTEMPTS_EXHAUSTED, OUTCOME_UNKNOWN}:
             dead_letters = DeadLetterWriter(self._context.ports, self._context.clock)
             await dead_letters.write_episode(self.opened, reason=why.error_class, detail=why.detail)
         settled = self.episode.outputs_settled

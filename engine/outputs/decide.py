@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.app.workflow import APPROVAL_EXPIRED
-from engine.errors import Refused
+from engine.errors import OUTCOME_UNKNOWN, Refused
 from engine.outputs.output import Output, is_own, outcome_of
 from engine.waits.approval import end_in_words, problem_of_decision
 from engine.waits.wait import block_in
@@ -36,9 +36,6 @@ EARLY_S: Final = 1.0
 
 EARLY_SHARE: Final = 0.1
 """The largest share of a pause that `EARLY_S` may take."""
-
-OUTCOME_UNKNOWN: Final = "outcome_unknown"
-"""Error class of an output whose last attempt was cut off by a crash."""
 
 
 class Settled(msgspec.Struct, frozen=True):

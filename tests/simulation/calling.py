@@ -22,8 +22,10 @@ from vigil import (
     Tool,
     ToolFailed,
     Trigger,
+    clear_finding,
     raise_finding,
     tool,
+    update_finding,
 )
 
 ACTOR: Final = "caller"
@@ -92,6 +94,7 @@ async def branching(ctx: FunctionContext, trigger: Trigger) -> ConvergeResult:
         await notes.call("1.2.1", "pay.out", n=2)
         await ctx.sleep(LEFT_S)
         await notes.call("1.2.3", "look.up", n=2)
+        await ctx.report(raise_finding(f"seen:{key}", class_="early"))
 
     async def asked() -> None:
         if await ctx.approval({"pay": key}, expires_s=15, on_expiry="approve"):
@@ -99,6 +102,7 @@ async def branching(ctx: FunctionContext, trigger: Trigger) -> ConvergeResult:
 
     await ctx.gather(late(), early(), asked())
     await notes.call("2", "look.after")
+    await ctx.report(update_finding(f"seen:{key}", severity="high"), clear_finding("nothing"))
     return notes.told(key)
 
 

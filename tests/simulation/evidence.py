@@ -87,7 +87,8 @@ class Life:
 
     @property
     def was_given_up(self) -> bool:
-        return self.finished is not None and self.finished.error_class == "attempts_exhausted"
+        given_up = {"attempts_exhausted", "outcome_unknown"}
+        return self.finished is not None and self.finished.error_class in given_up
 
     @cached_property
     def converged(self) -> EpisodeConverged | None:

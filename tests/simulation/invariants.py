@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
+import msgspec
+
 from engine.app.workflow_plan import START_EXPECTATION
 from engine.episodes.recovery import NO_SUCH_EPISODE
 from engine.outputs.dead_letters import OUTPUT_FAILED
@@ -33,7 +35,7 @@ from streams.model.events import (
     StepKind,
     StepRecorded,
 )
-from streams.model.findings import FindingStatus
+from streams.model.findings import FindingIntent, FindingOutcome, FindingStatus
 from streams.model.triggers import EventTrigger
 from streams.ports.domain_events import HOPS_MAX
 from streams.ports.log import Recorded
@@ -328,7 +330,7 @@ def an_intent_is_carried_out_once_and_recorded_as_it_was(evidence: Evidence) -> 
         if end is None or len(end.findings) != len(intents):
             yield f"{life.id}: {len(intents)} intents, recorded {end and len(end.findings)}"
             continue
-        for index, (intent, outcome) in enumerate(zip(intents, end.findings, strict=True)):
+        for index, intent, outcome, span in [*_reported(life), *_concluded(life, end)]:
             found = evidence.by_cause.get((life.id, index), [])
             happened = (
                 type(found[0][1]).__name__.removeprefix("Finding").lower() if found else "unchanged"
@@ -339,12 +341,36 @@ def an_intent_is_carried_out_once_and_recorded_as_it_was(evidence: Evidence) -> 
                 happened = "dry_run"
             if said != (intent.finding_key, happened, raise_no):
                 yield f"{life.id}[{index}]: {outcome}, the log says {happened} {raise_no}"
-            if found and not _between(life, found[0][0]):
+            if found and not span[0] < found[0][0] < span[1]:
                 yield f"{life.id}[{index}]: carried out at {found[0][0]}, out of its time"
 
 
-def _between(life: Life, seq: int) -> bool:
-    return life.of(EpisodeConverged)[0].seq < seq < life.of(EpisodeFinished)[0].seq
+def _reported(life: Life) -> Iterator[tuple[int, FindingIntent, FindingOutcome, tuple[int, int]]]:
+    """Yield the number, intent, outcome and time of each finding that was reported."""
+    for placed in life.of(StepAnnounced):
+        announced = placed.event
+        steps = (each for each in life.of(StepRecorded) if each.event.path == announced.path)
+        if announced.findings:
+            step = next(steps)
+            outcomes = msgspec.json.decode(step.event.result, type=list[FindingOutcome])
+            for place, (intent, outcome) in enumerate(
+                zip(announced.findings, outcomes, strict=True)
+            ):
+                number = announced.finding_no + place
+                yield number, intent, outcome, (placed.seq, step.seq)
+
+
+def _concluded(
+    life: Life, end: EpisodeFinished
+) -> Iterator[tuple[int, FindingIntent, FindingOutcome, tuple[int, int]]]:
+    """Yield the same of each finding that was concluded; the numbers follow."""
+    if life.converged is not None:
+        first = sum(len(placed.event.findings) for placed in life.of(StepAnnounced))
+        span = life.of(EpisodeConverged)[0].seq, life.of(EpisodeFinished)[0].seq
+        for place, (intent, outcome) in enumerate(
+            zip(life.converged.findings, end.findings, strict=True)
+        ):
+            yield first + place, intent, outcome, span
 
 
 def the_world_is_told_once(evidence: Evidence) -> Breaches:

@@ -144,9 +144,13 @@ def what_to_do(row: Row) -> str | None:
 
     It tries again what the letter is about, unless that has gone on by now and would be refused.
     """
+    from engine.errors import OUTCOME_UNKNOWN
+
     if row["status"] != WAITING:
         return None
     letter = _argument(str(row["letter_key"]))
+    if row["reason"] == OUTCOME_UNKNOWN:
+        return f"vigil episodes settle {row['episode_id']}"
     if row["output_key"] is None:
         return f"vigil dead requeue {letter}"
     if row["output_status"] in (None, OutputStatus.FAILED):

@@ -24,8 +24,7 @@ from typing import Final, TypeAlias
 
 from msgspec import UNSET
 
-from engine.errors import BUDGET_EXCEEDED, NondeterministicReplay
-from engine.outputs.decide import OUTCOME_UNKNOWN
+from engine.errors import BUDGET_EXCEEDED, OUTCOME_UNKNOWN, NondeterministicReplay
 from streams.model.events import EndStatus, StepKind
 from vigil.testing.replays import REMEDY, Played, hint_of, in_lines, named_by_check
 from vigil.testing.running import RunningApp

@@ -31,6 +31,7 @@ from engine.episodes.cancel import cancel
 from engine.episodes.fire import fire
 from engine.node.node import Node
 from engine.operations.replay import record
+from engine.operations.settle import settle
 from engine.outputs.requests import approve_output, reject_output
 from engine.waits.requests import approve, deny
 from engine.waits.signal import RESOLVED
@@ -209,6 +210,32 @@ class RunningApp:
     async def cancel(self, episode_id: str, *, by: str = BY, reason: str = "") -> None:
         """Cancel an episode, as `vigil episodes cancel` does."""
         await cancel(self.ports, self.episode(episode_id).actor, episode_id, by=by, reason=reason)
+
+    async def settle(
+        self,
+        episode_id: str,
+        settlement: str,
+        *,
+        by: str = BY,
+        reason: str = "",
+        result: object = None,
+        call: str = "",
+    ) -> str:
+        """Say what became of a call of unknown outcome, as `vigil episodes settle` does.
+
+        `settlement` is `happened`, `not_happened` or `again`. Returns the id of the episode that
+        goes on; raises `Refused`.
+        """
+        return await settle(
+            self.ports,
+            episode_id,
+            settlement,
+            by=by,
+            reason=reason,
+            result=result,
+            call=call,
+            clock=self._clock,
+        )
 
     # Time.
 

@@ -27,6 +27,7 @@ from streams.model.events.definitions import (
 from streams.model.events.episodes import (
     AGAIN,
     BlockReason,
+    CallAgain,
     CheckpointSaved,
     EndStatus,
     EpisodeBlocked,

@@ -25,6 +25,15 @@ from streams.model.triggers import (
 from streams.model.waits import Approval, Wait
 
 
+class CallAgain(Struct, frozen=True, kw_only=True):
+    """A call that a person has made again: it is known by the key that it was announced with."""
+
+    call: str
+    """Its path in a function, its turn in a class."""
+    fingerprint: str
+    idempotency_key: str
+
+
 class Fork(Struct, frozen=True, kw_only=True):
     """Which past an episode began with."""
 
@@ -37,6 +46,10 @@ class Fork(Struct, frozen=True, kw_only=True):
     reason: str = ""
     seed: str = ""
     """What its function draws with: the id of the first episode of the line; empty: its own."""
+    settled: str = ""
+    """What a person said of a call of unknown outcome: `happened`, `not_happened` or `again`. The
+    step after the past is then its outcome, unless it is made again. Empty: nothing."""
+    again: CallAgain | None = None
 
 
 class EpisodeOpened(Event, frozen=True, kw_only=True, tag="episode.opened@1"):

@@ -1,0 +1,61 @@
+"""`vigil episodes settle`: what became of a call, where the engine cannot know."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from typer import Option
+
+from vigil import options
+from vigil.asking.episode_ids import find_episode
+from vigil.errors import Mistake
+
+app = typer.Typer()
+
+
+@app.command()
+def settle(
+    ctx: typer.Context,
+    *,
+    episode_id: options.EpisodeIdOrLatest = None,
+    is_latest: options.IsLatest = False,
+    has_happened: Annotated[
+        bool, Option("--happened", help="It has happened: go on with --result.")
+    ] = False,
+    has_not_happened: Annotated[
+        bool, Option("--not-happened", help="It has not: the call fails as not_happened.")
+    ] = False,
+    is_again: Annotated[
+        bool, Option("--again", help="Make it again, with the same idempotency key.")
+    ] = False,
+    result: Annotated[
+        str | None,
+        Option(help="With --happened: what the call returns, any JSON value; @FILE, or -."),
+    ] = None,
+    call: Annotated[
+        str, Option(help="Which call, such as 4.2.1, if several are open in a function.")
+    ] = "",
+    reason: options.Reason = "",
+    by: options.By = None,
+    is_waiting: options.IsWaitingForEnd = False,
+    timeout_s: options.Timeout = options.WAIT_S,
+    is_json: options.IsJson = False,
+) -> None:
+    """Say what became of a call of an episode that ended as outcome_unknown, and have it go on."""
+    from vigil.asking.forks import SettleRequest, open_settled
+
+    said = {"happened": has_happened, "not_happened": has_not_happened, "again": is_again}
+    settlements = [each for each, is_said in said.items() if is_said]
+    if len(settlements) != 1:
+        raise Mistake("say what became of the call: --happened, --not-happened or --again")
+    config = options.config(ctx)
+    asked = SettleRequest(
+        episode_id=find_episode(config, episode_id, is_latest=is_latest),
+        settlement=settlements[0],
+        by=options.who(config, by),
+        reason=reason,
+        result=None if result is None else options.read_json(result, what="--result"),
+        call=call,
+    )
+    open_settled(config, asked, wait_s=timeout_s if is_waiting else None, is_json=is_json)
