@@ -508,6 +508,34 @@ TABLE: Final[Sequence[Mutant]] = (
         SIMULATION,
     ),
     Mutant(
+        "reports: what is announced is applied, though the episode does not go on",
+        "engine/execution/run.py",
+        "if not any(each.findings for each in self.episode.announced):",
+        "if True:",
+        "tests/engine/functions/test_reports.py",
+    ),
+    Mutant(
+        "reports: what is returned afterwards is another intent",
+        "engine/execution/conclude.py",
+        "number=len(episode.reported),",
+        "number=0,",
+        "tests/engine/functions/test_reports.py",
+    ),
+    Mutant(
+        "reports: each has numbers of its own",
+        "engine/episodes/episode.py",
+        "number = len(episode.reported) if command.findings else 0",
+        "number = 0",
+        "tests/engine/functions/test_reports.py",
+    ),
+    Mutant(
+        "reports: what other branches record meanwhile is no other owner's",
+        "engine/episodes/writer.py",
+        "if not is_known and not is_ours:",
+        "if not is_known:",
+        "tests/engine/functions/test_reports.py",
+    ),
+    Mutant(
         "findings that were read together are the latest claim's",
         "engine/findings/apply.py",
         "if newest and job.check_ours is not None:",
@@ -3034,7 +3062,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "canceling: a side effect that was cut off is admitted",
         "engine/execution/driver.py",
-        "        if announced.output_key or announced.until is not None:\n            continue",
+        "        if not announced.is_call:\n            continue",
         "        continue",
         "tests/engine/episodes/test_cancel.py",
     ),
@@ -7840,7 +7868,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "functions: a side effect that is cut off is never taken for done",
         "engine/execution/driver.py",
-        "        if announced is not None and announced.until is None:\n            raise",
+        "        if announced is not None and announced.is_call:\n            raise",
         "        if False:\n            raise",
         "tests/engine/functions/test_own_timeouts.py",
     ),
@@ -8489,6 +8517,34 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/episodes/test_writer.py",
     ),
     Mutant(
+        "settling: a call that is made again has its first key",
+        "engine/execution/driver.py",
+        "(again.call, again.fingerprint) == (name, mark)",
+        "False",
+        "tests/engine/operations/test_settle.py",
+    ),
+    Mutant(
+        "settling: an unknown outcome is a dead letter",
+        "engine/execution/driver.py",
+        "isinstance(end, FailEpisode) and end.error_class == OUTCOME_UNKNOWN",
+        "False",
+        "tests/engine/operations/test_settle.py",
+    ),
+    Mutant(
+        "settling: only the first person is heard",
+        "engine/operations/settle.py",
+        "if first.commit.events != (opened, *past):",
+        "if False:",
+        "tests/engine/operations/test_settle.py",
+    ),
+    Mutant(
+        "settling: calls of other branches stay unknown",
+        "engine/episodes/settle.py",
+        "for each in episode.announced if each != call",
+        "for each in ()",
+        "tests/engine/operations/test_settle.py",
+    ),
+    Mutant(
         "functions: a key is of one path",
         "engine/execution/driver.py",
         "{call_path or episode.turn}:{mark",
@@ -8835,7 +8891,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "on_exhausted: a side effect that was cut off is no success",
         "engine/execution/exhausted.py",
-        "each.until is None and not each.output_key for each",
+        "each.is_call for each",
         "False for each",
         EXHAUSTED,
     ),
@@ -8856,8 +8912,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "on_exhausted: without a result the episode fails",
         "engine/execution/exhausted.py",
-        "                raise failed\n            apart",
-        "                converged = EpisodeConverged()\n            apart",
+        "                raise failed\n            known",
+        "                converged = EpisodeConverged()\n            known",
         EXHAUSTED,
     ),
     Mutant(

@@ -85,7 +85,7 @@ class SendOutput(msgspec.Struct, frozen=True, tag_field="kind", tag="output"):
     intent: OutputIntent
 
 
-class Report(msgspec.Struct, frozen=True, tag_field="kind", tag="report"):
+class ReportFindings(msgspec.Struct, frozen=True, tag_field="kind", tag="report"):
     """Have findings applied now, instead of with the result of `converge`."""
 
     findings: tuple[FindingIntent, ...]
@@ -129,7 +129,7 @@ class Done(msgspec.Struct, frozen=True, tag_field="kind", tag="done"):
     """End without a result."""
 
 
-Work: TypeAlias = ToolCall | Observe | Synthesize | Checkpoint | SendOutput | Report
+Work: TypeAlias = ToolCall | Observe | Synthesize | Checkpoint | SendOutput | ReportFindings
 """An action that the node performs."""
 
 Pause: TypeAlias = RequestApproval | WaitFor | Sleep

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from engine import validation
-from engine.app.actions import Action, Report, Step
+from engine.app.actions import Action, ReportFindings, Step
 from engine.app.context import Context, EpisodeView
 from engine.app.findings import SUMMARY_CHARS_MAX, Enriched, checked_key
 from engine.app.outputs import checked_intent
@@ -113,7 +113,7 @@ def conclude(result: object) -> EpisodeConverged:
     return converged
 
 
-def report(*findings: FindingIntent) -> Report:
+def report(*findings: FindingIntent) -> ReportFindings:
     """Return the action that applies `findings` now, instead of after convergence.
 
     They are made with `raise_finding`, `update_finding` and `clear_finding`, and applied in order:
@@ -121,7 +121,7 @@ def report(*findings: FindingIntent) -> Report:
     "outcome": "raised", "raise_no": 1}]`; the outcome is `raised`, `updated`, `cleared`,
     `unchanged` or `dry_run`. Raises `InvalidFinding` if a value is impossible.
     """
-    return Report(checked_findings(findings))
+    return ReportFindings(checked_findings(findings))
 
 
 def checked_findings(findings: object) -> tuple[FindingIntent, ...]:

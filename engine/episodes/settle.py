@@ -45,7 +45,7 @@ PATH_CHARS_MAX: Final = 256
 """Longest path of a call."""
 
 
-class Settlement(StrEnum):
+class CallSettlement(StrEnum):
     """What a person says of a call."""
 
     HAPPENED = "happened"
@@ -59,7 +59,7 @@ class Settlement(StrEnum):
 class Settle(msgspec.Struct, frozen=True, kw_only=True):
     """A person settles a call."""
 
-    settlement: Settlement
+    settlement: CallSettlement
     by: str
     reason: str = ""
     result: msgspec.Raw = NOTHING
@@ -74,16 +74,18 @@ def checked(
     """Return what a person says; `BadRequest`: a value is impossible."""
     check_cause(by, reason)
     check_text("call", call, least=0, most=PATH_CHARS_MAX)
-    if settlement not in tuple(Settlement):
-        known = ", ".join(Settlement)
+    if settlement not in tuple(CallSettlement):
+        known = ", ".join(CallSettlement)
         raise BadRequest(field="settlement", problem=f"{settlement!r} is not one of {known}")
-    if result is not None and settlement != Settlement.HAPPENED:
+    if result is not None and settlement != CallSettlement.HAPPENED:
         raise BadRequest(field="result", problem="only a call that has happened has any")
     try:
         kept = validation.encode(result, what="result")
     except Unencodable as error:
         raise BadRequest(field="result", problem=str(error)) from error
-    return Settle(settlement=Settlement(settlement), by=by, reason=reason, result=kept, call=call)
+    return Settle(
+        settlement=CallSettlement(settlement), by=by, reason=reason, result=kept, call=call
+    )
 
 
 def unsettled(episode: Episode) -> tuple[StepAnnounced, ...]:
@@ -114,7 +116,7 @@ def settled(
     call = _counted_from(call, steps_before)
     step_no = episode.steps_recorded - steps_before
     outcome, again = [], None
-    if command.settlement is Settlement.AGAIN:
+    if command.settlement is CallSettlement.AGAIN:
         turns = sum(isinstance(each, StepRecorded) and each.is_turn for each in past)
         again = CallAgain(
             call=attempt_at(call.path)[0] or f"{turns + 1}",
@@ -194,7 +196,7 @@ def _outcome(call: StepAnnounced, command: Settle, *, step_no: int) -> StepRecor
         result=command.result,
         path=call.path,
     )
-    if command.settlement is Settlement.HAPPENED:
+    if command.settlement is CallSettlement.HAPPENED:
         return step
     detail = f"{command.by} says that it has not happened"
     if command.reason:

@@ -22,7 +22,7 @@ from engine.app.actions import (
     Converge,
     Done,
     Pause,
-    Report,
+    ReportFindings,
     RequestApproval,
     SendOutput,
     Sleep,
@@ -155,7 +155,7 @@ class EpisodeTurns:
 
         `path` says where a function asks for it; `also` is recorded in the same commit.
         """
-        acts = isinstance(action, ToolCall | Synthesize | SendOutput | Report)
+        acts = isinstance(action, ToolCall | Synthesize | SendOutput | ReportFindings)
         if acts and not self.journal.is_fenced:
             # Another node may have done this step before; then the fence is refused.
             await self.barrier()
@@ -164,7 +164,7 @@ class EpisodeTurns:
         await self._announce(action, ctx, mark, path)
         if isinstance(action, SendOutput) and dry_run.delivers(self.opened):
             performed = await self._send(action, path)
-        elif isinstance(action, Report) and dry_run.keeps_findings(self.opened):
+        elif isinstance(action, ReportFindings) and dry_run.keeps_findings(self.opened):
             performed = await self._report(action, path)
         else:
             performed = await self.executor.perform(action, ctx)
@@ -271,7 +271,7 @@ class EpisodeTurns:
         send = partial(self.output_steps.send, action, announced.output_key)
         return await self.wall.standing_still(send)
 
-    async def _report(self, action: Report, path: str) -> Performed:
+    async def _report(self, action: ReportFindings, path: str) -> Performed:
         """Apply findings without interruption, as announced."""
         is_new = self.announced_at(path) is None
         if is_new:
@@ -351,9 +351,9 @@ class EpisodeTurns:
     def _call_context(self, mark: str, path: str) -> CallContext:
         opened, episode = self.opened, self.journal.episode
         call_path, _ = attempt_at(path)
-        name = call_path or f"{episode.turn}"
-        key = f"{opened.episode_id}:{name}:{mark[:KEY_MARK_CHARS]}"
+        key = f"{opened.episode_id}:{call_path or episode.turn}:{mark[:KEY_MARK_CHARS]}"
         again = opened.fork.again if opened.fork is not None else None
+        name = call_path or f"{episode.turn}"
         if again is not None and (again.call, again.fingerprint) == (name, mark):
             key = again.idempotency_key
         announced = self.announced_at(path)

@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.app.actions import Report, fingerprint
+from engine.app.actions import ReportFindings, fingerprint
 from engine.app.strategy import checked_findings
 from engine.episodes import dry_run, results
 from engine.episodes.episode import Announce, Episode, Performed
@@ -31,7 +31,7 @@ AGAIN: Final = 1
 """Added to the number of the attempt where a report may have been applied before."""
 
 
-def announcement(action: Report, episode: Episode, opened: EpisodeOpened) -> Announce:
+def announcement(action: ReportFindings, episode: Episode, opened: EpisodeOpened) -> Announce:
     """Return the announcement of a report; `InvalidFinding`: it is impossible."""
     findings = checked_findings(action.findings)
     return Announce(

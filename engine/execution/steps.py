@@ -20,7 +20,7 @@ from engine import telemetry, validation
 from engine.app.actions import (
     Checkpoint,
     Observe,
-    Report,
+    ReportFindings,
     RequestApproval,
     SendOutput,
     Sleep,
@@ -172,7 +172,7 @@ class StepExecutor:
                 )
             case Observe():
                 return Performed(kind=StepKind.OBSERVATION, fingerprint=mark)
-            case Report():
+            case ReportFindings():
                 return reported(action.findings, (), mark=mark)
             case _:
                 assert_never(action)
@@ -199,7 +199,7 @@ class StepExecutor:
                 key = inline_key(action, self.opened, turn=ctx.step_no)
                 left = dry_run.undelivered(key, has_adapter=intent.adapter in self.app.outputs)
                 return sent(action, result_of(left))
-            case Report(findings=findings):
+            case ReportFindings(findings=findings):
                 assert not dry_run.keeps_findings(self.opened), "a report that is meant is applied"
                 left_out = [dry_run.left_out(each) for each in checked_findings(findings)]
                 return reported(findings, left_out, mark=fingerprint(action))

@@ -23,7 +23,7 @@ from engine import validation
 from engine.app.actions import (
     Observe,
     Pause,
-    Report,
+    ReportFindings,
     SendOutput,
     Sleep,
     Step,
@@ -454,7 +454,7 @@ class FunctionRun:
                 take = partial(self._turns.take, action, path=path, also=also)
                 if isinstance(action, Pause) and self._turns.waits_for_people:
                     performed = await self._wait(action, path, branch, announced)
-                elif isinstance(action, SendOutput | Report):  # It goes on where it was.
+                elif isinstance(action, SendOutput | ReportFindings):  # It goes on where it was.
                     performed = await self._surely(take)
                 else:
                     performed = await take()

@@ -18,6 +18,7 @@ from engine.app.tools import ERROR_CLASSES
 from engine.app.workflow import APPROVAL_EXPIRED, DENIED
 from engine.episodes import events as episode_events
 from engine.episodes.episode import ALL_OUTPUTS_FAILED
+from engine.episodes.settle import NOT_HAPPENED
 from engine.findings import events as finding_events
 from engine.triggers import rules
 from engine.triggers.evaluate import DEDUPE_FAILED
@@ -123,6 +124,7 @@ LATER: Final = (
     APPROVAL_EXPIRED,
     answers.WAIT_EXPIRED,
     ALL_OUTPUTS_FAILED,
+    NOT_HAPPENED,
 )
 """What people, or the lack of them, and deliveries make of an episode."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from engine.app.actions import Report
+from engine.app.actions import ReportFindings
 from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.findings import clear_finding, raise_finding, update_finding
@@ -74,7 +74,7 @@ def ports():
 
 
 async def asks_and_acts(ctx, trigger):
-    """Report, ask people, and clear what was reported."""
+    """ReportFindings, ask people, and clear what was reported."""
     await ctx.report(full())
     await ctx.approval({"restart": "web-1"})
     return clear_finding(KEY)
@@ -341,7 +341,7 @@ async def play_as(ports, function, **opened_as):
 
 
 async def reports_and_explains(ctx, trigger):
-    """Report one finding, and return another that the first one explains."""
+    """ReportFindings one finding, and return another that the first one explains."""
     (outcome,) = await ctx.report(full())
     mail = raise_finding("mail:web-1", class_="mail_late", caused_by=KEY)
     return ConvergeResult(summary=f"{outcome.finding_key} {outcome.outcome}", findings=[mail])
@@ -396,7 +396,7 @@ async def test_a_class_reports_too():
 
 
 async def test_a_class_that_reports_the_impossible_fails():
-    life = await play_class(Scripted(Report(("disk",))))
+    life = await play_class(Scripted(ReportFindings(("disk",))))
     assert life.end.error_class == "invalid_finding"
 
 
@@ -448,7 +448,7 @@ async def test_a_strategy_that_begins_anew_reports_anew(ports):
 
 
 async def watches(ctx, trigger):
-    """Report in branches, ask, and return the end of what was reported."""
+    """ReportFindings in branches, ask, and return the end of what was reported."""
 
     async def look(name):
         (outcome,) = await ctx.report(raise_finding(f"disk:{name}", class_="full"))
