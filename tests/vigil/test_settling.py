@@ -58,7 +58,11 @@ def test_a_call_of_unknown_outcome_waits_in_the_inbox_until_a_person_has_settled
     row = served.ask("episodes", "show", fork)
     assert (row["forked_from"], row["forked_by"]) == (id_, "ann")
     (step,) = served.ask("episodes", "steps", fork)
-    assert step["args_redacted"] == {"settled": "happened", "by": "ann", "reason": "the bank has it"}
+    assert step["args_redacted"] == {
+        "settled": "happened",
+        "by": "ann",
+        "reason": "the bank has it",
+    }
     served.wait_for("inbox", until=lambda rows: rows == [])
 
     refused = served.run("episodes", "settle", id_, "--again", "--by", "bob")
