@@ -113,11 +113,13 @@ async def resolve(
         if episode_id in (None, each.episode_id) and not each.is_ahead
     ]
     will_wait = episode_id is None and any(each.is_ahead for each in waiting)
+    whom = "no episode waits" if episode_id is None else "the episode does not wait"
     if not will_wait and not any([await _is_waited_for(ports, each) for each in commands]):
-        whom = "no episode waits" if episode_id is None else "the episode does not wait"
         raise Refused(f"{whom} for {ref!r}")
     if episode_id is None:
-        await references.give(said, at=None)
+        state = await references.give(said, at=None)
+        if said.id not in state.sent:  # Another one was faster.
+            raise Refused(f"{whom} for {ref!r}")
         return said.id
     for each in commands:
         id_ = f"resolve.{each.episode_id}.{each.id}"

@@ -9,6 +9,9 @@ and `by` the sender, for people (default: the event's name).
 
 A reference is an aggregate: whoever waits for it and whoever sends it a signal append to it at the
 version that they have read. So whichever of the two comes second sees the other.
+
+Each signal serves one wait of an episode, in the order of arrival: a wait that has a signal due is
+not waiting any more, and what comes then is for the next one.
 """
 
 from __future__ import annotations
@@ -65,6 +68,8 @@ class SentSignal(msgspec.Struct, frozen=True):
     episodes: frozenset[str] = frozenset()
     ahead: frozenset[str] = frozenset()
     """Those that wait ahead, for which it is kept."""
+    next_of: frozenset[str] = frozenset()
+    """Those whose wait had another signal due when it came: it is for their next wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,7 @@ class SignalState:
     sent: Mapping[str, SentSignal]
     """By the signal's id, in the order in which they came."""
     due: Mapping[str, SignalGiven]
-    """By episode of `waits` that does not wait ahead: the newest signal sent to it."""
+    """By episode of `waits` that does not wait ahead: the signal that its wait gets."""
     numbers: Mapping[str, int]
     """By episode of `waits`: the number of its wait among all so far, from 1."""
     newest_no: int
@@ -89,6 +94,10 @@ class SignalState:
             for episode_id, wait in self.waits.items()
             if not request_no or self.numbers[episode_id] <= request_no
         ]
+
+    def unanswered(self, waits: Iterable[SignalWaited]) -> list[SignalWaited]:
+        """Return those of `waits` that the next signal is for: no other one is due to them."""
+        return [each for each in waits if each.is_ahead or each.episode_id not in self.due]
 
     def is_known(self, said: Signal, *, at: datetime) -> bool:
         """Return whether the signal of time `at` is on the journal; sent again, it is another."""
@@ -143,15 +152,17 @@ def fold(records: Iterable[Recorded]) -> SignalState:
                     due[episode_id] = taken.given
             case SignalGiven(id=id_, episodes=episodes, ahead=ahead, request_no=request_no):
                 before = sent.pop(id_, SentSignal(event))
-                so_far, kept_for = before.episodes.union(episodes), before.ahead.union(ahead)
-                sent[id_] = SentSignal(event, so_far, kept_for)
-                had = [each for each in episodes if each in waits]
+                answered = _answered(due, event)
+                next_of = before.next_of.difference(episodes) | answered
+                so_far = before.episodes.union(episodes) - answered
+                sent[id_] = SentSignal(event, so_far, before.ahead.union(ahead), next_of)
+                there = [each for each in episodes if each in waits]
                 later = [each for each in waits if request_no and numbers[each] > request_no]
                 still = [each for each in ahead if each in waits]
                 # Of all others it was seen that they wait no more.
-                waits = {each: waits[each] for each in (*had, *later, *still)}
-                due = {each: due[each] for each in later if each in due}
-                due |= dict.fromkeys(had, event)
+                waits = {each: waits[each] for each in (*there, *later, *still)}
+                had = dict.fromkeys((each for each in there if each not in answered), event)
+                due = {each: due[each] for each in waits if each in due} | had
             case _:
                 pass
     return SignalState(waits, sent, due, numbers, newest_no)
@@ -167,9 +178,16 @@ def wait(
     is_known = state.is_ahead if waited.is_ahead else state.is_registered
     if is_known(waited.episode_id, waited.step_no):
         return ()
-    newest_first = [each for each in state.sent.values() if _is_for(each, waited, coming)][::-1]
-    # What nobody has had comes first: so each of several signals reaches somebody.
-    found = sorted(newest_first, key=lambda each: bool(each.episodes))
+    had = [waited.episode_id in each.episodes for each in state.sent.values()]
+    since_last = len(had) - had[::-1].index(True) if any(had) else 0
+    found = [
+        each
+        for place, each in enumerate(state.sent.values())
+        if _is_for(each, waited, coming) and (place >= since_last or _is_kept(each, waited))
+    ]
+    if not since_last:
+        # Whoever is new takes first what nobody has had: so each of several reaches somebody.
+        found.sort(key=lambda each: not _is_kept(each, waited) and waited.since > each.given.at)
     return (replace(waited, signal_id=found[0].given.id if found else ""),)
 
 
@@ -184,9 +202,9 @@ def give(
 ) -> tuple[SignalGiven, ...]:
     """Return what to append when a signal of time `at` comes and `waiting` are all that wait.
 
-    `ahead` are all that wait ahead. Nothing if it is on the journal, or if an episode has had it
-    and nobody waits now or ahead. Of a decision, `waiting` are those of `waits_until(request_no)`
-    that still wait.
+    `ahead` are all that wait ahead. For those of `waiting` to whom another signal is due, it is the
+    next. Nothing if it is on the journal, or if an episode has had it and nobody waits now or
+    ahead. Of a decision, `waiting` are those of `waits_until(request_no)` that still wait.
     """
     if state.is_known(said, at=at) or not (waiting or ahead or state.is_unclaimed(said)):
         return ()
@@ -218,11 +236,26 @@ def _is_for(sent: SentSignal, waited: SignalWaited, coming: Collection[str]) -> 
     if waited.episode_id in sent.ahead:
         return True
     at = sent.given.at
+    if waited.episode_id in sent.next_of:
+        return waited.since <= kept_until(at)
     if not sent.episodes:
         return waited.since <= kept_until(at) and sent.ahead.isdisjoint(coming)
     # Others have had it. This one waited by then, but its node was late, or died, before it could
     # write that down.
     return waited.since <= at + timedelta(seconds=CLOCKS_S)
+
+
+def _is_kept(sent: SentSignal, waited: SignalWaited) -> bool:
+    """Return whether a signal is for who comes next, whether or not others have had it."""
+    return not sent.episodes or waited.episode_id in sent.ahead | sent.next_of
+
+
+def _answered(due: Mapping[str, SignalGiven], event: SignalGiven) -> frozenset[str]:
+    """Return the episodes of a signal whose wait gets an earlier one."""
+    # Of two decisions on a request, the episode itself takes the first.
+    if is_request(event.ref):
+        return frozenset()
+    return frozenset(each for each in event.episodes if each in due and due[each].id != event.id)
 
 
 def signal(id_: str, ref: object, result: object, by: object) -> Signal:

@@ -121,14 +121,16 @@ class References:
         """Append a signal, and send it to all that wait; return the state after that.
 
         Args:
-            at: when it came, by the server's clock; None: it is for those that wait now alone.
+            at: when it came, by the server's clock; None: it is for those that wait now alone, and
+                is not appended without any to whom no other signal is due.
             request_no: of a decision, the newest request that it is for; 0: a signal is for all.
         """
         subject = self.ports.stack.signal(said.ref)
 
         async def attempt(before: Loaded[SignalState]) -> SignalState:
             waits = await self._still_waiting(before.state.waits_until(request_no))
-            came_at = at or max((each.since for each in waits), default=None)
+            now = before.state.unanswered(waits)
+            came_at = at or max((each.since for each in now), default=None)
             if came_at is None:
                 return before.state
             waiting = [each.episode_id for each in waits if not each.is_ahead]
@@ -146,9 +148,9 @@ class References:
         return state
 
     async def waiting(self, ref: str) -> list[SignalWaited]:
-        """Return the waits for `ref` that are not over, waits ahead included."""
+        """Return the waits for `ref` that have no answer due, waits ahead included."""
         state = (await self._store.load(self.ports.stack.signal(ref))).state
-        return await self._still_waiting(state.waits.values())
+        return await self._still_waiting(state.unanswered(state.waits.values()))
 
     async def newest_no(self, ref: str) -> int:
         """Return the number of all waits for `ref` so far."""

@@ -70,7 +70,7 @@ async def test_a_signal_that_comes_while_the_episode_waits_for_people_is_kept():
         assert vigil.episode().classification == {"approved": True, "paid": 7}
 
 
-async def test_of_several_for_one_branch_it_has_the_newest_and_the_other_is_a_dead_letter():
+async def test_of_several_for_one_branch_it_has_the_first_and_the_other_is_a_dead_letter():
     async with run(app_of(approval_first)) as vigil:
         await begun(vigil)
         await vigil.signal(REF, 7)
@@ -79,7 +79,7 @@ async def test_of_several_for_one_branch_it_has_the_newest_and_the_other_is_a_de
         assert vigil.dead_letters() == [], "as long as a branch may still come to it"
         await vigil.approve()
         await vigil.run_until_idle()
-        assert vigil.episode().classification["paid"] == 8
+        assert vigil.episode().classification["paid"] == 7
         await vigil.advance(hours=2)
         (letter,) = vigil.dead_letters()
         assert letter.reason == "nobody_waits"
@@ -106,7 +106,7 @@ async def test_each_of_several_branches_for_one_reference_has_one_of_several_sig
         await vigil.advance(hours=3)
         await vigil.approve()
         await vigil.advance(hours=2)
-        assert vigil.episode().classification == {"paid": [8, 7]}
+        assert vigil.episode().classification == {"paid": [7, 8]}
         assert vigil.dead_letters() == []
 
 
@@ -116,7 +116,7 @@ async def test_a_branch_that_waits_again_and_again_has_all_that_came_before_its_
         await vigil.signal(REF, 7)
         await vigil.signal(REF, 8)
         await vigil.advance(hours=4)
-        assert vigil.episode().classification == {"paid": [8, 7]}
+        assert vigil.episode().classification == {"paid": [7, 8]}
         assert vigil.dead_letters() == []
 
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from engine.app.actions import wait
+from engine.errors import Refused
 from engine.waits.handle import WaitRegistry
 from engine.waits.requests import resolve
 from engine.waits.signal import RESOLVED, Signal
@@ -179,3 +180,20 @@ async def test_a_person_resolves_for_all_or_for_one(ports):
     await resolve(ports, REF, by="ada")
     assert sorted(sent(ports)[1:]) == sorted([one, *others])
     assert [type(each) for each in await events(ports)][-1] is SignalGiven
+
+
+async def test_a_person_is_told_that_nobody_waits_if_the_only_wait_has_its_answer_due(ports):
+    await References(ports, CLOCK).wait(await blocked_by_hand(ports, "a"))
+    await resolve(ports, REF, by="ada")
+    with pytest.raises(Refused, match="no episode waits"):
+        await resolve(ports, REF, by="bob")
+
+
+async def test_of_two_people_at_once_the_second_is_told_that_nobody_waits_any_more(ports):
+    await References(ports, CLOCK).wait(await blocked_by_hand(ports, "a"))
+
+    async def resolve_first():
+        await resolve(ports, REF, by="ada")
+
+    with pytest.raises(Refused, match="no episode waits"):
+        await resolve(with_log(ports, resolve_first), REF, by="bob")

@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given as draw
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from engine.waits import signal as rules
+from engine.waits.approval import REQUESTS
 from engine.waits.signal import CLOCKS_S, KEPT_S, Signal, SignalState
 from streams.json import raw
 from streams.model.events import SignalEvent, SignalGiven, SignalWaited
@@ -116,11 +118,11 @@ def test_it_is_for_one():
     assert due(past) == {"a": "s1"}
 
 
-def test_the_newest_comes_first_and_each_is_for_one():
+def test_they_are_taken_in_the_order_in_which_they_came_and_each_is_for_one():
     past = given(sent("s1"), sent("s2", at_s=1))
-    assert rules.wait(past, waited("a", since_s=2)) == (waited("a", since_s=2, takes="s2"),)
-    past = given(sent("s1"), sent("s2", at_s=1), waited("a", since_s=2, takes="s2"))
-    assert rules.wait(past, waited("b", since_s=3)) == (waited("b", since_s=3, takes="s1"),)
+    assert rules.wait(past, waited("a", since_s=2)) == (waited("a", since_s=2, takes="s1"),)
+    past = given(sent("s1"), sent("s2", at_s=1), waited("a", since_s=2, takes="s1"))
+    assert rules.wait(past, waited("b", since_s=3)) == (waited("b", since_s=3, takes="s2"),)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +151,72 @@ def test_a_wait_is_written_down_once():
     assert rules.wait(past, waited("a")) == (), "nor does a slow node put an old one in its place"
 
 
-def test_an_episode_is_due_what_came_last_since_it_waits():
-    assert due(given(waited("a"), sent("s1", "a"), sent("s2", "a"))) == {"a": "s2"}
+# Several in a row.
+
+
+def test_an_episode_is_due_what_came_first_since_it_waits():
+    assert due(given(waited("a"), sent("s1", "a"), sent("s2", "a"))) == {"a": "s1"}
     assert due(given(waited("a"), sent("s1", "a"), waited("a", step_no=2))) == {}
+
+
+def test_what_comes_while_another_is_due_is_for_the_next_wait_in_the_order_of_arrival():
+    past: list[SignalEvent] = [waited("a")]
+    past += [sent(each, "a") for each in ("s1", "s2", "s3")]
+    assert given(*past).is_unclaimed(said("s2")), "as long as no wait has taken it"
+    for step_no, takes in ((2, "s2"), (3, "s3"), (4, "")):
+        (taken,) = rules.wait(given(*past), waited("a", step_no=step_no))
+        assert taken.signal_id == takes
+        past.append(taken)
+        assert due(given(*past)) == ({"a": takes} if takes else {})
+
+
+def test_so_it_is_if_another_episode_has_had_it_meanwhile_for_an_hour():
+    past = given(waited("a"), sent("s1", "a"), waited("b"), sent("s2", "a", "b"))
+    assert due(past) == {"a": "s1", "b": "s2"}
+    for since_s, takes in ((KEPT_S, "s2"), (KEPT_S + 1, "")):
+        (taken,) = rules.wait(past, waited("a", since_s=since_s, step_no=2))
+        assert taken.signal_id == takes
+
+
+def test_one_that_is_sent_anew_reaches_the_next_wait_that_has_nothing_due():
+    past = given(
+        waited("a"), sent("s1", "a"), sent("s2", "a"), waited("a", step_no=2), sent("s2", "a")
+    )
+    assert due(past) == {"a": "s2"}
+    again = given(waited("a"), sent("s1", "a"), sent("s1", "a", at_s=300))
+    assert due(again) == {"a": "s1"}, "and is no second one to whom it is due already"
+    assert not again.is_unclaimed(said("s1"))
+
+
+def test_a_wait_with_a_signal_due_is_answered_and_a_wait_ahead_is_not():
+    past = given(waited("a"), sent("s1", "a"), waited("b"), waited("c", is_ahead=True))
+    left = past.unanswered(past.waits.values())
+    assert [each.episode_id for each in left] == ["b", "c"]
+
+
+def test_what_others_have_had_is_not_taken_once_a_newer_one_was():
+    past = given(sent("s1", "b"), waited("a"), sent("s2", "a"))
+    (taken,) = rules.wait(past, waited("a", since_s=1, step_no=2))
+    assert taken.signal_id == ""
+
+
+def test_who_has_waited_before_takes_in_order_what_others_have_had_too():
+    past = given(waited("a"), sent("s1", "a"), sent("s2", "b"), sent("s3"))
+    (taken,) = rules.wait(past, waited("a", since_s=1, step_no=2))
+    assert taken.signal_id == "s2"
+
+
+def test_who_is_new_takes_what_nobody_has_had_before_what_others_had_before_it_waited():
+    past = given(sent("s1", "b"), sent("s2"))
+    assert rules.wait(past, waited("a", since_s=1))[0].signal_id == "s2"
+    assert rules.wait(past, waited("a", since_s=0))[0].signal_id == "s1", "it waited by then"
+
+
+def test_of_two_decisions_on_a_request_its_episode_takes_the_first_that_comes_to_it():
+    first, second = [
+        replace(sent(name, "a"), ref=f"{REQUESTS}1", request_no=1) for name in ("d1", "d2")
+    ]
+    assert due(given(waited("a"), first, second)) == {"a": "d2"}
 
 
 # Whatever their order.
@@ -193,7 +258,7 @@ def test_what_came_before_its_turn_is_taken_then_however_late():
     assert rules.wait(past, late) == (waited("a", step_no=2, since_s=LATE_S, takes="s1"),)
 
 
-def test_each_of_several_that_came_before_is_for_one_of_its_waits_the_newest_first():
+def test_each_of_several_that_came_before_is_for_one_of_its_waits_in_the_order_they_came():
     past: list[SignalEvent] = [waited("a", is_ahead=True)]
     past += [sent("s1", ahead=("a",)), sent("s2", at_s=5, ahead=("a",))]
     took = []
@@ -201,7 +266,7 @@ def test_each_of_several_that_came_before_is_for_one_of_its_waits_the_newest_fir
         (taken,) = rules.wait(given(*past), waited("a", step_no=step_no, since_s=LATE_S))
         took.append(taken.signal_id)
         past.append(taken)
-    assert took == ["s2", "s1", ""]
+    assert took == ["s1", "s2", ""]
 
 
 def test_what_others_had_before_its_turn_is_for_it_as_well():
@@ -258,3 +323,20 @@ def test_nobody_is_first_in_line_for_what_somebody_has_had_or_before_itself():
     assert given(ahead, sent("s1", "b", ahead=("a",))).first_in_line("c") == []
     assert given(ahead, sent("s1", ahead=("a",))).first_in_line("a") == []
     assert given(waited("a"), sent("s1", ahead=("a",))).first_in_line("b") == []
+
+
+@draw(st.lists(st.sampled_from(["signal", "wait"]), max_size=12))
+def test_an_episode_that_waits_again_and_again_has_all_signals_in_order(steps):
+    """Whether they come before a wait, while another is due, or between two waits."""
+    past: list[SignalEvent] = []
+    came: list[str] = []
+    had: list[str] = []
+    for number, step in enumerate([*steps, *["wait"] * len(steps)], start=1):
+        state = given(*past)
+        if step == "signal":
+            came.append(f"s{number}")
+            past += rules.give(state, said(came[-1]), list(state.waits), at=at(number))
+        else:  # It has got what was due to its wait before.
+            past += rules.wait(state, waited("a", since_s=number, step_no=number))
+        had += [id_ for id_ in due(given(*past)).values() if id_ not in had]
+    assert had == came
