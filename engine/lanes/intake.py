@@ -2,10 +2,11 @@
 
 Events come from the queues that gates share. While one node alone pulls them, they come in the
 order of their streams, and a delivery that is missing in the count has gone elsewhere: then all are
-handed back, and read again once the missing one comes again, too. Lookups run for many events at a
-time, but one after the other for the same expectation and subject, so that of two events the first
-gets the cooldown. A full lane pulls no more events. Due timers share a queue with the ends of
-episodes, which make room: so they are still taken, and handed back.
+read again once the missing one comes again, too. What the nodes before had is sorted, and nothing
+newer is passed on before it. Lookups run for many events at a time, but one after the other for the
+same expectation and subject, so that of two events the first gets the cooldown. A full lane pulls
+no more events. Due timers share a queue with the ends of episodes, which make room: so they are
+still taken, and handed back.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from engine.episodes.recovery import NO_SUCH_EPISODE, NO_SUCH_EXPECTATION
 from engine.lanes import lane as lane_rules
 from engine.lanes.effects import LaneEffects
 from engine.lanes.lane import Cause, RequestedEpisode, Wanted
-from engine.runtime.consumer import DeliveryCount, Queue, consume_batches, consume_in_order
+from engine.runtime.consumer import DeliveryCount, InOrder, Queue, consume_batches
 from engine.runtime.context import ActorContext
 from engine.runtime.slots import Slots
 from engine.triggers import debounce, schedule
@@ -44,7 +45,7 @@ from streams.clock import Clock
 from streams.errors import Incompatible, NoSuchStream, Unavailable
 from streams.model.commands import Start
 from streams.model.events import EpisodeOpened
-from streams.ports.delivery import ACK_WAIT_S, Delivery, Source, Unreadable
+from streams.ports.delivery import ACK_WAIT_S, Delivery, OrderedSource, Unreadable
 from streams.ports.domain_events import DomainEvent
 from streams.ports.log import Recorded
 from streams.ports.timers import Due
@@ -218,7 +219,7 @@ class EventQueue:
 
     label: str
     """In metrics: `events`, or the name of a stream."""
-    open: Callable[[], Awaitable[Source[DomainEvent | Unreadable]]]
+    open: Callable[[], Awaitable[OrderedSource[DomainEvent | Unreadable]]]
     fan_out: int
     """Most episodes that one event can ask for."""
 
@@ -260,7 +261,7 @@ class EventQueues:
             return None
         return EventQueue(label="events", open=self._open_own, fan_out=max(watching.values()))
 
-    async def _open_own(self) -> Source[DomainEvent | Unreadable]:
+    async def _open_own(self) -> OrderedSource[DomainEvent | Unreadable]:
         names = self.context.actor.event_names() & self._cursors.keys()
         after = min((self._cursors[name] for name in names), default=None)
         return await open_events(self.context, after=after)
@@ -336,7 +337,11 @@ class LaneInput:
     """Raises `Unavailable` if the lane may be another node's by now."""
     unsettled_s: float = 0.0
     """How long others may have unacknowledged events: until then none are read."""
-    _sources: list[Source[DomainEvent | Unreadable]] = field(default_factory=list)
+    waits_for_all: bool = True
+    """Whether to read no newer events before all that others had have come again."""
+    is_overtaken: bool = False
+    """Whether newer events came before some that others had."""
+    _sources: list[OrderedSource[DomainEvent | Unreadable]] = field(default_factory=list)
     _is_whole: bool = True
     """Whether every event delivered since the term began came here."""
 
@@ -359,18 +364,25 @@ class LaneInput:
         await clock.sleep(self.unsettled_s)
 
         async def wait_room(count: DeliveryCount) -> int:
-            most = self._share(await self._wait_room(source, count), queue)
-            # A node that was frozen may not know yet that its lease is over.
-            self.check_lease()
-            return most
+            return self._share(await self._wait_room(source, count), queue)
 
+        in_order = InOrder(
+            source=source,
+            room=wait_room,
+            check=self.check_lease,
+            clock=clock,
+            waits_for_all=self.waits_for_all,
+        )
         try:
-            await consume_in_order(source, self._handle, labels=labels, room=wait_room, clock=clock)
+            is_overtaken = await in_order.consume(self._handle, labels=labels)
         except NoSuchStream:
             self._sources.remove(source)
             await source.close()
             raise
         self._is_whole = False
+        self.is_overtaken |= is_overtaken
+        if is_overtaken:
+            raise Unavailable(queue.label, detail="others still have some of the deliveries")
         raise Unavailable(queue.label, detail="a delivery went elsewhere, or was lost")
 
     async def take_foreign(self, queue: ForeignQueue) -> None:
@@ -394,6 +406,10 @@ class LaneInput:
 
         Returns whether all of them come again at once; else only once `ACK_WAIT_S` is over.
         """
+        try:
+            self.check_lease()
+        except Unavailable:  # Another node pulls by now: what is handed back would come in between.
+            self._is_whole = False
         for source in self._sources:
             self._is_whole &= await source.hand_back(is_whole=self._is_whole)
             await source.close()
@@ -426,7 +442,7 @@ class LaneInput:
         self._backpressure.shut()
 
     async def _wait_room(
-        self, source: Source[DomainEvent | Unreadable], count: DeliveryCount
+        self, source: OrderedSource[DomainEvent | Unreadable], count: DeliveryCount
     ) -> int:
         if not self.mailbox.has_room:
             # What is handed back comes again before what is older and not acknowledged.

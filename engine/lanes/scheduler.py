@@ -67,6 +67,10 @@ REDELIVERED_S: Final = ACK_WAIT_S + 1.0
 """How long older events may come again after a delivery was lost, in seconds: all that was not
 acknowledged comes again after `ACK_WAIT_S`, and the server's timers may be late."""
 
+OVERTAKEN_MAX: Final = 2
+"""Terms, each `REDELIVERED_S` after the one before, that end because others still have some of the
+older events. What has not come again by then was handed back with a delay, on purpose."""
+
 LAPSES_AFTER: Final = 1 - 1 / BEATS_PER_TTL
 """The earliest lapse of a lease after the end of its holder, in lives of a lease."""
 
@@ -96,6 +100,8 @@ class Term:
     """Raises `Unavailable` if the lane may be another node's by now."""
     unsettled_s: float
     """How long others may have unacknowledged events."""
+    waits_for_all: bool
+    """Whether to read no newer events before all of those have come again."""
     _mailbox: Mailbox = field(default_factory=Mailbox)
     _batch: InputBatch = field(default_factory=InputBatch)
     """What is being decided on."""
@@ -118,7 +124,13 @@ class Term:
             takes_causes=self.takes_causes,
             check_lease=self.check_lease,
             unsettled_s=self.unsettled_s,
+            waits_for_all=self.waits_for_all,
         )
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether newer events came before some that others had: then none of them was read."""
+        return self._input.is_overtaken
 
     async def run(self) -> None:
         """Schedule until it is over. After an error or a group of them, begin a new term."""
@@ -323,6 +335,8 @@ class LaneScheduler:
         self._key = lane_claim(self.context.actor.id)
         self._withdrawn = self._permit.withdrawn
         self._failures = 0
+        self._waits_left = 0
+        """Terms that may still end because others have events that are older than new ones."""
         self._settled_s = 0.0
         """Until when others may have unacknowledged events, on the monotonic clock."""
 
@@ -367,6 +381,7 @@ class LaneScheduler:
         held = await self.context.leases.acquire(self._key, on_lost=over.set)
         if held is None:
             return False
+        self._waits_left = OVERTAKEN_MAX if held.lease.stolen else 0
         if held.lease.stolen:
             self._expect_redeliveries(UNSETTLED_S - self.context.ports.leases.ttl_s * LAPSES_AFTER)
         ending = asyncio.create_task(self._end_when_due(over))
@@ -396,6 +411,7 @@ class LaneScheduler:
             raise asyncio.CancelledError
         if not await term.hand_back():
             self._expect_redeliveries(REDELIVERED_S)
+            self._waits_left = self._waits_left - 1 if term.is_overtaken else OVERTAKEN_MAX
         if self.context.clock.monotonic_s() - began_s > AGAIN_MAX_S:
             self._failures = 0
         if failure is not None:
@@ -426,6 +442,7 @@ class LaneScheduler:
             over=over,
             check_lease=check_lease,
             unsettled_s=self._unsettled_s(),
+            waits_for_all=self._waits_left > 0,
         )
 
     async def _end_when_due(self, over: asyncio.Event) -> None:

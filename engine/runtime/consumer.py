@@ -15,7 +15,7 @@ from engine.runtime.slots import Slots
 from engine.runtime.tasks import wait_first
 from engine.validation import backoff_s
 from streams.clock import Clock
-from streams.ports.delivery import Delivery, Source
+from streams.ports.delivery import Delivery, OrderedSource, QueuePosition, Source
 
 T = TypeVar("T")
 
@@ -23,6 +23,12 @@ WAIT_S: Final = 5.0
 """Longest silent wait for messages; only how often an idle consumer wakes. Half of `ACK_WAIT_S`:
 the acknowledgement is due that long after the request, so at least the other half is left."""
 
+AGAIN_S: Final = 1.0
+"""Longest silence while deliveries come again that are all due, in seconds: the server sends one
+right after the other."""
+
+REDELIVERED_MAX: Final = 1_000
+"""Deliveries that come again and are requested at a time."""
 
 Handle: TypeAlias = Callable[[Delivery[T], float], Awaitable[None]]
 """Answers a delivery, or starts a task that does. It also gets when the delivery was requested, in
@@ -144,27 +150,97 @@ class DeliveryCount:
         self._last = None
 
 
-async def consume_in_order(
-    source: Source[T],
-    handle: HandleInOrder[T],
-    *,
-    room: Callable[[DeliveryCount], Awaitable[int]],
-    labels: Mapping[str, str],
-    clock: Clock,
-) -> None:
-    """Pass the deliveries of a queue that nobody else pulls to `handle`, until one is missing.
+@dataclass
+class Redeliveries(Generic[T]):
+    """What a queue had delivered to others before one node pulled it, and comes again to that one.
 
-    It has gone to another node or was lost, and is older than what was received since. `room` waits
-    for room, and returns how much there is.
+    It comes before anything new, but in no order: what was handed back comes again before what was
+    on its way to a node that is not there any more.
     """
-    count = DeliveryCount()
-    while True:
-        most, asked_s = await room(count), clock.monotonic_s()
-        deliveries = await source.receive(room=most, wait_s=WAIT_S)
-        if not count.check(deliveries):
-            return
-        await handle(deliveries, asked_s)
-        telemetry.backlog.set(source.pending, labels)
+
+    position: QueuePosition
+    """How far the queue was then."""
+    _found: dict[int, Delivery[T]] = field(default_factory=dict)
+    """By sequence; the newest delivery of each."""
+
+    def take(self, deliveries: Sequence[Delivery[T]]) -> None:
+        """Take what has come."""
+        self._found.update((each.seq, each) for each in deliveries)
+
+    @property
+    def missing(self) -> int:
+        """How many others still have, as far as one can see."""
+        again = sum(seq <= self.position.delivered_seq for seq in self._found)
+        return self.position.unacknowledged - again
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether something new has come."""
+        return any(seq > self.position.delivered_seq for seq in self._found)
+
+    def in_order(self) -> list[Delivery[T]]:
+        """Return all that has come, in the order of the stream."""
+        return [self._found[seq] for seq in sorted(self._found)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class InOrder(Generic[T]):
+    """Pulls a queue that nobody else pulls, in the order of its stream."""
+
+    source: OrderedSource[T]
+    room: Callable[[DeliveryCount], Awaitable[int]]
+    """Waits for room, and returns how much there is."""
+    check: Callable[[], None]
+    """Raises if somebody else may pull the queue by now."""
+    clock: Clock
+    waits_for_all: bool = True
+    """Whether to pass on nothing before all has come again that others had."""
+
+    async def consume(self, handle: HandleInOrder[T], *, labels: Mapping[str, str]) -> bool:
+        """Pass the deliveries to `handle` until one is missing; return if only that others had.
+
+        It has gone to another node, or was lost, and is older than what was received since.
+        """
+        await self.room(DeliveryCount())
+        position, asked_s = await self.source.position(), self.clock.monotonic_s()
+        count = DeliveryCount(position.delivered)
+        again = await self._redelivered(position, count)
+        if again is None:
+            return True
+        while again:
+            most = await self.room(count)
+            await handle(again[:most], asked_s)
+            again = again[most:]
+        while True:
+            most, asked_s = await self.room(count), self.clock.monotonic_s()
+            deliveries = await self._receive(most, WAIT_S, count)
+            if deliveries is None:
+                return False
+            await handle(deliveries, asked_s)
+            telemetry.backlog.set(self.source.pending, labels)
+
+    async def _redelivered(
+        self, position: QueuePosition, count: DeliveryCount
+    ) -> list[Delivery[T]] | None:
+        """Return what others had, with what has come after it; None: some of it is missing."""
+        again = Redeliveries[T](position)
+        while again.missing > 0:
+            room = min(again.missing, REDELIVERED_MAX)
+            deliveries = await self._receive(room, AGAIN_S, count)
+            if deliveries is None:
+                return None
+            again.take(deliveries)
+            if again.missing > 0 and (again.is_overtaken or not deliveries):
+                # The server has no more of them now: others still have the rest.
+                return None if self.waits_for_all else again.in_order()
+        return again.in_order()
+
+    async def _receive(
+        self, room: int, wait_s: float, count: DeliveryCount
+    ) -> Sequence[Delivery[T]] | None:
+        """Return what comes; None: a delivery is missing before or among it."""
+        deliveries = await self.source.receive(room=room, wait_s=wait_s, check=self.check)
+        return deliveries if count.check(deliveries) else None
 
 
 def consumer_service(

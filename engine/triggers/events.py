@@ -21,7 +21,7 @@ from engine.triggers.admit import STRANGE_DELIVERIES_MAX, Admission, leave
 from streams.clock import Clock
 from streams.errors import NoSuchStream, Unavailable
 from streams.model.foreign_streams import ForeignStream
-from streams.ports.delivery import ACK_WAIT_S, Delivery, Source, Unreadable
+from streams.ports.delivery import ACK_WAIT_S, Delivery, OrderedSource, Unreadable
 from streams.ports.domain_events import DomainEvent, DomainEvents
 
 STREAM_LOOK_S: Final = 5.0
@@ -38,7 +38,7 @@ second look finds the same."""
 
 Incoming: TypeAlias = Delivery[DomainEvent | Unreadable]
 
-OpenQueue: TypeAlias = Callable[[], Awaitable[Source[DomainEvent | Unreadable]]]
+OpenQueue: TypeAlias = Callable[[], Awaitable[OrderedSource[DomainEvent | Unreadable]]]
 
 
 log = structlog.get_logger("vigil.triggers")
@@ -54,7 +54,7 @@ def missing(actor: str, stream: str) -> str:
 
 async def open_events(
     context: ActorContext, *, after: int | None = None
-) -> Source[DomainEvent | Unreadable]:
+) -> OrderedSource[DomainEvent | Unreadable]:
     """Return the actor's queue of the stack's own events; `after`: where it begins at first."""
     domain_events, actor = context.ports.domain_events, context.actor
     return await domain_events.open(actor.id, actor.event_names(), after=after)
@@ -69,7 +69,7 @@ class ForeignQueue:
     after: int | None = None
     """Where it begins the first time; None: where the actor says."""
 
-    async def open(self) -> Source[DomainEvent | Unreadable]:
+    async def open(self) -> OrderedSource[DomainEvent | Unreadable]:
         """Return the queue, or raise `NoSuchStream`."""
         domain_events, actor = self.context.ports.domain_events, self.context.actor.id
         return await domain_events.open_feed(actor, self.foreign, after=self.after)

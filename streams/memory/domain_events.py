@@ -174,6 +174,13 @@ class MemoryDomainEvents:
             parse=partial(parse_foreign, stream=feed.stream, remade=remade),
         )
 
+    async def stored(
+        self, name: str, *, after: int, up_to: int
+    ) -> Sequence[DomainEvent | Unreadable]:
+        """See `DomainEvents.stored`."""
+        found = self._stream.of(self._stack.event(name), after=after)
+        return [self._parse(each) for each in found if each.seq <= up_to]
+
     async def watched(self, actor: str) -> frozenset[str]:
         """See `DomainEvents.watched`."""
         subjects = self._watched.get(self._stack.gate_durable(actor), ())

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from streams.errors import NoSuchStream
 from streams.memory.stream import MemoryStream
-from streams.ports.delivery import ACK_WAIT_S
+from streams.ports.delivery import ACK_WAIT_S, QueuePosition
 from streams.wire.messages import TRACE_HEADER, StreamMessage
 
 T = TypeVar("T")
@@ -48,6 +48,15 @@ class Durable:
     def backlog(self) -> int:
         """How many messages were never delivered, or are not answered for."""
         return self.pending + len(self._unanswered)
+
+    def position(self) -> QueuePosition:
+        """Return how far it is."""
+        return QueuePosition(
+            delivered=self._delivered,
+            delivered_seq=self._position,
+            acknowledged_seq=min(self._unanswered, default=self._position + 1) - 1,
+            unacknowledged=len(self._unanswered),
+        )
 
     def take(self, room: int, *, to: object) -> Sequence[tuple[StreamMessage, int, int]]:
         """Return up to `room` messages for `to`: what comes again, then new.
@@ -154,10 +163,14 @@ class MemorySource(Generic[T]):
         """See `Source.pending`."""
         return sum(durable.pending for durable in self._durables)
 
-    async def receive(self, *, room: int, wait_s: float) -> Sequence[MemoryDelivery[T]]:
-        """See `Source.receive`; `ValueError` if `room` is less than 1."""
+    async def receive(
+        self, *, room: int, wait_s: float, check: Callable[[], None] | None = None
+    ) -> Sequence[MemoryDelivery[T]]:
+        """See `OrderedSource.receive`; `ValueError` if `room` is less than 1."""
         if room < 1:
             raise ValueError(f"room for {room} deliveries: a source returns at least 1")
+        if check is not None:
+            check()
         return await self._durables[0].stream.bell.wait_some(
             lambda: self._take(room),
             wait_s=wait_s,
@@ -165,6 +178,11 @@ class MemorySource(Generic[T]):
             next_due_s=self._next_due_s,
             is_over=lambda: self._is_closed,
         )
+
+    async def position(self) -> QueuePosition:
+        """See `OrderedSource.position`; `ValueError` if it has several durables."""
+        (durable,) = self._durables
+        return durable.position()
 
     async def pause(self) -> None:
         """See `Source.pause`. There is nothing to do: only what is returned was ever taken."""

@@ -6,7 +6,7 @@ acknowledge; and work that is done twice must find itself done.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final, Protocol, TypeVar
 
@@ -74,6 +74,19 @@ class Delivery(Protocol[T_co]):
         """Never deliver this message again, to anyone. Best effort."""
 
 
+class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a queue was delivered, by all that pull it together."""
+
+    delivered: int = 0
+    """How many deliveries there were: `Delivery.nth` of the newest."""
+    delivered_seq: int = 0
+    """Up to which stream sequence each message was delivered to somebody."""
+    acknowledged_seq: int = 0
+    """Up to which stream sequence each message is acknowledged."""
+    unacknowledged: int = 0
+    """How many of those that were delivered are not acknowledged, and come again."""
+
+
 class Source(Protocol[T_co]):
     """A shared, durable queue of deliveries, pulled by any node that has room."""
 
@@ -110,3 +123,23 @@ class Source(Protocol[T_co]):
 
     async def close(self) -> None:
         """Stop pulling; a waiting `receive` returns at once. What it never returned comes again."""
+
+
+class OrderedSource(Source[T_co], Protocol[T_co]):
+    """A `Source` of one stream, which comes in its order if one node alone pulls it."""
+
+    async def receive(
+        self, *, room: int, wait_s: float, check: Callable[[], None] | None = None
+    ) -> Sequence[Delivery[T_co]]:
+        """See `Source.receive`.
+
+        `check` is called right before each request to the server, also after a pause of this
+        process; what it raises is raised here, and nothing is requested.
+        """
+
+    async def position(self) -> QueuePosition:
+        """Return how far the queue is, as its server knows it; that of a new one if there is none.
+
+        Raises:
+            Unavailable: there is no answer.
+        """

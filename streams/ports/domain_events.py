@@ -23,7 +23,7 @@ import msgspec
 from streams.json import JsonObject
 from streams.model.foreign_streams import ForeignStream
 from streams.model.triggers import CloudEvent
-from streams.ports.delivery import Source, Unreadable
+from streams.ports.delivery import OrderedSource, Unreadable
 
 EVENT_BYTES_MAX: Final = 512 * 1024
 """Largest domain event an episode can open on; its payload is kept in the episode's journal,
@@ -152,7 +152,7 @@ class DomainEvents(Protocol):
 
     async def open(
         self, actor: str, names: Collection[str], *, after: int | None = None
-    ) -> Source[DomainEvent | Unreadable]:
+    ) -> OrderedSource[DomainEvent | Unreadable]:
         """Return the events called one of `names`, shared by all gates of `actor`.
 
         Nodes may run different versions of an actor, so opening only ever widens what the gates
@@ -165,7 +165,7 @@ class DomainEvents(Protocol):
 
     async def open_feed(
         self, actor: str, feed: ForeignStream, *, after: int | None = None
-    ) -> Source[DomainEvent | Unreadable]:
+    ) -> OrderedSource[DomainEvent | Unreadable]:
         """Return the events of `feed`, shared by all gates of `actor`.
 
         The first time it starts just past sequence `after`, or without one at the feed's `start`;
@@ -177,6 +177,14 @@ class DomainEvents(Protocol):
         Raises:
             NoSuchStream: there is none of that name.
             Incompatible: the server refuses us this stream or this subject.
+        """
+
+    async def stored(
+        self, name: str, *, after: int, up_to: int
+    ) -> Sequence[DomainEvent | Unreadable]:
+        """Return the stack's own events called `name` past sequence `after`, up to `up_to`.
+
+        All that were acknowledged to their publishers and are still kept, oldest first.
         """
 
     async def watched(self, actor: str) -> frozenset[str]:

@@ -24,6 +24,7 @@ BEFORE_KILL: Final = EVENTS // 5
 ENDED: Final = "select 1 from episodes where status = 'done'"
 ENDED_S_MAX: Final = 110.0
 HANDOVER_S_MAX: Final = 4.0
+TAKEOVER_S_MAX: Final = 15.0
 
 
 def orders() -> dict[str, dict[str, str]]:
@@ -99,3 +100,24 @@ async def test_so_it_is_when_the_node_that_dispatches_is_killed(cluster: Cluster
     await cluster.wait_rows(ENDED, EVENTS, most_s=ENDED_S_MAX)
     await check_turns(cluster)
     assert any(node.says("dispatching") for node in cluster.nodes[1:])
+
+
+async def test_so_it_is_when_the_node_that_dispatches_is_paused_and_wakes_again(cluster: Cluster):
+    first = await cluster.start("n1", app=APP, VIGIL_LEASE_S="2")
+    for name in ("n2", "n3"):
+        await cluster.start(name, app=APP, VIGIL_LEASE_S="2")
+    assert first.says("dispatching")
+    all_orders = list(orders().items())
+    await cluster.publish("order.paid", dict(all_orders[:BEFORE_KILL]))
+    await cluster.wait_at_least(ENDED, BEFORE_KILL // 4, most_s=ENDED_S_MAX)
+    first.freeze()
+    await cluster.publish("order.paid", dict(all_orders[BEFORE_KILL:]))
+    await wait_until(
+        lambda: any(node.says("dispatching") for node in cluster.nodes[1:]),
+        "another node dispatches",
+        most_s=TAKEOVER_S_MAX,
+    )
+    # Its last pull is over soon; so it asks again, if nothing keeps it from that.
+    first.thaw()
+    await cluster.wait_rows(ENDED, EVENTS, most_s=ENDED_S_MAX)
+    await check_turns(cluster)

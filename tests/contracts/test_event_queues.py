@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from streams.errors import Unavailable
 from tests.contracts.samples import SILENCE_S, deliveries_of, opened, wait_backlog
 
 
@@ -99,3 +100,61 @@ async def test_the_backlog_counts_what_waits_and_what_is_unanswered(world):
         await second.nak(delay_s=60)
         await wait_backlog(world, 2)
         assert await world.backlog("other") == 0
+
+
+async def test_a_queue_says_how_far_it_is(world):
+    async with (
+        opened(world.open("monitor", ["a"])) as source,
+        opened(world.open("monitor", ["a"])) as other,
+    ):
+        assert (await source.position()).delivered == 0
+        seqs = await published(world, "a", "b", "a", "a")
+        found = await deliveries_of(source, 2)
+        position = await other.position()
+        assert (position.delivered, position.unacknowledged) == (2, 2)
+        assert found[-1].seq <= position.delivered_seq < seqs[-1]
+        assert position.acknowledged_seq < seqs[0]
+        await found[1].ack()
+        await wait_backlog(world, 2)
+        assert (await source.position()).acknowledged_seq < seqs[0]
+        await found[0].ack()
+        await wait_backlog(world, 1)
+        position = await source.position()
+        assert (position.delivered, position.unacknowledged) == (2, 0)
+        assert found[-1].seq <= position.acknowledged_seq < seqs[-1]
+
+
+async def test_what_is_handed_back_is_unacknowledged_and_counted_when_it_comes_again(world):
+    async with opened(world.open("monitor", ["a"])) as source:
+        await published(world, "a")
+        assert await source.hand_back() is True
+        (found,) = await deliveries_of(source, 1)
+        await found.nak()
+        await deliveries_of(source, 1)
+        position = await source.position()
+        assert (position.delivered, position.unacknowledged) == (2, 1)
+
+
+async def test_nothing_is_received_by_who_may_not_ask(world):
+    def refuse():
+        raise Unavailable("the queue", detail="another node pulls it")
+
+    async with opened(world.open("monitor", ["a"])) as source:
+        await published(world, "a")
+        with pytest.raises(Unavailable, match="another node"):
+            await source.receive(room=1, wait_s=1.0, check=refuse)
+        assert (await source.position()).delivered == 0
+
+
+async def test_stored_events_of_a_name_are_read_between_two_sequences(world):
+    seqs = await published(world, "a", "b", "a", "a", "a")
+    found = await world.stored("a", after=seqs[0], up_to=seqs[3])
+    assert [(each.id, each.seq) for each in found] == [("3", seqs[2]), ("4", seqs[3])]
+    assert await world.stored("a", after=seqs[4], up_to=seqs[4] + 10) == []
+
+
+async def test_a_stored_event_is_the_same_as_a_delivered_one(world):
+    async with opened(world.open("monitor", ["a"])) as source:
+        (seq,) = await published(world, "a")
+        (found,) = await deliveries_of(source, 1)
+        assert list(await world.stored("a", after=seq - 1, up_to=seq)) == [found.content]

@@ -40,7 +40,7 @@ from streams.model.events import EpisodeFinished, EpisodeOpened, WorkflowFinishe
 from streams.model.foreign_streams import ForeignStream
 from streams.ports.all import Ports
 from streams.ports.bucket import BucketEntry, BucketWatch
-from streams.ports.delivery import Unreadable
+from streams.ports.delivery import QueuePosition, Unreadable
 from streams.ports.domain_events import (
     NO_HEADERS,
     DomainEvent,
@@ -539,6 +539,14 @@ class WiredWorld:
             "backlog", lambda: done(world.backlog(actor, foreign_streams))
         )
 
+    async def stored(
+        self, name: str, *, after: int, up_to: int
+    ) -> Sequence[DomainEvent | Unreadable]:
+        world = self.wire.servers.ports.domain_events
+        return await self.wire.request(
+            f"stored {name}", lambda: done(world.stored(name, after=after, up_to=up_to))
+        )
+
     async def republish(self, seq: int, *, id: str) -> int | None:
         world = self.wire.servers.ports.domain_events
         return await self.wire.surely(f"republish {seq}", lambda: done(world.republish(seq, id=id)))
@@ -601,14 +609,19 @@ class WiredSource(Generic[T]):
     def pending(self) -> int:
         return self.source.pending
 
-    async def receive(self, *, room: int, wait_s: float) -> Sequence[WiredDelivery[T]]:
-        deliveries = await self.source.receive(room=room, wait_s=wait_s)
+    async def receive(
+        self, *, room: int, wait_s: float, check: Callable[[], None] | None = None
+    ) -> Sequence[WiredDelivery[T]]:
+        deliveries = await self.source.receive(room=room, wait_s=wait_s, check=check)
         await self.wire.life.passage()
         for delivery in deliveries:
             if self.wire.servers.weather.draw(Fault.REDELIVERED):
                 delay_s = self.wire.servers.weather.between(0.0, SLOW_S)
                 delivery.durable.hand_back(delivery.seq, delay_s=delay_s)
         return [WiredDelivery(self.wire, delivery) for delivery in deliveries]
+
+    async def position(self) -> QueuePosition:
+        return await self.wire.request("position", lambda: done(self.source.position()))
 
     async def pause(self) -> None:
         await self.source.pause()

@@ -8,6 +8,7 @@ replicas; measured 2 to 3 in 100 reads right after a write).
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -43,6 +44,13 @@ class Stored(msgspec.Struct, frozen=True):
     seq: int
     headers: Headers
     data: bytes
+    time: str
+    """When the server stored it, as it writes that."""
+
+    @property
+    def at(self) -> datetime:
+        """When the server stored it."""
+        return datetime.fromisoformat(self.time)
 
 
 class Extent(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +72,7 @@ class _Raw(msgspec.Struct, frozen=True):
 
     subject: str
     seq: int
+    time: str
     hdrs: bytes = b""
     data: bytes = b""
 
@@ -81,6 +90,24 @@ async def at(link: Link, stream: str, seq: int) -> Stored | None:
 async def first_after(link: Link, stream: str, subject: str, *, seq: int) -> Stored | None:
     """Return the first message on `subject` past `seq`, as the leader knows it."""
     return await _from_leader(link, stream, {"seq": seq + 1, "next_by_subj": subject})
+
+
+async def all_between(
+    link: Link, stream: str, subject: str, *, after: int, up_to: int
+) -> list[Stored]:
+    """Return the messages on `subject` past `after` up to `up_to`, as the leader knows them."""
+    found: list[Stored] = []
+    async for each in every_after(link, stream, subject, seq=after):
+        if each.seq > up_to:
+            return found
+        found.append(each)
+    # A replica may lack the newest ones.
+    while (newest := found[-1].seq if found else after) < up_to:
+        one_more = await first_after(link, stream, subject, seq=newest)
+        if one_more is None or one_more.seq > up_to:
+            break
+        found.append(one_more)
+    return found
 
 
 async def every_after(
@@ -164,7 +191,7 @@ async def _from_leader(link: Link, stream: str, which: JsonObject) -> Stored | N
             return None
         raise Unavailable(stream, detail=str(error)) from error
     raw = msgspec.convert(answer["message"], _Raw)
-    return Stored(raw.subject, raw.seq, headers.parse(raw.hdrs), raw.data)
+    return Stored(raw.subject, raw.seq, headers.parse(raw.hdrs), raw.data, raw.time)
 
 
 async def _page(link: Link, stream: str, subject: str, *, seq: int) -> tuple[list[Stored], bool]:
@@ -199,4 +226,5 @@ def _is_status(msg: Received) -> bool:
 
 def _direct(msg: Received) -> Stored:
     given = msg.headers
-    return Stored(given[headers.SUBJECT], int(given[headers.SEQUENCE]), given, msg.data)
+    seq, time = int(given[headers.SEQUENCE]), given[headers.STORED_AT]
+    return Stored(given[headers.SUBJECT], seq, given, msg.data, time)

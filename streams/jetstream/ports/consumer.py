@@ -19,7 +19,7 @@ from streams.jetstream.messages import api, stored
 from streams.jetstream.ports.configs import CONSUMERS_MAX, NS_PER_S
 from streams.json import JsonObject
 from streams.model.foreign_streams import FeedStart
-from streams.ports.delivery import ACK_WAIT_S
+from streams.ports.delivery import ACK_WAIT_S, QueuePosition
 
 UNANSWERED_MAX: Final = 10_000
 """Deliveries of one consumer, over all nodes, that may be unanswered at a time."""
@@ -72,6 +72,18 @@ class DurableConsumer:
         """Return how many messages wait or are unacknowledged; 0 without a consumer."""
         info = await self._state(link)
         return 0 if info is None else int(info["num_pending"]) + int(info["num_ack_pending"])
+
+    async def position(self, link: Link) -> QueuePosition:
+        """Return how far it is; the position of a new one without a consumer."""
+        info = await self._state(link)
+        if info is None:
+            return QueuePosition()
+        return QueuePosition(
+            delivered=int(info["delivered"]["consumer_seq"]),
+            delivered_seq=int(info["delivered"]["stream_seq"]),
+            acknowledged_seq=_acknowledged_seq(info),
+            unacknowledged=int(info["num_ack_pending"]),
+        )
 
     async def filters_there(self, link: Link) -> frozenset[str]:
         """Return the filters that it has on the server; none without a consumer."""

@@ -24,7 +24,7 @@ from streams.keys import feed_key, queue_key
 from streams.layout import Stream
 from streams.model.foreign_streams import FeedStart, ForeignStream, start_anew
 from streams.ports.bucket import Bucket
-from streams.ports.delivery import Delivery, Source, Unreadable
+from streams.ports.delivery import Delivery, OrderedSource, QueuePosition, Unreadable
 from streams.ports.domain_events import NO_HEADERS, DomainEvent, Sent
 from streams.subjects import Stack
 from streams.wire.messages import (
@@ -117,7 +117,7 @@ class JetStreamDomainEvents:
 
     async def open(
         self, actor: str, names: Collection[str], *, after: int | None = None
-    ) -> Source[DomainEvent | Unreadable]:
+    ) -> OrderedSource[DomainEvent | Unreadable]:
         """See `DomainEvents.open`."""
         if not names:
             return NullSource()
@@ -126,7 +126,7 @@ class JetStreamDomainEvents:
 
     async def open_feed(
         self, actor: str, feed: ForeignStream, *, after: int | None = None
-    ) -> Source[DomainEvent | Unreadable]:
+    ) -> OrderedSource[DomainEvent | Unreadable]:
         """See `DomainEvents.open_feed`."""
         found = await stored.extent(self._link, feed.stream)
         key = feed_key(actor, feed.stream, feed.subject)
@@ -145,6 +145,15 @@ class JetStreamDomainEvents:
         if now != read:
             await put_read_stream(self._gates, key, now)
         return source
+
+    async def stored(
+        self, name: str, *, after: int, up_to: int
+    ) -> Sequence[DomainEvent | Unreadable]:
+        """See `DomainEvents.stored`."""
+        found = await stored.all_between(
+            self._link, self._stream, self._stack.event(name), after=after, up_to=up_to
+        )
+        return [self._parse(each) for each in found]
 
     async def watched(self, actor: str) -> frozenset[str]:
         """See `DomainEvents.watched`."""
@@ -169,7 +178,7 @@ class JetStreamDomainEvents:
 
     async def _share(
         self, consumer: DurableConsumer, parse: Parse
-    ) -> Source[DomainEvent | Unreadable]:
+    ) -> OrderedSource[DomainEvent | Unreadable]:
         acknowledged_seq = await consumer.ensure(self._link)
         return JetStreamSource(self._link, consumer, parse, after=acknowledged_seq)
 
@@ -204,7 +213,7 @@ class JetStreamDomainEvents:
 
 
 class NullSource:
-    """`Source` of an actor that watches no events.
+    """`OrderedSource` of an actor that watches no events.
 
     A consumer without a filter would get everything, so there is none at all.
     """
@@ -219,10 +228,15 @@ class NullSource:
         *,
         room: int,  # noqa: ARG002 - as every source is asked
         wait_s: float,
+        check: Callable[[], None] | None = None,  # noqa: ARG002 - nothing is ever requested
     ) -> Sequence[Delivery[DomainEvent | Unreadable]]:
         """Return nothing, after `wait_s` or when closed."""
         await wait_set(self._closed, timeout_s=wait_s)
         return ()
+
+    async def position(self) -> QueuePosition:
+        """Return that of a queue that nothing ever comes to."""
+        return QueuePosition()
 
     async def pause(self) -> None:
         """Go on asking for nothing."""

@@ -39,7 +39,7 @@ from streams.jetstream.ports.configs import NS_PER_S
 from streams.jetstream.ports.consumer import UNANSWERED_MAX, DurableConsumer
 from streams.jetstream.ports.follow import SILENT_BEATS_MAX
 from streams.json import JsonObject
-from streams.ports.delivery import Delivery
+from streams.ports.delivery import Delivery, QueuePosition
 from streams.wire.messages import TRACE_HEADER
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ class JetStreamDelivery(Generic[T]):
 
 
 class JetStreamSource(Generic[T]):
-    """`Source` on one durable consumer."""
+    """`OrderedSource` on one durable consumer."""
 
     def __init__(
         self,
@@ -150,13 +150,17 @@ class JetStreamSource(Generic[T]):
         self.pending = 0
         """See `Source.pending`."""
 
-    async def receive(self, *, room: int, wait_s: float) -> Sequence[Delivery[T]]:
-        """See `Source.receive`."""
+    async def receive(
+        self, *, room: int, wait_s: float, check: Callable[[], None] | None = None
+    ) -> Sequence[Delivery[T]]:
+        """See `OrderedSource.receive`."""
         clock = self._link.clock
         await self._resume()
         deadline_s = clock.monotonic_s() + wait_s
         left_s = max(wait_s, PULL_S_MIN)
         while not self._waiting and left_s > 0 and not self._is_closed:
+            if check is not None:
+                check()
             is_pulling = await self._pull(room, left_s)
             if is_pulling:
                 await self._wait_news(left_s + GRACE_S)
@@ -164,6 +168,10 @@ class JetStreamSource(Generic[T]):
                 await clock.sleep(min(left_s, RETRY_S))
             left_s = deadline_s - clock.monotonic_s()
         return [self._hand_out() for _ in range(min(room, len(self._waiting)))]
+
+    async def position(self) -> QueuePosition:
+        """See `OrderedSource.position`."""
+        return await self._consumer.position(self._link)
 
     async def pause(self) -> None:
         """See `Source.pause`. Cancelled, it goes on with the next `receive` or `pause`."""

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from engine.app.triggers import event
 from engine.dead_letters.write import DeadLetterWriter
@@ -19,6 +20,7 @@ from streams.errors import Unavailable
 from streams.keys import lane_claim
 from streams.memory import durable
 from streams.model.events import LaneMoved
+from streams.ports.delivery import QueuePosition
 from streams.ports.log import START, Commit
 from tests.engine.crew import crew_of
 from tests.engine.lane_stage import (
@@ -37,6 +39,8 @@ from tests.engine.stage import (
     CLOCK,
     HAPPENED,
     LEASE_TTL_S,
+    LOOK_S,
+    doomed,
     eventually,
     lived,
     opening,
@@ -102,8 +106,8 @@ class LosingSource:
     def __getattr__(self, name):
         return getattr(self._real, name)
 
-    async def receive(self, *, room, wait_s):
-        found = await self._real.receive(room=room, wait_s=wait_s)
+    async def receive(self, **more):
+        found = await self._real.receive(**more)
         lost = [each for each in found if each.content.id == self._loses and each.deliveries == 1]
         self._world.has_lost |= bool(lost)
         for each in lost:  # It went to somebody else.
@@ -128,6 +132,120 @@ async def test_what_was_lost_on_its_way_comes_before_newer_events(ports, lost):
         await check_order(ports, app)
 
     assert world.has_lost
+
+
+async def frozen_source(ports):
+    """Return the queue as a node has it that scheduled and stands still."""
+    return await ports.domain_events.open("worker", [HAPPENED])
+
+
+async def begun_and_dead(ports, app):
+    """Have a node schedule, and die without a word."""
+    async with doomed(app, ports):
+        await begun(ports)
+        await eventually(lambda: _state_of_lane(ports) == "claimed")
+
+
+async def test_what_a_frozen_node_hands_back_comes_in_order_with_what_it_had_on_its_way(ports):
+    app = laned(**ONE_BY_ONE)
+    await begun_and_dead(ports, app)
+    await publish(ports, *NAMES, k=1)
+    frozen = await frozen_source(ports)
+    first, *others = await frozen.receive(room=10, wait_s=0)
+    for each in others:  # What it asked for last was on its way to it, and is not handed back.
+        await each.nak()
+    async with running(app, ports, "n2"):
+        await check_order(ports, app)
+    assert first.content.id == "x0"
+
+
+class Waking:
+    """A world in which a frozen node wakes and pulls once more, just before another one does."""
+
+    def __init__(self, real, frozen, *, before):
+        self._real, self._frozen, self._before, self.taken = real, frozen, before, []
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    async def open(self, actor, names, **more):
+        source = await self._real.open(actor, names, **more)
+        return WakingSource(source, self) if actor == "worker" else source
+
+    async def wake(self, before):
+        if before == self._before and not self.taken:
+            self.taken += await self._frozen.receive(room=1, wait_s=0)
+
+
+class WakingSource:
+    def __init__(self, real, world):
+        self._real, self._world = real, world
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    async def position(self):
+        await self._world.wake("position")
+        return await self._real.position()
+
+    async def receive(self, **more):
+        await self._world.wake("receive")
+        return await self._real.receive(**more)
+
+
+@pytest.mark.parametrize("before", ["position", "receive"])
+async def test_what_a_frozen_node_pulls_when_it_wakes_comes_before_newer_events(ports, before):
+    app = laned(**ONE_BY_ONE)
+    await begun_and_dead(ports, app)
+    await publish(ports, *NAMES, k=1)
+    world = Waking(ports.domain_events, await frozen_source(ports), before=before)
+    async with running(app, replace(ports, domain_events=world), "n2"):
+        await check_order(ports, app)
+    assert [each.content.id for each in world.taken] == ["x0"]
+
+
+async def handed_back_for_long(ports):
+    """Have a node of another version take the first event, and hand it back with a delay."""
+    (first,) = await (await frozen_source(ports)).receive(room=1, wait_s=0)
+    await first.nak(delay_s=LONG_S)
+
+
+async def began_without_the_first(ports, app):
+    for name in NAMES[1:]:
+        await lived(ports, opening(app, id_=name).episode_id)
+    begun_ = (await turns_of(ports)).begun_by_key()
+    assert begun_ == {"1": [f"event:{name}" for name in NAMES[1:]]}
+
+
+def anew(lines):
+    again = (each for each in lines if each["event"] == "reading the lane anew")
+    return [each for each in again if "others still have" in each["why"]]
+
+
+async def test_what_was_handed_back_with_a_delay_does_not_keep_the_others_for_ever(
+    ports, monkeypatch
+):
+    monkeypatch.setattr(scheduler, "REDELIVERED_S", LOOK_S)
+    app = laned(**ONE_BY_ONE)
+    await begun_and_dead(ports, app)
+    await publish(ports, *NAMES, k=1)
+    await handed_back_for_long(ports)
+    with capture_logs() as lines:
+        async with running(app, ports, "n2"):
+            await began_without_the_first(ports, app)
+    assert len(anew(lines)) >= scheduler.OVERTAKEN_MAX
+
+
+async def test_nobody_waits_for_what_was_handed_back_with_a_delay_before_an_orderly_end(ports):
+    app = laned(**ONE_BY_ONE)
+    async with running(app, ports):
+        await begun(ports)
+    await publish(ports, *NAMES, k=1)
+    await handed_back_for_long(ports)
+    with capture_logs() as lines:
+        async with running(app, ports, "n2"):
+            await began_without_the_first(ports, app)
+    assert anew(lines) == []
 
 
 class RefusingOnce:
@@ -237,12 +355,23 @@ class Watched:
     def __init__(self):
         self.asked = []
 
-    async def receive(self, *, room, wait_s):
+    async def position(self):
+        return QueuePosition()
+
+    async def receive(self, *, room, wait_s, check):
+        check()
         self.asked.append(f"receive {room}")
         await asyncio.Event().wait()
 
     async def pause(self):
         self.asked.append("pause")
+
+    async def hand_back(self, *, is_whole):
+        self.asked.append("hand back" if is_whole else "hand back: not whole")
+        return is_whole
+
+    async def close(self):
+        self.asked.append("close")
 
 
 @pytest.fixture
@@ -280,6 +409,20 @@ async def test_nothing_is_asked_for_without_the_lease(intake, source):
     with pytest.raises(Unavailable, match="frozen"):
         await intake.take_events(queue_of(source))
     assert source.asked == []
+
+
+async def test_who_has_lost_the_lease_hands_nothing_back(intake, source):
+    reading = asyncio.create_task(intake.take_events(queue_of(source)))
+    intake.mailbox.allow(5)
+    await eventually(lambda: source.asked)
+
+    def refuse():
+        raise Unavailable("lane.worker", detail="it was frozen for long")
+
+    intake.check_lease = refuse
+    assert not await intake.hand_back()
+    assert source.asked[1:] == ["hand back: not whole", "close"]
+    reading.cancel()
 
 
 async def test_a_full_lane_hands_back_what_comes_once_all_that_is_older_is_settled(intake, source):

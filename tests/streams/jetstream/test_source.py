@@ -90,6 +90,27 @@ async def test_a_silent_receive_leaves_no_pull_behind(ports, link, stack):
     await source.close()
 
 
+async def test_before_it_asks_again_a_receive_checks_whether_it_still_may(ports, link, stack):
+    checks = []
+
+    def check():
+        checks.append(len(checks))
+        if len(checks) > 1:
+            raise Unavailable("the queue", detail="another node pulls it")
+
+    source = await ports.domain_events.open("monitor", ["disk.checked"])
+    receiving = asyncio.create_task(source.receive(room=1, wait_s=60.0, check=check))
+
+    async def is_pulling():
+        return (await info(link, stack))["num_waiting"] == 1
+
+    await eventually(is_pulling)
+    await delete_consumer(link, stack)
+    with pytest.raises(Unavailable, match="another node"):
+        await receiving
+    await source.close()
+
+
 async def test_no_more_is_asked_for_than_there_is_room(ports, link, stack):
     source = await ports.domain_events.open("monitor", ["disk.checked"])
     await publish(ports, 1)
