@@ -32,7 +32,7 @@ CRASHES := $(addprefix tests/,gates/test_crashes.py testing/test_guides.py engin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-peers bench-history bench-report chaos chaos-cluster contracts crashes limits simulation workflows walk mutants lock
+.PHONY: help demo test check bench bench-peers bench-history bench-report chaos chaos-cluster contracts crashes limits signals simulation workflows walk mutants lock
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,10 @@ limits: $(READY) ## Hold the limits of a cluster whose nodes die, with 10,000 ev
 	VIGIL_TEST_LIMITED_EVENTS=$(or $(EVENTS),10000) VIGIL_TEST_SIZE=full \
 		$(BIN)/python -m pytest --timeout 600 $(addprefix tests/acceptance/, \
 		test_limits.py test_two_nodes.py test_gates_without_nodes.py)
+
+signals: $(READY) ## Send bursts of signals to nodes that die, for 1,000 episodes; EPISODES=300 for fewer
+	VIGIL_TEST_SIGNALLED_EPISODES=$(or $(EPISODES),1000) $(BIN)/python -m pytest --timeout 1200 \
+		tests/acceptance/test_signals.py
 
 workflows: $(READY) ## Run workflows of 50 steps on nodes that die, 200 instances; INSTANCES=50 for fewer
 	VIGIL_TEST_INSTANCES=$(or $(INSTANCES),200) $(BIN)/python -m pytest --timeout 1200 \

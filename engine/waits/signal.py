@@ -150,18 +150,12 @@ def fold(records: Iterable[Recorded]) -> SignalState:
                 elif taken is not None:
                     sent[signal_id] = replace(taken, episodes=taken.episodes | {episode_id})
                     due[episode_id] = taken.given
-            case SignalGiven(id=id_, episodes=episodes, ahead=ahead, request_no=request_no):
-                before = sent.pop(id_, SentSignal(event))
+            case SignalGiven():
                 answered = _answered(due, event)
-                next_of = before.next_of.difference(episodes) | answered
-                so_far = before.episodes.union(episodes) - answered
-                sent[id_] = SentSignal(event, so_far, before.ahead.union(ahead), next_of)
-                there = [each for each in episodes if each in waits]
-                later = [each for each in waits if request_no and numbers[each] > request_no]
-                still = [each for each in ahead if each in waits]
-                # Of all others it was seen that they wait no more.
-                waits = {each: waits[each] for each in (*there, *later, *still)}
-                had = dict.fromkeys((each for each in there if each not in answered), event)
+                before = sent.pop(event.id, SentSignal(event))
+                sent[event.id] = _sent_on(before, event, answered)
+                waits = _still_waiting(waits, numbers, event)
+                had = {each: event for each in event.episodes if each in waits.keys() - answered}
                 due = {each: due[each] for each in waits if each in due} | had
             case _:
                 pass
@@ -248,6 +242,26 @@ def _is_for(sent: SentSignal, waited: SignalWaited, coming: Collection[str]) -> 
 def _is_kept(sent: SentSignal, waited: SignalWaited) -> bool:
     """Return whether a signal is for who comes next, whether or not others have had it."""
     return not sent.episodes or waited.episode_id in sent.ahead | sent.next_of
+
+
+def _sent_on(before: SentSignal, event: SignalGiven, answered: frozenset[str]) -> SentSignal:
+    """Return a signal after it was sent once more, to episodes of which some are `answered`."""
+    return SentSignal(
+        event,
+        before.episodes.union(event.episodes) - answered,
+        before.ahead.union(event.ahead),
+        before.next_of.difference(event.episodes) | answered,
+    )
+
+
+def _still_waiting(
+    waits: Mapping[str, SignalWaited], numbers: Mapping[str, int], event: SignalGiven
+) -> dict[str, SignalWaited]:
+    """Return the waits that go on: of all others it was seen that they wait no more."""
+    there = [each for each in event.episodes if each in waits]
+    later = [each for each in waits if event.request_no and numbers[each] > event.request_no]
+    still = [each for each in event.ahead if each in waits]
+    return {each: waits[each] for each in (*there, *later, *still)}
 
 
 def _answered(due: Mapping[str, SignalGiven], event: SignalGiven) -> frozenset[str]:

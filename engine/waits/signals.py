@@ -1,15 +1,17 @@
 """Brings signals to the episodes that wait for them: load → decide → append → send.
 
-All nodes share one queue of `wait.resolved`. What is appended and what is sent have ids of their
-own, so whoever takes over after a crash does both once more, and nothing happens twice. A signal
-that nobody waits for has a timer: one that nobody has had by then becomes a dead letter, unless an
-episode whose branch may still come to it goes on.
+All nodes share one queue of `wait.resolved`, and give what is for one reference in the order of its
+arrival. What is appended and what is sent have ids of their own, so whoever takes over after a
+crash does both once more, and nothing happens twice. A signal that nobody waits for has a timer:
+one that nobody has had by then becomes a dead letter, unless an episode whose branch may still come
+to it goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -28,6 +30,7 @@ from engine.runtime.slots import Slots
 from engine.runtime.store import Loaded, Store, Turns
 from engine.runtime.tasks import NodeTasks
 from engine.waits import signal as rules
+from engine.waits.arrivals import KeptSignal, SignalArrivals
 from engine.waits.signal import RESOLVED, Signal, SignalState, kept_until, signal_in
 from engine.waits.wait import block_in
 from streams.clock import Clock
@@ -73,13 +76,6 @@ Incoming: TypeAlias = Delivery[DomainEvent | Unreadable]
 Fired: TypeAlias = Delivery[Due | Unreadable]
 
 log = structlog.get_logger("vigil.waits")
-
-
-class KeptSignal(msgspec.Struct, frozen=True, kw_only=True):
-    """A signal that came at some time, by the server's clock."""
-
-    signal: Signal = msgspec.field(name="word")
-    at: datetime
 
 
 class SignalTimer(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +124,8 @@ class References:
         subject = self.ports.stack.signal(said.ref)
 
         async def attempt(before: Loaded[SignalState]) -> SignalState:
+            if at is not None and before.state.is_known(said, at=at):
+                return before.state
             waits = await self._still_waiting(before.state.waits_until(request_no))
             now = before.state.unanswered(waits)
             came_at = at or max((each.since for each in now), default=None)
@@ -231,12 +229,14 @@ class SignalHandler:
     """Handles the events with signals, and their timers, on one node."""
 
     references: References
+    arrivals: SignalArrivals
     dead_letters: DeadLetterWriter
     tasks: NodeTasks
     room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
 
     async def handle_event(self, delivery: Incoming, _asked_s: float) -> None:
         """Handle an event, in a task of its own."""
+        self.arrivals.note(delivery)
         self._start(delivery, partial(self._give, delivery))
 
     async def handle_timer(self, delivery: Fired, _asked_s: float) -> None:
@@ -265,8 +265,9 @@ class SignalHandler:
         stack = self.references.ports.stack
         try:
             said = signal_in(content)
-            state = await self.references.give(said, at=delivery.at)
+            state = await self._give_in_order(said, delivery)
         except (BadRequest, TooLarge) as error:
+            self.arrivals.is_given(delivery.seq)
             reason = "unreadable" if isinstance(error, BadRequest) else "too_large"
             letter = rejected(content, stack, reason=reason, detail=str(error))
             return await self._reject(letter, delivery)
@@ -275,6 +276,21 @@ class SignalHandler:
             timer = SignalTimer(kept=kept, seq=content.seq)
             await self._arm(timer, at=kept_until(delivery.at))
         return await delivery.ack()
+
+    async def _give_in_order(self, said: Signal, delivery: Incoming) -> SignalState:
+        """Give a signal once those before it are given that are for the same reference."""
+        references, arrivals = self.references, self.arrivals
+        # Kept, so that those of this node that wait for their turn read the reference once.
+        turn = references.turns.of(references.ports.stack.signal(said.ref))
+        async with arrivals.turn(said.ref):
+            for seq, earlier in (await arrivals.before(delivery.seq, said.ref)).items():
+                with suppress(TooLarge):  # Whoever it is delivered to makes it a dead letter.
+                    await references.give(earlier.signal, at=earlier.at)
+                arrivals.is_given(seq)
+            state = await references.give(said, at=delivery.at)
+            arrivals.is_given(delivery.seq)
+        del turn
+        return state
 
     async def _give_up(self, delivery: Fired) -> None:
         """Make a signal that nobody has had a dead letter."""
@@ -342,11 +358,10 @@ def services_for(context: NodeContext, runs: Permit) -> list[Service]:
     """Return the services for signals: their events, and their timers."""
     ports, clock = context.ports, context.clock
     references = References(ports, clock, context.turns)
-    means = references, DeadLetterWriter(ports, clock), context.tasks
+    arrivals = SignalArrivals(QUEUE, ports.domain_events)
+    means = references, arrivals, DeadLetterWriter(ports, clock), context.tasks
     events, timers = SignalHandler(*means), SignalHandler(*means)
-    queue = Queue(
-        open=lambda: ports.domain_events.open(QUEUE, [RESOLVED]), labels={"queue": "waits"}
-    )
+    queue = Queue(open=arrivals.open, labels={"queue": "waits"})
     due = Queue(open=lambda: ports.timers.open(QUEUE), labels={"queue": "waits_due"})
     return [
         consumer_service(queue, events.handle_event, room=events.room, permit=runs, clock=clock),
