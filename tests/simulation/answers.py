@@ -37,6 +37,7 @@ from streams.ports.all import Ports
 from streams.ports.log import Recorded
 from streams.wire.messages import StreamMessage
 from tests.simulation import deciders
+from tests.simulation.asking import ROW, ROW_WAITS
 from tests.simulation.life import Life
 from tests.simulation.people import Request, decide, surely
 from tests.simulation.themes import Programme, Theme
@@ -50,6 +51,9 @@ EARLY_S: Final = 20.0
 
 WORDS: Final = ("paid:k1", "sent:k2")
 """What is said to have come about before anybody waits for it."""
+
+PAUSES_S: Final = (0.0, 0.005, 0.02, 0.05, 2.0)
+"""Between two signals of a burst, in simulated seconds."""
 
 DROPPED_SHARE: Final = 0.12
 """Of the times that an output is proposed or put off, those at which somebody wants it no more."""
@@ -67,6 +71,8 @@ class Answers:
     servers: Servers
     _actors: dict[str, str] = field(default_factory=dict)
     """By the subject of an episode."""
+    _in_a_row: set[str] = field(default_factory=set)
+    """References for which a burst of signals was begun."""
     _asked: dict[str, Request] = field(default_factory=dict)
     """What people were asked last, by the subject of an output."""
     _ports: Ports = field(init=False)
@@ -165,6 +171,9 @@ class Answers:
 
     async def _speak(self, wait: Wait, record: Recorded, rng: Random) -> None:
         """Say that what an episode waits for has come about: soon, late, by hand; or never."""
+        if wait.ref.startswith(f"{ROW}:"):
+            await self._speak_in_a_row(wait.ref, rng)
+            return
         way = rng.choices(("soon", "late", "hand", "cancel", "never"), (10, 2, 2, 2, 4))[0]
         if wait.expires_at is None and way in {"late", "hand", "never"}:
             way = "soon"
@@ -180,6 +189,17 @@ class Answers:
                 await surely(partial(resolve, self._ports, wait.ref, said, by="hand"))
             case "soon" | "late":
                 await self._tell(wait.ref, record, rng)
+
+    async def _speak_in_a_row(self, ref: str, rng: Random) -> None:
+        """Say as often as an episode waits for it that it has come about, in short order."""
+        if ref in self._in_a_row:
+            return
+        self._in_a_row.add(ref)
+        await asyncio.sleep(rng.choice((0.0, rng.uniform(0.0, 6.0))))
+        pause_s = rng.choice(PAUSES_S)
+        for number in range(1, ROW_WAITS + 1):
+            await self._publish(ref, id_=f"{ref}.{number}", number=number)
+            await asyncio.sleep(pause_s)
 
     async def _tell(self, ref: str, record: Recorded, rng: Random) -> None:
         """Give word, if none was given since the episode of `record` waits for it."""

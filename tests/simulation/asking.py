@@ -7,7 +7,19 @@ from typing import Final
 
 from engine.app.strategy import Handled
 from tests.simulation.strategies import Plan, Planned, Sum, watch_for
-from vigil import Action, Actor, Failure, StepTaken, abort, approval, event, tool_call, wait
+from vigil import (
+    Action,
+    Actor,
+    EpisodeView,
+    Failure,
+    StepTaken,
+    Trigger,
+    abort,
+    approval,
+    event,
+    tool_call,
+    wait,
+)
 
 APPROVERS: Final = ("ada", "bob")
 """Who may approve, where only some may."""
@@ -15,6 +27,11 @@ APPROVERS: Final = ("ada", "bob")
 
 CLUSTER_MAX: Final[Mapping[str, int]] = {"asks_turn": 1, "waits_turn": 1}
 """Actor that takes turns → how many of its episodes run at a time in the whole cluster."""
+
+ROW: Final = "row"
+"""Begins the references of those that wait several times in a row."""
+
+ROW_WAITS: Final = 3
 
 _LOOK: Final = tool_call("look", "up", {})
 _PAY: Final = tool_call("pay", "out", {"n": 1})
@@ -37,6 +54,17 @@ class Asking(Plan):
         return Sum(
             kind=state.kind, key=state.key, total=state.total, done=[*state.done, *"-" * taken]
         )
+
+
+class InARow(Plan):
+    """Waits again and again for what is its episode's own; its signals come in a burst."""
+
+    def __init__(self) -> None:
+        super().__init__(*[_word(ROW)] * ROW_WAITS)
+
+    def init(self, episode: EpisodeView, trigger: Trigger) -> Sum:
+        """Have a key that no other episode has."""
+        return Sum(kind=episode.expectation_id, key=episode.episode_id)
 
 
 def _plan(**terms: object) -> Callable[[Sum], Action]:
@@ -80,6 +108,7 @@ def waiters() -> Iterator[Actor]:
     watch_for(waiter, "wait_on", Asking(_LOOK, on), on=waited)
     ever = _word("paid"), _LOOK, _word("sent", remind_every_s=6)
     watch_for(waiter, "wait_ever", Asking(*ever), on=waited)
+    watch_for(waiter, "wait_row", InARow(), on=event("sim.row"))
     yield waiter
     turn = Actor("waits_turn", max_concurrent_cluster=CLUSTER_MAX["waits_turn"])
     watch_for(turn, "wait_turn", Asking(_LOOK, _word("paid"), _LOOK))
@@ -100,5 +129,6 @@ ENDS: Final = {
     "wait_on": {_DONE, _CANCELED},
     "wait_ever": {_DONE, _CANCELED},
     "wait_turn": {_DONE, _CANCELED},
+    "wait_row": {_DONE},
 }
 """Expectation → how its episodes may end."""

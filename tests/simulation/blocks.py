@@ -7,13 +7,14 @@ time is strict in worlds that are fine (`themes.py`).
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
 import msgspec
 
+from engine.waits.signal import is_request
 from streams.json import raw, unraw
 from streams.model.commands import Decide, Resolve, Verdict
 from streams.model.events import (
@@ -27,6 +28,7 @@ from streams.model.events import (
     StepRecorded,
 )
 from streams.model.waits import Approval, OnExpiry
+from tests.simulation.asking import ROW
 from tests.simulation.evidence import Breaches, Evidence, Life, Placed, payload_of
 from tests.simulation.rest import at_s
 from tests.simulation.time import EPOCH
@@ -171,6 +173,7 @@ def a_signal_reaches_all_that_wait(evidence: Evidence) -> Breaches:
     for key, events in evidence.references.items():
         waiting: dict[str, SignalWaited] = {}
         had: dict[str, set[str]] = {}
+        answered: set[str] = set()
         seen: set[object] = set()
         for event, place in ((each.event, each.seq) for each in events):
             mark = event_mark(event)
@@ -181,8 +184,12 @@ def a_signal_reaches_all_that_wait(evidence: Evidence) -> Breaches:
                 before = [id_ for id_, wait in waiting.items() if not _ended(ends, wait, place)]
                 if left_out := set(before) - {*event.episodes, *event.ahead}:
                     yield f"{key}: {event.id} is not for {left_out}"
-                had.setdefault(event.id, set()).update(event.episodes, event.ahead)
+                # Of two decisions on a request, its episode takes the first.
+                now = {*event.episodes} - (set() if is_request(event.ref) else answered)
+                had.setdefault(event.id, set()).update(now, event.ahead)
+                answered |= now
                 continue
+            answered = _answered_after(event, answered)
             if (event.episode_id, event.step_no) not in ends:
                 yield f"{key}: {event} does not wait"
             free = [id_ for id_, episodes in had.items() if not episodes]
@@ -195,6 +202,24 @@ def a_signal_reaches_all_that_wait(evidence: Evidence) -> Breaches:
             decided = waited.answer.decision_id if waited.answer else ""
             if decided in had and waited.life.id not in had[decided]:
                 yield f"{key}: {waited.life.id} has got a signal of others"
+
+
+def _answered_after(event: SignalWaited, answered: set[str]) -> set[str]:
+    """Return who has a signal due once an episode waits anew, and takes one or none."""
+    is_due = bool(event.signal_id) and not event.is_ahead
+    return (answered - {event.episode_id}) | ({event.episode_id} if is_due else set())
+
+
+def signals_in_a_row_come_in_their_order(evidence: Evidence) -> Breaches:
+    """Each of them answers one wait, in the order in which they were stored."""
+    got: defaultdict[str, list[object]] = defaultdict(list)
+    for waited in waits(evidence):
+        wait = waited.block.event.wait
+        if wait is not None and wait.ref.startswith(f"{ROW}:") and waited.answer is not None:
+            got[wait.ref].append(unraw(waited.life.recorded_at[waited.step_no].event.result))
+    for ref, results in got.items():
+        if results != [{"value": number} for number in range(1, len(results) + 1)]:
+            yield f"{ref}: {results}"
 
 
 def event_mark(event: SignalEvent) -> tuple[object, ...]:
@@ -311,6 +336,7 @@ INVARIANTS: Final[Sequence[Callable[[Evidence], Breaches]]] = (
     i8_nothing_is_approved_without_a_decision_of_that_plan,
     a_wait_gets_the_word_that_was_given,
     a_signal_reaches_all_that_wait,
+    signals_in_a_row_come_in_their_order,
     an_answer_stands_once,
     what_nobody_answers_expires_in_time,
     a_right_decision_in_time_is_heard,

@@ -53,7 +53,7 @@ EVENTS: Final[Mapping[Theme, tuple[Sequence[str], int]]] = {
     Theme.HASTE: (("sim.hurry",), 12),
     Theme.LANES: (("sim.turn", "sim.turn", "sim.urgent"), 10),
     Theme.APPROVALS: (("sim.ask", "sim.ask", "sim.ask_turn"), 7),
-    Theme.WAITS: (("sim.wait", "sim.wait", "sim.wait_turn"), 7),
+    Theme.WAITS: (("sim.wait", "sim.wait", "sim.wait_turn", "sim.row"), 8),
     Theme.OUTPUTS: (("sim.send", "sim.gated", "sim.inline", "sim.send_turn"), 7),
     Theme.WORKFLOWS: (("sim.flow", "sim.flow", "sim.fan", "sim.saga", "sim.outer"), 4),
     Theme.DEFINITIONS: ((defining.EVENT,), 12),
