@@ -30,7 +30,7 @@ from engine.runtime.slots import Slots
 from engine.runtime.store import Loaded, Store, Turns
 from engine.runtime.tasks import NodeTasks
 from engine.waits import signal as rules
-from engine.waits.arrivals import KeptSignal, SignalArrivals
+from engine.waits.arrivals import SignalArrivals
 from engine.waits.signal import RESOLVED, Signal, SignalState, kept_until, signal_in
 from engine.waits.wait import block_in
 from streams.clock import Clock
@@ -76,6 +76,13 @@ Incoming: TypeAlias = Delivery[DomainEvent | Unreadable]
 Fired: TypeAlias = Delivery[Due | Unreadable]
 
 log = structlog.get_logger("vigil.waits")
+
+
+class KeptSignal(msgspec.Struct, frozen=True, kw_only=True):
+    """A signal that came at some time, by the server's clock."""
+
+    signal: Signal = msgspec.field(name="word")
+    at: datetime
 
 
 class SignalTimer(msgspec.Struct, frozen=True, kw_only=True):
@@ -283,10 +290,11 @@ class SignalHandler:
         # Kept, so that those of this node that wait for their turn read the reference once.
         turn = references.turns.of(references.ports.stack.signal(said.ref))
         async with arrivals.turn(said.ref):
-            for seq, earlier in (await arrivals.before(delivery.seq, said.ref)).items():
-                with suppress(TooLarge):  # Whoever it is delivered to makes it a dead letter.
-                    await references.give(earlier.signal, at=earlier.at)
-                arrivals.is_given(seq)
+            for earlier in await arrivals.before(delivery.seq, said.ref):
+                # Whoever it is delivered to makes it a dead letter.
+                with suppress(BadRequest, TooLarge):
+                    await references.give(signal_in(earlier), at=earlier.at)
+                arrivals.is_given(earlier.seq)
             state = await references.give(said, at=delivery.at)
             arrivals.is_given(delivery.seq)
         del turn

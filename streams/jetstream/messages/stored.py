@@ -97,17 +97,17 @@ async def all_between(
 ) -> list[Stored]:
     """Return the messages on `subject` past `after` up to `up_to`, as the leader knows them."""
     found: list[Stored] = []
-    async for each in every_after(link, stream, subject, seq=after):
-        if each.seq > up_to:
-            return found
-        found.append(each)
+    seq, left = after, True
+    while left and seq < up_to:
+        most = min(up_to - seq, BATCH_MAX)
+        page, left = await _page(link, stream, subject, seq=seq, most=most)
+        found += page
+        seq = page[-1].seq if page else seq
     # A replica may lack the newest ones.
-    while (newest := found[-1].seq if found else after) < up_to:
-        one_more = await first_after(link, stream, subject, seq=newest)
-        if one_more is None or one_more.seq > up_to:
-            break
+    while seq < up_to and (one_more := await first_after(link, stream, subject, seq=seq)):
         found.append(one_more)
-    return found
+        seq = one_more.seq
+    return [each for each in found if each.seq <= up_to]
 
 
 async def every_after(
@@ -194,11 +194,13 @@ async def _from_leader(link: Link, stream: str, which: JsonObject) -> Stored | N
     return Stored(raw.subject, raw.seq, headers.parse(raw.hdrs), raw.data, raw.time)
 
 
-async def _page(link: Link, stream: str, subject: str, *, seq: int) -> tuple[list[Stored], bool]:
+async def _page(
+    link: Link, stream: str, subject: str, *, seq: int, most: int = BATCH_MAX
+) -> tuple[list[Stored], bool]:
     question = {
         "seq": seq + 1,
         "next_by_subj": subject,
-        "batch": BATCH_MAX,
+        "batch": most,
         "max_bytes": BATCH_BYTES_MAX,
     }
     return await _ask_directly(link, stream, question)
