@@ -8,22 +8,26 @@ thread of its own, so it may block.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import (
     Any,
+    Concatenate,
     Final,
     Generic,
-    ParamSpec,
+    Never,
+    NoReturn,
+    Protocol,
     TypeAlias,
-    TypeVar,
     Union,
     get_args,
+    get_origin,
     get_type_hints,
     overload,
 )
 
 import msgspec
+from typing_extensions import ParamSpec, TypeVar
 
 from engine.app.outputs import Retries, problem_of_retries
 from engine.app.strategy import IN_STRATEGY
@@ -41,13 +45,19 @@ from engine.app.tools import (
     as_tool,
     check_name,
 )
-from engine.errors import BadTool, DeclarationError, InvalidAction
+from engine.errors import BadTool, CallFailed, DeclarationError, InvalidAction
 from engine.secrets import HIDDEN
 from engine.validation import backoff_s, is_whole, jittered_s
 from streams.json import JsonObject
 
 P = ParamSpec("P")
+Q = ParamSpec("Q", default=P)
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True, default=R_co)
+
+Async: TypeAlias = Coroutine[Any, Any, T]
 
 CALL: Final = "call"
 """The action of a function that names no capability."""
@@ -57,6 +67,9 @@ CONTEXT: Final = "ctx"
 
 INVALID_ARGUMENTS: Final = "invalid_arguments"
 """Error class of a call whose arguments do not fit the signature."""
+
+INVALID_RETURN: Final = "invalid_return"
+"""Error class of a call whose result is not what the signature says that it returns."""
 
 RETRIED: Final = TROUBLE | {RATE_LIMITED, BREAKER_OPEN}
 """Error classes of calls that are repeated: with others, the tool has answered."""
@@ -84,12 +97,67 @@ _SPREAD: Final = frozenset(
     }
 )
 
+_AWAITABLE: Final = frozenset({Awaitable, Coroutine})
+
+_NOTHING: Final = (Never, NoReturn)
+
+
+class ContextFirst(Protocol[P, R_co]):
+    """A function that takes the `CallContext` first; type checkers know its other parameters."""
+
+    def __call__(self, ctx: CallContext, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Do what the tool does."""
+
+
+class _ContextLast(Protocol[R_co]):
+    """As pyright has it: any function with a keyword-only `ctx`."""
+
+    def __call__(self, *args: Any, ctx: CallContext, **kwargs: Any) -> R_co: ...
+
+
+class _ContextAlone(Protocol[R_co]):
+    """As mypy has it, which wants the other parameters counted; one that lacks a default each."""
+
+    def __call__(self, *, ctx: CallContext) -> R_co: ...
+
+
+class _ContextAfter1(Protocol[R_co]):
+    def __call__(self, a: Any, /, *, ctx: CallContext) -> R_co: ...
+
+
+class _ContextAfter2(Protocol[R_co]):
+    def __call__(self, a: Any, b: Any, /, *, ctx: CallContext) -> R_co: ...
+
+
+class _ContextAfter3(Protocol[R_co]):
+    def __call__(self, a: Any, b: Any, c: Any, /, *, ctx: CallContext) -> R_co: ...
+
+
+class _ContextAfter4(Protocol[R_co]):
+    def __call__(self, a: Any, b: Any, c: Any, d: Any, /, *, ctx: CallContext) -> R_co: ...
+
+
+ContextByName: TypeAlias = (
+    _ContextLast[R]
+    | _ContextAlone[R]
+    | _ContextAfter1[R]
+    | _ContextAfter2[R]
+    | _ContextAfter3[R]
+    | _ContextAfter4[R]
+)
+"""A function with a keyword-only `ctx`. No type can say "the same without `ctx`", so type checkers
+know what it returns, and not what else it takes."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FunctionTool(Tool, Generic[P, R]):
-    """A function that strategies can call; see `tool`. Called directly, it is the function."""
+class FunctionTool(Tool, Generic[P, R_co, Q, T_co]):
+    """A function that strategies can call; see `tool`. Called directly, it is the function.
 
-    function: Callable[P, R]
+    To type checkers, it takes `P` and returns `R_co` itself; a strategy gives it `Q`, and gets
+    `T_co`.
+    """
+
+    function: Callable[P, R_co]
     capability: str
     action: str
     """What strategies, overrides and the journal call it: `<capability>.<action>`."""
@@ -109,11 +177,13 @@ class FunctionTool(Tool, Generic[P, R]):
     is_async: bool
     arguments: type[msgspec.Struct] = field(repr=False)
     """Its parameters as a type, without `ctx`."""
+    returns: Any = field(repr=False)
+    """What it says that it returns, as a type."""
     takes_context: bool = field(repr=False)
     secrets: Callable[[], Iterable[str]] = field(default=tuple, repr=False)
     """Returns what it knows itself and nobody may see in results and errors."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function as if it were no tool; `InvalidAction`: in the code of a strategy."""
         if IN_STRATEGY.get():
             name = self.arguments.__name__
@@ -184,6 +254,17 @@ class FunctionTool(Tool, Generic[P, R]):
         returned = self.bound(args, ctx)()
         return await returned if inspect.isawaitable(returned) else returned
 
+    def returned(self, recorded: object) -> Any:
+        """Return `recorded`, which is JSON, as what the function says that it returns.
+
+        Raises `CallFailed` if it is something else.
+        """
+        try:
+            return msgspec.convert(recorded, self.returns)
+        except msgspec.ValidationError as error:
+            problem = f"the result of {self.arguments.__name__}() does not fit its type: {error}"
+            raise CallFailed(INVALID_RETURN, problem) from error
+
     def _given(self, args: JsonObject) -> dict[str, object]:
         """Return those of `args` that are given, converted to the declared types."""
         converted = msgspec.convert(dict(args), self.arguments)
@@ -198,8 +279,45 @@ class ToolGroup(Tool):
         self.functions = functions
 
 
+class ToolDecorator(Protocol):
+    """What `tool(…)` returns: it makes a tool of the function below it."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap] # No function has two `ctx`.
+        self, function: ContextFirst[Q, Async[T]], /
+    ) -> FunctionTool[Concatenate[CallContext, Q], Async[T], Q, T]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap] # No function has two `ctx`.
+        self, function: ContextFirst[Q, T], /
+    ) -> FunctionTool[Concatenate[CallContext, Q], T, Q, T]: ...
+    @overload
+    def __call__(
+        self, function: ContextByName[Async[T]], /
+    ) -> FunctionTool[..., Async[T], ..., T]: ...
+    @overload
+    def __call__(self, function: ContextByName[T], /) -> FunctionTool[..., T, ..., T]: ...
+    @overload
+    def __call__(self, function: Callable[P, Async[T]], /) -> FunctionTool[P, Async[T], P, T]: ...
+    @overload
+    def __call__(self, function: Callable[P, T], /) -> FunctionTool[P, T, P, T]: ...
+
+
 @overload
-def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+def tool(  # type: ignore[overload-overlap] # No function has two `ctx`.
+    function: ContextFirst[Q, Async[T]], /
+) -> FunctionTool[Concatenate[CallContext, Q], Async[T], Q, T]: ...
+@overload
+def tool(  # type: ignore[overload-overlap] # No function has two `ctx`.
+    function: ContextFirst[Q, T], /
+) -> FunctionTool[Concatenate[CallContext, Q], T, Q, T]: ...
+@overload
+def tool(function: ContextByName[Async[T]], /) -> FunctionTool[..., Async[T], ..., T]: ...
+@overload
+def tool(function: ContextByName[T], /) -> FunctionTool[..., T, ..., T]: ...
+@overload
+def tool(function: Callable[P, Async[T]], /) -> FunctionTool[P, Async[T], P, T]: ...
+@overload
+def tool(function: Callable[P, T], /) -> FunctionTool[P, T, P, T]: ...
 @overload
 def tool(
     *,
@@ -213,9 +331,9 @@ def tool(
     retries: Retries | None = None,
     redact: Sequence[str] = (),
     capability: str = "",
-) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+) -> ToolDecorator: ...
 def tool(
-    function: Callable[P, R] | None = None,
+    function: Callable[..., Any] | None = None,
     /,
     *,
     side_effect: bool = False,
@@ -228,15 +346,16 @@ def tool(
     retries: Retries | None = None,
     redact: Sequence[str] = (),
     capability: str = "",
-) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
+) -> FunctionTool[..., Any] | Callable[[Callable[..., Any]], FunctionTool[..., Any]]:
     """Return a function as a tool: `@tool`, or `@tool(side_effect=True)`.
 
     Arguments are given by name, and must fit the annotations of the parameters: built-in types,
     dataclasses and `msgspec.Struct`s, and what is made of them. A parameter without annotation
-    takes any JSON value. A keyword-only parameter `ctx` receives the `CallContext`. An argument
-    whose name starts with `_` is stored nowhere. The result is any JSON value; a failure is an
-    exception, such as `ToolFailed`. A call that does not fit fails as `invalid_arguments`, and the
-    function is not called.
+    takes any JSON value. A parameter `ctx`, the first one or after `*`, receives the `CallContext`;
+    type checkers know the others only if it is the first. An argument whose name starts with `_` is
+    stored nowhere. The result is any JSON value, or what can be made of it by the annotation; a
+    failure is an exception, such as `ToolFailed`. A call that does not fit fails as
+    `invalid_arguments`, and the function is not called.
 
     Args:
         side_effect: whether a call changes the outside; then the journal announces it before.
@@ -265,7 +384,7 @@ def tool(
     Raises `BadTool` if the function cannot be a tool; the message names its file and line.
     """
 
-    def made(function: Callable[P, R]) -> FunctionTool[P, R]:
+    def made(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         check = _Check(function)
         name = check.name("name", getattr(function, "__name__", ""))
         named = check.name("capability", capability) if capability else ""
@@ -285,6 +404,7 @@ def tool(
             hidden=check.names("redact", redact),
             is_async=inspect.iscoroutinefunction(function),
             arguments=check.arguments(name),
+            returns=check.returned(),
             takes_context=CONTEXT in inspect.signature(function).parameters,
         )
 
@@ -298,6 +418,10 @@ class _Check:
         if not inspect.isfunction(function):
             raise BadTool(repr(function), "is no function; write @tool above a `def`")
         self._function = function
+        try:
+            self._hints = get_type_hints(function)
+        except (NameError, TypeError) as error:
+            raise self.refuse(f"its annotations: {error}") from error
 
     def refuse(self, problem: str) -> BadTool:
         code = self._function.__code__
@@ -364,25 +488,37 @@ class _Check:
 
     def arguments(self, name: str) -> type[msgspec.Struct]:
         """Return the parameters as a type; each that has a default may be left out."""
-        try:
-            hints = get_type_hints(self._function)
-        except (NameError, TypeError) as error:
-            raise self.refuse(f"its annotations: {error}") from error
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
-        for each in inspect.signature(self._function).parameters.values():
+        for place, each in enumerate(inspect.signature(self._function).parameters.values()):
             if each.kind in _SPREAD:
                 problem = "arguments are given by name; name each of them"
                 raise self.refuse(f"parameter {each.name}: {problem}")
             if each.name == CONTEXT:
-                if each.kind is not inspect.Parameter.KEYWORD_ONLY:
-                    raise self.refuse(f"parameter {CONTEXT}: write it after `*`")
+                if place and each.kind is not inspect.Parameter.KEYWORD_ONLY:
+                    raise self.refuse(f"parameter {CONTEXT}: write it first, or after `*`")
                 continue
-            fields.append(self._field(each, hints.get(each.name, Any)))
+            fields.append(self._field(each, self._hints.get(each.name, Any)))
         return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+
+    def returned(self) -> object:
+        """Return the type of what it returns, once awaited."""
+        type_: object = self._hints.get("return", Any)
+        if get_origin(type_) in _AWAITABLE:
+            type_ = get_args(type_)[-1]
+        if type_ in _NOTHING:  # It raises; a stub may return anything.
+            return Any
+        self._check_type("what it returns", type_)
+        return type_
 
     def _field(
         self, parameter: inspect.Parameter, type_: object
     ) -> tuple[str, Any] | tuple[str, Any, Any]:
+        self._check_type(f"parameter {parameter.name}", type_)
+        if parameter.default is inspect.Parameter.empty:
+            return parameter.name, type_
+        return parameter.name, Union[type_, msgspec.UnsetType], msgspec.UNSET  # noqa: UP007 - of values
+
+    def _check_type(self, what: str, type_: object) -> None:
         try:
             msgspec.json.schema(type_, schema_hook=_schema_of)
         except TypeError as error:
@@ -391,10 +527,7 @@ class _Check:
                 f"values of {name} cannot be checked; use built-in types, dataclasses or"
                 " msgspec.Struct"
             )
-            raise self.refuse(f"parameter {parameter.name}: {problem}") from error
-        if parameter.default is inspect.Parameter.empty:
-            return parameter.name, type_
-        return parameter.name, Union[type_, msgspec.UnsetType], msgspec.UNSET  # noqa: UP007 - of values
+            raise self.refuse(f"{what}: {problem}") from error
 
 
 def _schema_of(type_: type) -> dict[str, Any]:

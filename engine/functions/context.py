@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from functools import partial, wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, overload
@@ -16,7 +16,6 @@ from engine.app.actions import (
     Checkpoint,
     ExpiryOfApproval,
     ExpiryOfWait,
-    NamedTool,
     Observe,
     Sleep,
     Synthesize,
@@ -25,13 +24,14 @@ from engine.app.actions import (
     wait,
 )
 from engine.app.context import ACTIVE_DEFAULT, Findings, StateSchema, migrate
+from engine.app.function_tool import FunctionTool
 from engine.app.outputs import output
 from engine.app.strategy import Function, report
 from engine.episodes.episode import Save, seed_of
 from engine.errors import CallFailed, InvalidAction, InvalidFinding
+from engine.functions.gather import Gathers, Pending
 from engine.functions.history import History
 from engine.functions.order import REMEDY, REMEDY_OF_FORK
-from engine.functions.pending import PendingCall
 from engine.functions.run import FunctionRun, LiveTurns
 from engine.runtime.usercode import call
 from engine.validation import Duration
@@ -58,11 +58,8 @@ UUID_VERSION: Final = 4
 CHANGE_CHARS_MAX: Final = 64
 """Longest name of a change, in characters."""
 
-A = TypeVar("A")
-B = TypeVar("B")
-C = TypeVar("C")
-D = TypeVar("D")
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 T = TypeVar("T")
 Owner = TypeVar("Owner", bound="FunctionContext | RecordedFindings")
 
@@ -86,13 +83,17 @@ class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_approved
 
 
+class TakesArgumentsByName:
+    """To type checkers, a call with an argument by its position, which nobody can await."""
+
+
 def _pending(
     method: Callable[Concatenate[Owner, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Owner, P], PendingCall[T]]:
+) -> Callable[Concatenate[Owner, P], Pending[T]]:
     """Have the run know of each call of `method`, so that none is forgotten."""
 
     @wraps(method)
-    def asked(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> PendingCall[T]:
+    def asked(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> Pending[T]:
         name = f"{self.NAME}.{method.__name__}"
         return self._run.pending(name, partial(method, self, *args, **kwargs))
 
@@ -137,15 +138,13 @@ class RecordedFindings:
         return msgspec.json.decode(await self._run.read(asked, look), type=tuple[Finding, ...])
 
 
-class FunctionContext:
+class FunctionContext(Gathers):
     """What a function does with the outside: each call is a step that is recorded, and made once.
 
     After a crash the function runs again from the top, and every call that has a record returns it.
     A call that fails raises `CallFailed`. Nothing happens until a call is awaited; a function that
     returns without having awaited one fails as `invalid_action`.
     """
-
-    NAME: Final = "ctx"
 
     def __init__(
         self,
@@ -188,39 +187,37 @@ class FunctionContext:
         """Live or dry run."""
         return self._opened.mode
 
-    @_pending
-    async def call(self, tool: str | NamedTool, /, **args: Any) -> Any:  # noqa: ANN401
-        """Call a tool, and return its result, any JSON value.
+    @overload
+    def call(  # type: ignore[overload-overlap]  # `Q` has positions, too.
+        self, tool: FunctionTool[..., Any], first: object, /, *more: object, **args: object
+    ) -> TakesArgumentsByName: ...
+    @overload
+    def call(
+        self, tool: FunctionTool[..., object, Q, T], /, *args: Q.args, **kwargs: Q.kwargs
+    ) -> Pending[T]: ...
+    @overload
+    def call(self, tool: str, /, **args: object) -> Pending[Any]: ...
+    def call(
+        self, tool: str | FunctionTool[..., Any], /, *positional: object, **args: Any
+    ) -> Pending[Any] | TakesArgumentsByName:
+        """Call a tool, and return its result.
 
-        `tool` is a function with `@tool`, or a name such as `"disk.largest"`: what the tool is
-        registered as, and its action. Arguments whose name starts with `_` reach the tool and are
-        stored nowhere.
+        `tool` is a function with `@tool`, and the result is what it says that it returns; or a name
+        such as `"disk.largest"`, what the tool is registered as, and its action, and the result is
+        any JSON value. Arguments whose name starts with `_` reach the tool and are stored nowhere.
         """
-        return await self._run.step(_call_of(tool, args))
+        return self._run.pending(f"{self.NAME}.call", partial(self._call, tool, positional, args))
 
-    @overload
-    def gather(self, a: Awaitable[A], /) -> PendingCall[tuple[A]]: ...
-    @overload
-    def gather(self, a: Awaitable[A], b: Awaitable[B], /) -> PendingCall[tuple[A, B]]: ...
-    @overload
-    def gather(
-        self, a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], /
-    ) -> PendingCall[tuple[A, B, C]]: ...
-    @overload
-    def gather(
-        self, a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], d: Awaitable[D], /
-    ) -> PendingCall[tuple[A, B, C, D]]: ...
-    @overload
-    def gather(self, *works: Awaitable[A]) -> PendingCall[tuple[A, ...]]: ...
-    def gather(self, *works: Awaitable[Any]) -> PendingCall[tuple[Any, ...]]:
-        """Return the results of up to 16 `works`, which run at the same time.
-
-        A work is a call such as `ctx.call(…)`, or a coroutine of yours that makes calls. All of
-        them end before this returns; if some raise, the first of them in order raises here.
-        """
-        made = self._run.pending(f"{self.NAME}.gather", partial(self._run.gather, *works))
-        self._run.hand_over(works)
-        return made
+    async def _call(
+        self,
+        tool: str | FunctionTool[..., Any],
+        positional: tuple[object, ...],
+        args: JsonObject,
+    ) -> Any:  # noqa: ANN401 - what the tool returns
+        if positional:
+            raise InvalidAction(_problem_of_positions(tool))
+        result = await self._run.step(_call_of(tool, args))
+        return result if isinstance(tool, str) else tool.returned(result)
 
     @_pending
     async def sleep(self, seconds: float) -> None:
@@ -410,7 +407,15 @@ async def begin(
     return run, ctx
 
 
-def _call_of(tool: str | NamedTool, args: JsonObject) -> ToolCall:
+def _problem_of_positions(tool: str | FunctionTool[..., Any]) -> str:
+    if isinstance(tool, str):
+        return f"{tool}: arguments are given by name: await ctx.call({tool!r}, name=…)"
+    name = tool.arguments.__name__
+    named = "".join(f", {each}=…" for each in tool.arguments.__struct_fields__)
+    return f"{name}(…) takes its arguments by name: await ctx.call({name}{named})"
+
+
+def _call_of(tool: str | FunctionTool[..., Any], args: JsonObject) -> ToolCall:
     if isinstance(tool, str):
         capability, _, action = tool.partition(".")
         return ToolCall(capability, action or CALL, args)

@@ -63,6 +63,14 @@ def test_it_has_what_an_index_shows(wheel):
     assert "demo" in about.get_all("Provides-Extra")
 
 
+def test_type_checkers_read_its_types(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+
+    packages = sorted(each for each in names if each.count("/") == 1 and "__init__" in each)
+    assert [each for each in packages if f"{Path(each).parent}/py.typed" not in names] == []
+
+
 def test_it_is_not_the_sources_that_are_tested(vigil):
     program = [
         vigil.command[0],

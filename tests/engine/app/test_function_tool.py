@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Never, NoReturn
 
 import msgspec
 import pytest
@@ -80,6 +81,25 @@ async def test_the_context_comes_by_its_name():
     assert await restart.call("restart", {"service": "web"}, CTX) == "web e:1"
 
 
+async def test_the_context_may_come_first():
+    @tool
+    async def page(ctx: CallContext, who: str) -> str:
+        return f"{who} {ctx.idempotency_key}"
+
+    assert page.schema["required"] == ["who"]
+    assert await page.call("call", {"who": "ann"}, CTX) == "ann e:1"
+    assert await page(CTX, "ann") == "ann e:1"
+
+
+@pytest.mark.parametrize("says", [Never, NoReturn, Any, object, None])
+def test_a_function_may_say_that_it_returns_nothing_or_anything(says):
+    def end() -> None: ...
+
+    end.__annotations__["return"] = says
+
+    assert tool(end).returned(None) is None
+
+
 async def test_arguments_come_as_the_types_of_the_signature():
     given = {"windows": [{"opens": 8}], "place": {"city": "Bern"}, "anything": [1], "_token": "t"}
 
@@ -145,7 +165,7 @@ def named(**kwargs: int) -> None: ...
 def placed(url: str, /) -> None: ...
 
 
-def of_context(ctx: CallContext) -> None: ...
+def of_context(url: str, ctx: CallContext) -> None: ...
 
 
 def of_what(value: Missing) -> None: ...  # type: ignore[name-defined] # noqa: F821 - the point
@@ -161,6 +181,9 @@ def of_opaque(value: Opaque) -> None: ...
 def of_opaques(value: list[Opaque]) -> None: ...
 
 
+def returns_opaque() -> list[Opaque]: ...
+
+
 def plain(url: str) -> None: ...
 
 
@@ -170,12 +193,16 @@ def plain(url: str) -> None: ...
         (everything, "parameter args: arguments are given by name; name each of them"),
         (named, "parameter kwargs: arguments are given by name; name each of them"),
         (placed, "parameter url: arguments are given by name; name each of them"),
-        (of_context, "parameter ctx: write it after `*`"),
+        (of_context, "parameter ctx: write it first, or after `*`"),
         (of_what, "its annotations: name 'Missing' is not defined"),
         (of_opaque, "parameter value: values of Opaque cannot be checked; use built-in types"),
         (
             of_opaques,
             "values of list[tests.engine.app.test_function_tool.Opaque] cannot be checked",
+        ),
+        (
+            returns_opaque,
+            "what it returns: values of list[tests.engine.app.test_function_tool.Opaque]",
         ),
         (lambda url: None, "name: '<lambda>' is no name of a tool"),
     ],
