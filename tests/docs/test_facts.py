@@ -145,6 +145,7 @@ def raised_classes() -> Iterator[str]:
 
 
 GIVES_CLASS: Final = {
+    "CallFailed": 0,
     "EpisodeFailed": 0,
     "ToolFailed": 0,
     "_failed": 1,

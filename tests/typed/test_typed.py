@@ -15,6 +15,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent
 FIT, DO_NOT_FIT = FOLDER / "calls_that_fit.py", FOLDER / "calls_that_do_not_fit.py"
+pytestmark = pytest.mark.timeout(300)  # Where mypy has no cache, it reads all of the engine.
+
 EXAMPLES = [str(FIT), str(DO_NOT_FIT)]
 
 Said: TypeAlias = dict[str, list[str]]
