@@ -30,6 +30,14 @@ class Frame(NamedTuple):
         return bool(self.value(header))
 
 
+class Piece(NamedTuple):
+    """A part of what goes through, as it is on the wire."""
+
+    raw: bytes
+    frame: Frame | None
+    """The message, if it is one."""
+
+
 class Frames:
     """The messages in one direction, in whatever pieces they come."""
 
@@ -39,19 +47,23 @@ class Frames:
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Yield the messages that are whole by now."""
+        return (piece.frame for piece in self.pieces(data) if piece.frame is not None)
+
+    def pieces(self, data: bytes) -> Iterator[Piece]:
+        """Yield everything that is whole by now, in order: messages, and lines that are none."""
         self._unread += data
         while (end := self._unread.find(END)) >= 0:
             words = bytes(self._unread[:end]).split()
-            begin = end + len(END)
-            if not words or words[0].upper() not in self._verbs:
-                del self._unread[:begin]
-                continue
-            size = int(words[-1])
-            if len(self._unread) < begin + size + len(END):
+            begin = whole = end + len(END)
+            is_message = bool(words) and words[0].upper() in self._verbs
+            if is_message:
+                whole += int(words[-1]) + len(END)
+            if len(self._unread) < whole:
                 return
-            body = bytes(self._unread[begin : begin + size])
-            del self._unread[: begin + size + len(END)]
-            yield _frame(words, body)
+            raw = bytes(self._unread[:whole])
+            del self._unread[:whole]
+            body = raw[begin : -len(END)]
+            yield Piece(raw, _frame(words, body) if is_message else None)
 
 
 def _frame(words: list[bytes], body: bytes) -> Frame:

@@ -7,9 +7,9 @@ to lose only one of them: an answer whose request was stored, or a request that 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self, TypeAlias
 from urllib.parse import urlsplit
 
 CHUNK_BYTES: Final = 64 * 1024
@@ -24,16 +24,34 @@ class Tap(NamedTuple):
     on_answer: Callable[[bytes], None]
 
 
+Gate: TypeAlias = Callable[[bytes], Iterable[bytes]]
+"""Cuts what a client sends into pieces. A fault of the wire that begins between two of them holds,
+or loses, all that follows. A piece may come with later bytes."""
+
+
 def _nobody(_: bytes) -> None:
     pass
 
 
-class Wire:
-    """A TCP proxy in front of one server. With `tap`, each connection has somebody listen in."""
+def _as_it_is(data: bytes) -> Iterable[bytes]:
+    return (data,)
 
-    def __init__(self, url: str, *, tap: Callable[[], Tap] = lambda: Tap(_nobody, _nobody)) -> None:
+
+class Wire:
+    """A TCP proxy in front of one server.
+
+    With `tap`, each connection has somebody listen in; with `gate`, somebody cut its requests.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        tap: Callable[[], Tap] = lambda: Tap(_nobody, _nobody),
+        gate: Callable[[], Gate] = lambda: _as_it_is,
+    ) -> None:
         self._server_port = urlsplit(url).port
-        self._tap = tap
+        self._tap, self._gate = tap, gate
         self._listener: asyncio.Server | None = None
         self._writers: list[asyncio.StreamWriter] = []
         self._pumps: set[asyncio.Task[None]] = set()
@@ -91,7 +109,7 @@ class Wire:
             reader,
             far_writer,
             tap.on_request,
-            {},
+            self._gate(),
             is_lost=lambda: self.loses_requests,
             is_held=lambda: self.holds_requests,
         )
@@ -99,22 +117,27 @@ class Wire:
             far_reader,
             writer,
             tap.on_answer,
-            self.rewrites,
+            self._rewritten,
             is_lost=lambda: self.loses_answers,
             is_held=lambda: self.holds_answers,
         )
+
+    def _rewritten(self, data: bytes) -> Iterable[bytes]:
+        for old, new in self.rewrites.items():
+            data = data.replace(old, new)
+        return (data,)
 
     def _pump(
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         heard: Callable[[bytes], None],
-        rewrites: Mapping[bytes, bytes],
+        gate: Gate,
         *,
         is_lost: Callable[[], bool],
         is_held: Callable[[], bool],
     ) -> None:
-        task = asyncio.create_task(_pump(reader, writer, heard, rewrites, is_lost, is_held))
+        task = asyncio.create_task(_pump(reader, writer, heard, gate, is_lost, is_held))
         self._pumps.add(task)
         task.add_done_callback(self._pumps.discard)
 
@@ -123,19 +146,18 @@ async def _pump(  # noqa: PLR0917 - one direction of a wire, and its faults
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
     heard: Callable[[bytes], None],
-    rewrites: Mapping[bytes, bytes],
+    gate: Gate,
     is_lost: Callable[[], bool],
     is_held: Callable[[], bool],
 ) -> None:
     try:
         while data := await reader.read(CHUNK_BYTES):
-            while is_held() and not writer.is_closing():  # noqa: ASYNC110 - a test's flag
-                await asyncio.sleep(POLL_S)
-            if not is_lost():
-                for old, new in rewrites.items():
-                    data = data.replace(old, new)
-                writer.write(data)
-                heard(data)
+            for piece in gate(data):
+                while is_held() and not writer.is_closing():  # noqa: ASYNC110 - a test's flag
+                    await asyncio.sleep(POLL_S)
+                if not is_lost():
+                    writer.write(piece)
+                    heard(piece)
     except OSError:
         pass
     writer.transport.abort()
