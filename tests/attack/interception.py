@@ -1,0 +1,85 @@
+"""Counts what nodes publish about one episode, on its way to the server.
+
+A message is about the episode if its subject or body names the order, or the id of an episode or a
+workflow instance that was named together with it. So is the acknowledgement of a delivery that was.
+Reads of streams are not counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+from tests.streams.jetstream.frames import DELIVERED, PUBLISHED, Frames, Piece
+from tests.streams.jetstream.wire import Gate
+
+READS: Final = "$JS.API."
+ACKNOWLEDGED: Final = "$JS.ACK."
+
+_LIFE: Final = re.compile(r"[^.]+\.(?:episode|workflow)\.([^.]+)")
+"""The subject of a life that has an id."""
+
+Strike: TypeAlias = Callable[[int], Callable[[], None] | None]
+"""Called with the number of a message before it leaves; what it returns is called once it has."""
+
+
+class Counter:
+    """What has been published about one episode, by whichever node."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._marks: set[bytes] = set()
+        self._deliveries: set[str] = set()
+        """What acknowledgements of deliveries about it are sent to."""
+
+    def begin(self, order: str) -> None:
+        """Count anew, what is about `order`."""
+        self.count = 0
+        self._marks = {order.encode()}
+        self._deliveries.clear()
+
+    def gate(self, strike: Strike) -> Gate:
+        """Return what counts the requests of another connection."""
+        frames = Frames(PUBLISHED)
+
+        def cut(data: bytes) -> Iterator[bytes]:
+            for piece in frames.pieces(data):
+                if not self._is_about(piece):
+                    yield piece.raw
+                    continue
+                self.count += 1
+                after = strike(self.count)
+                yield piece.raw
+                if after is not None:
+                    after()
+
+        return cut
+
+    def deliveries(self) -> Callable[[bytes], None]:
+        """Return what listens for deliveries on another connection."""
+        frames = Frames(DELIVERED)
+
+        def on_answer(data: bytes) -> None:
+            for piece in frames.pieces(data):
+                frame = piece.frame
+                is_pulled = frame is not None and frame.reply.startswith(ACKNOWLEDGED)
+                if frame is not None and is_pulled and self._names(piece.raw):
+                    self._deliveries.add(frame.reply)
+
+        return on_answer
+
+    def _is_about(self, piece: Piece) -> bool:
+        frame = piece.frame
+        if frame is None or frame.subject.startswith(READS):
+            return False
+        if frame.subject in self._deliveries:
+            return True
+        if not self._names(piece.raw):
+            return False
+        if life := _LIFE.fullmatch(frame.subject):
+            self._marks.add(life[1].encode())
+        return True
+
+    def _names(self, raw: bytes) -> bool:
+        return any(mark in raw for mark in self._marks)

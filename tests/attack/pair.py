@@ -1,0 +1,222 @@
+"""Two nodes on a stack of their own, one of which suffers a fault while the other one is there.
+
+Each hangs on a wire of its own. Whichever publishes the chosen message is struck: which of the two
+has an episode is chance. A supervisor starts nodes again that have ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from streams.embedded import EmbeddedNats
+from streams.jetstream import connect
+from streams.ports.all import Ports
+from streams.subjects import Stack
+from tests.acceptance.cluster import NodeProcess
+from tests.attack import ledger
+from tests.attack.faults import Fault
+from tests.attack.interception import Counter
+from tests.streams.jetstream.wire import Tap, Wire
+
+APP: Final = "tests.attack.app:app"
+
+LEASE_S: Final = 1.5
+
+LEASES_FROZEN: Final = 2.5
+"""How long a node stands still: long enough that another one takes over."""
+
+RESTART_S: Final = 0.2
+"""How long a node that has ended stays away."""
+
+POLL_S: Final = 0.02
+
+WAKES_S_MAX: Final = 5.0
+"""Longest that a node may take to say something after it stood still."""
+
+UP_S_MAX: Final = 60.0
+
+
+@dataclass(eq=False)
+class Member:
+    """One node: its wire, and the process that it is for now."""
+
+    name: str
+    wire: Wire
+    process: NodeProcess
+    is_frozen: bool = False
+    heard: int = 0
+    """How often something of it came through."""
+
+    def hear(self, _: bytes) -> None:
+        self.heard += 1
+
+
+@dataclass
+class Pair:
+    """The nodes, and what is to happen to them."""
+
+    stack: Stack
+    folder: Path
+    nats_url: str
+    members: list[Member] = field(default_factory=list)
+    counter: Counter = field(default_factory=Counter)
+    struck: int = 0
+    """How many faults there were in this case."""
+    _aim: tuple[int, Fault] | None = None
+    _first: NodeProcess | None = None
+    """The process that was killed first, where the next one is to be killed, too."""
+    _thawing: set[asyncio.Task[None]] = field(default_factory=set)
+    _launched: int = 0
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "ledger"
+
+    def begin(self, order: str, point: int, fault: Fault | None) -> None:
+        """Strike with `fault` at the `point`-th message about `order`."""
+        self.counter.begin(order)
+        self.struck, self._first = 0, None
+        self._aim = (point, fault) if fault is not None else None
+
+    def disarm(self) -> None:
+        """Strike nobody any more."""
+        self._aim = self._first = None
+
+    async def wait_whole(self) -> None:
+        """Wait until both nodes are up and nobody stands still."""
+        deadline_s = time.monotonic() + UP_S_MAX
+        while not all(map(_is_up, self.members)):
+            if time.monotonic() > deadline_s:
+                logs = "\n".join(member.process.logged()[-2000:] for member in self.members)
+                raise AssertionError(f"{self.stack.name}: a node does not come up again\n{logs}")
+            await asyncio.sleep(POLL_S)
+
+    async def supervise(self) -> None:
+        """Start nodes again that have ended, for ever."""
+        while True:
+            await asyncio.sleep(POLL_S)
+            for member in self.members:
+                if member.process.has_ended() and not member.is_frozen:
+                    await asyncio.sleep(RESTART_S)
+                    member.wire.cut()
+                    member.process = self.launch(member.name, member.wire)
+
+    def launch(self, name: str, wire: Wire) -> NodeProcess:
+        self._launched += 1
+        settings = {
+            "VIGIL_NATS_URL": wire.url,
+            "VIGIL_STACK": self.stack.name,
+            "VIGIL_LEASE_S": str(LEASE_S),
+            ledger.FOLDER: str(self.ledger),
+        }
+        log = self.folder / f"{name}.{self._launched}.log"
+        return NodeProcess(name, app=APP, log=log, env=settings, arguments=["--no-project"])
+
+    def strike(self, member: Member, number: int) -> Callable[[], None] | None:
+        """Do what is to be done at the `number`-th message, which `member` publishes."""
+        if self._first is not None and member.process is not self._first:
+            self._first = None
+            self._kill(member)
+            return None
+        if self._aim is None or number < self._aim[0] or member.is_frozen:
+            return None
+        _, fault = self._aim
+        self._aim = None
+        if not fault.is_before:
+            return partial(self._happen, member, fault)
+        self._happen(member, fault)
+        return None
+
+    def _happen(self, member: Member, fault: Fault) -> None:
+        match fault:
+            case Fault.DROP | Fault.PASS:
+                self._kill(member)
+            case Fault.DOUBLE:
+                self._first = member.process
+                self._kill(member)
+            case Fault.TERM:
+                self.struck += 1
+                member.process.signal(signal.SIGTERM)
+            case Fault.FREEZE | Fault.LATE | Fault.LOST:
+                self._freeze(member, fault)
+
+    def _kill(self, member: Member) -> None:
+        self.struck += 1
+        member.wire.loses_requests = member.wire.loses_answers = True
+        member.process.signal(signal.SIGKILL)
+
+    def _freeze(self, member: Member, fault: Fault) -> None:
+        self.struck += 1
+        member.is_frozen = True
+        member.wire.holds_requests = fault is Fault.LATE
+        member.wire.loses_requests = member.wire.loses_answers = fault is Fault.LOST
+        member.process.freeze()
+        task = asyncio.create_task(self._thaw(member, fault))
+        self._thawing.add(task)
+        task.add_done_callback(self._thawing.discard)
+
+    async def _thaw(self, member: Member, fault: Fault) -> None:
+        await asyncio.sleep(LEASES_FROZEN * LEASE_S)
+        if fault is Fault.LOST:
+            member.wire.cut()
+        heard = member.heard
+        member.wire.holds_requests = False
+        member.process.thaw()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAKES_S_MAX):
+                while member.heard == heard and not member.process.has_ended():  # noqa: ASYNC110
+                    await asyncio.sleep(POLL_S)
+        await asyncio.sleep(RESTART_S)
+        member.is_frozen = False
+
+
+def _is_up(member: Member) -> bool:
+    process = member.process
+    return not member.is_frozen and process.is_running and process.says("node up")
+
+
+@asynccontextmanager
+async def opened(
+    folder: Path, server: EmbeddedNats, stack: Stack
+) -> AsyncIterator[tuple[Pair, Ports]]:
+    """Yield two nodes that are starting, and the ports of their stack."""
+    pair = Pair(stack, folder, server.url)
+    pair.ledger.mkdir(parents=True)
+    async with AsyncExitStack() as exits:
+        ports = await exits.enter_async_context(connect(server.url, stack=stack))
+        for name in ("n1", "n2"):
+            await exits.enter_async_context(_hung(pair, name))
+        supervising = asyncio.create_task(pair.supervise())
+        try:
+            yield pair, ports
+        finally:
+            supervising.cancel()
+            with suppress(asyncio.CancelledError):
+                await supervising
+
+
+@asynccontextmanager
+async def _hung(pair: Pair, name: str) -> AsyncIterator[None]:
+    def strike(number: int) -> Callable[[], None] | None:
+        return pair.strike(member, number)
+
+    def tap() -> Tap:
+        return Tap(member.hear, pair.counter.deliveries())
+
+    gate = partial(pair.counter.gate, strike)
+    async with Wire(pair.nats_url, tap=tap, gate=gate) as wire:
+        member = Member(name, wire, pair.launch(name, wire))
+        pair.members.append(member)
+        try:
+            yield
+        finally:
+            member.process.thaw()
+            member.process.kill()
