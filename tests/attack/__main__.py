@@ -47,7 +47,7 @@ async def _attack(folder: Path, chosen: argparse.Namespace, seed: int) -> list[O
             case = Case(chosen.story, chosen.point, Fault(chosen.fault))
             return await attack.attempt(repeat(case, chosen.faults or 1))
         outcomes = await attack.count(stories)
-        points = {outcome.case.story: outcome.points for outcome in outcomes}
+        points = {outcome.case.story: len(outcome.points) for outcome in outcomes}
         wanted = FAULTS if chosen.faults is None else chosen.faults
         say(f"seed {seed}: {sum(points.values())} points of {len(points)} stories")
         every = (each for each in cases(points, seed) if chosen.fault in {None, each.fault})
@@ -55,19 +55,20 @@ async def _attack(folder: Path, chosen: argparse.Namespace, seed: int) -> list[O
 
 
 def _table(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    stories = list(dict.fromkeys(outcome.case.story for outcome in outcomes))
     yield _row(COLUMNS)
-    for story in dict.fromkeys(outcome.case.story for outcome in outcomes):
-        yield _row((story, *_counted([each for each in outcomes if each.case.story == story])))
-    yield _row(("all", *_counted(outcomes)))
+    points = {each.case.story: len(each.points) for each in outcomes if each.case.fault is None}
+    for story in stories:
+        found = [each for each in outcomes if each.case.story == story]
+        yield _row((story, points.get(story, ""), *_counted(found)))
     for fault in Fault:
         found = [each for each in outcomes if each.case.fault is fault]
-        yield _row((fault.value, *_counted(found)))
+        yield _row((fault.value, "", *_counted(found)))
+    yield _row(("all", sum(points.values()), *_counted(outcomes)))
 
 
 def _counted(outcomes: Sequence[Outcome]) -> tuple[int, ...]:
-    points = {outcome.case.story: outcome.points for outcome in reversed(outcomes)}
     return (
-        sum(points.values()),
         len(outcomes),
         sum(outcome.struck for outcome in outcomes),
         sum(bool(outcome.breaches) for outcome in outcomes),

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from tests.streams.jetstream.frames import DELIVERED, PUBLISHED, Frames, Piece
+from tests.streams.jetstream.frames import DELIVERED, PUBLISHED, Frame, Frames
 from tests.streams.jetstream.wire import Gate
 
 READS: Final = "$JS.API."
@@ -28,14 +28,15 @@ class Counter:
     """What has been published about one episode, by whichever node."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.subjects: list[str] = []
+        """Of the messages, in order."""
         self._marks: set[bytes] = set()
         self._deliveries: set[str] = set()
         """What acknowledgements of deliveries about it are sent to."""
 
     def begin(self, order: str) -> None:
         """Count anew, what is about `order`."""
-        self.count = 0
+        self.subjects = []
         self._marks = {order.encode()}
         self._deliveries.clear()
 
@@ -45,11 +46,11 @@ class Counter:
 
         def cut(data: bytes) -> Iterator[bytes]:
             for piece in frames.pieces(data):
-                if not self._is_about(piece):
+                if piece.frame is None or not self._is_about(piece.frame, piece.raw):
                     yield piece.raw
                     continue
-                self.count += 1
-                after = strike(self.count)
+                self.subjects.append(piece.frame.subject)
+                after = strike(len(self.subjects))
                 yield piece.raw
                 if after is not None:
                     after()
@@ -69,13 +70,12 @@ class Counter:
 
         return on_answer
 
-    def _is_about(self, piece: Piece) -> bool:
-        frame = piece.frame
-        if frame is None or frame.subject.startswith(READS):
+    def _is_about(self, frame: Frame, raw: bytes) -> bool:
+        if frame.subject.startswith(READS):
             return False
         if frame.subject in self._deliveries:
             return True
-        if not self._names(piece.raw):
+        if not self._names(raw):
             return False
         if life := _LIFE.fullmatch(frame.subject):
             self._marks.add(life[1].encode())

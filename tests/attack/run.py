@@ -47,8 +47,8 @@ class Outcome:
     """What became of one case."""
 
     case: Case
-    points: int
-    """How many messages about it there were."""
+    points: Sequence[str]
+    """The subjects of the messages about it, in order."""
     struck: int
     breaches: list[str]
     unknown: int
@@ -82,11 +82,11 @@ class Post:
         await self._wait_told(case, order)
         await self.pair.wait_whole()
         evidence = await self._wait_told(case, order)
-        points, struck = self.pair.counter.count, self.pair.struck
+        points, struck = self.pair.counter.subjects, self.pair.struck
         self.pair.disarm()
         found = breaches(evidence)
         if found:
-            _say_breach(case, found, evidence)
+            _say_breach(case, found, points, evidence)
         took_s = time.monotonic() - begun_s
         return Outcome(case, points, struck, found, outcomes_unknown(evidence), took_s)
 
@@ -134,7 +134,7 @@ class Attack:
 
     async def count(self, stories: Iterable[str]) -> list[Outcome]:
         """Run each story once without a fault."""
-        return await self.attempt(Case(story) for story in stories)
+        return await self.attempt([Case(story) for story in stories])
 
 
 @asynccontextmanager
@@ -168,10 +168,14 @@ def _struck(outcomes: Sequence[Outcome]) -> int:
     return sum(outcome.struck for outcome in outcomes)
 
 
-def _say_breach(case: Case, found: Sequence[str], evidence: Evidence) -> None:
+def _say_breach(
+    case: Case, found: Sequence[str], points: Sequence[str], evidence: Evidence
+) -> None:
     say(f"BREACH  {case}")
     for each in found[:SHOWN_MAX]:
         say(f"  {each}")
+    for number, subject in enumerate(points, start=1):
+        say(f"    {'▶' if number == case.point else ' '} {number} {subject}")
     for line in shown(evidence.records):
         say(line)
     for entry in evidence.entries:
