@@ -18,7 +18,7 @@ EXTRAS := demo,otlp,dev
 PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder --numprocesses
 
 # Tests in which a real clock counts. They mostly wait for it: those that compute would be in the way.
-TIMED := $(addprefix tests/,chaos contracts gates/test_on_a_server.py \
+TIMED := $(addprefix tests/,attack chaos contracts gates/test_on_a_server.py \
 	acceptance/test_finding_expiry.py acceptance/test_gates_without_nodes.py)
 
 # Python keeps what it compiled: the suite starts hundreds of programs, and none compiles it anew.
@@ -32,7 +32,7 @@ CRASHES := $(addprefix tests/,gates/test_crashes.py testing/test_guides.py engin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-peers bench-history bench-report chaos chaos-cluster contracts crashes limits signals simulation workflows walk mutants lock
+.PHONY: help demo test check attack bench bench-peers bench-history bench-report chaos chaos-cluster contracts crashes limits signals simulation workflows walk mutants lock
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ chaos: $(READY) ## Break a cluster while it works; RUNS=10 for longer, SEED=7 to
 
 chaos-cluster: $(READY) ## Break three NATS servers and three nodes while they work, and compare every replica; RUNS, SEED
 	$(BIN)/python -m tests.cluster --runs $(or $(RUNS),3) $(if $(SEED),--seed $(SEED))
+
+attack: $(READY) ## Kill, stop and freeze nodes at every message about an episode, 1,000 times; FAULTS, STORY, SEED; POINT and FAULT repeat a case
+	$(BIN)/python -m tests.attack $(if $(FAULTS),--faults $(FAULTS)) $(if $(STORY),--story $(STORY)) \
+		$(if $(POINT),--point $(POINT)) $(if $(FAULT),--fault $(FAULT)) $(if $(SEED),--seed $(SEED))
 
 limits: $(READY) ## Hold the limits of a cluster whose nodes die, with 10,000 events; EVENTS=3000 for fewer
 	VIGIL_TEST_LIMITED_EVENTS=$(or $(EVENTS),10000) VIGIL_TEST_SIZE=full \

@@ -29,6 +29,7 @@ FOLLOWING: Final = "tests/streams/jetstream/test_follow.py"
 FOLLOWING_UP: Final = "tests/engine/reactor/test_follow_up.py"
 REACTING: Final = "tests/engine/reactor/test_reactor.py"
 SIMULATION: Final = "tests/simulation/test_survival.py"
+ATTACK: Final = "tests/attack/test_attack.py"
 TABLE_OF_GATES: Final = "tests/gates/test_simulated.py"
 BLOCKING: Final = "tests/engine/waits/test_wait.py"
 LISTENING: Final = "tests/engine/execution/test_answer_commands.py"
@@ -464,6 +465,34 @@ TABLE: Final[Sequence[Mutant]] = (
         "elif tool is not None and tool.side_effect and isinstance(action, ToolCall):",
         "elif False:",
         SIMULATION,
+    ),
+    Mutant(
+        "on real nodes: a side effect is announced first",
+        "engine/execution/driver.py",
+        "elif tool is not None and tool.side_effect and isinstance(action, ToolCall):",
+        "elif False:",
+        ATTACK,
+    ),
+    Mutant(
+        "on real nodes: what a dead node has announced is not repeated",
+        "engine/execution/driver.py",
+        "if tool is None or not tool.idempotent:",
+        "if False:",
+        ATTACK,
+    ),
+    Mutant(
+        "on real nodes: an append names the version that it was decided on",
+        "streams/jetstream/ports/log.py",
+        "{headers.EXPECTED_SEQ: str(after), COMMIT_HEADER: commit.id}",
+        "{COMMIT_HEADER: commit.id}",
+        ATTACK,
+    ),
+    Mutant(
+        "on real nodes: what is carried out twice changes nothing",
+        "engine/findings/apply.py",
+        "if done is not None:",
+        "if False:",
+        ATTACK,
     ),
     Mutant(
         "the announcement is durable first",

@@ -1,7 +1,7 @@
 """One fault at a chosen message about one episode, for every message and every kind of fault.
 
     python -m tests.attack --faults 1000
-    python -m tests.attack --story people --point 17 --fault drop
+    python -m tests.attack --story people --point episode.3 --fault drop
 
 Nodes are real `vigil node` processes, two for each case, behind wires that count what they publish
 about the episode under attack. At the chosen message the node is killed, stopped or frozen; then

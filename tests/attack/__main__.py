@@ -47,9 +47,9 @@ async def _attack(folder: Path, chosen: argparse.Namespace, seed: int) -> list[O
             case = Case(chosen.story, chosen.point, Fault(chosen.fault))
             return await attack.attempt(repeat(case, chosen.faults or 1))
         outcomes = await attack.count(stories)
-        points = {outcome.case.story: len(outcome.points) for outcome in outcomes}
+        points = {outcome.case.story: outcome.points for outcome in outcomes}
         wanted = FAULTS if chosen.faults is None else chosen.faults
-        say(f"seed {seed}: {sum(points.values())} points of {len(points)} stories")
+        say(f"seed {seed}: {sum(map(len, points.values()))} points of {len(points)} stories")
         every = (each for each in cases(points, seed) if chosen.fault in {None, each.fault})
         return outcomes + await attack.attempt(every, faults=wanted)
 
@@ -86,7 +86,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.attack", description=__doc__)
     parser.add_argument("--faults", type=int, help=f"how many, at least; {FAULTS:,} by default")
     parser.add_argument("--story", choices=list(STORIES), help="only this one")
-    parser.add_argument("--point", type=int, help="only at this message, with --fault")
+    parser.add_argument("--point", help="only there, such as episode.3, with --fault")
     parser.add_argument("--fault", choices=[fault.value for fault in Fault], help="only this kind")
     parser.add_argument("--seed", type=int, help="which points are tried first")
     chosen = parser.parse_args()

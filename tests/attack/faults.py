@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -40,11 +40,11 @@ class Fault(StrEnum):
 
 
 class Case(NamedTuple):
-    """One fault, at the `point`-th message about one episode."""
+    """One fault, at one of the messages about one episode."""
 
     story: str
-    point: int = 0
-    """1-based; 0: nothing goes wrong."""
+    point: str = ""
+    """Such as `episode.3`; empty: nothing goes wrong."""
     fault: Fault | None = None
 
     def __str__(self) -> str:
@@ -54,22 +54,23 @@ class Case(NamedTuple):
         return f"make attack STORY={self.story} POINT={self.point} FAULT={self.fault}"
 
 
-def cases(points: Mapping[str, int], seed: int) -> Iterator[Case]:
+def cases(points: Mapping[str, Sequence[str]], seed: int) -> Iterator[Case]:
     """Yield every fault at every point of every story: those that come first are spread evenly.
 
-    `points` says how many messages there are about an episode of each story.
+    `points` has those of each story, in order.
     """
     chance = random.Random(seed)
     kinds = [(story, fault) for story in points for fault in Fault]
     orders = {kind: _spread(points[kind[0]], chance.random()) for kind in kinds}
-    for turn in range(max(points.values(), default=0)):
+    for turn in range(max(map(len, points.values()), default=0)):
         chance.shuffle(kinds)
         for story, fault in kinds:
-            if turn < points[story]:
+            if turn < len(points[story]):
                 yield Case(story, orders[story, fault][turn], fault)
 
 
-def _spread(count: int, begin: float) -> list[int]:
-    """Return 1 to `count`, each once, so that the first few are far apart."""
-    aimed = (1 + int((begin + _STRIDE * number) % 1.0 * count) for number in range(4 * count))
-    return list(dict.fromkeys([*aimed, *range(1, count + 1)]))
+def _spread(points: Sequence[str], begin: float) -> list[str]:
+    """Return `points` so that the first few are far apart."""
+    count = len(points)
+    aimed = (points[int((begin + _STRIDE * n) % 1.0 * count)] for n in range(4 * count))
+    return list(dict.fromkeys([*aimed, *points]))

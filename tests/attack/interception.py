@@ -3,11 +3,16 @@
 A message is about the episode if its subject or body names the order, or the id of an episode or a
 workflow instance that was named together with it. So is the acknowledgement of a delivery that was.
 Reads of streams are not counted.
+
+A point is one of these messages: `episode.3` is the third commit of an episode, `claims.1` the
+first word about a claim. Messages of several kinds overtake one another, so each kind has numbers
+of its own: they mean the same thing each time, as far as anything does.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
@@ -16,27 +21,30 @@ from tests.streams.jetstream.wire import Gate
 
 READS: Final = "$JS.API."
 ACKNOWLEDGED: Final = "$JS.ACK."
+BUCKETS: Final = "$KV."
 
 _LIFE: Final = re.compile(r"[^.]+\.(?:episode|workflow)\.([^.]+)")
 """The subject of a life that has an id."""
 
-Strike: TypeAlias = Callable[[int], Callable[[], None] | None]
-"""Called with the number of a message before it leaves; what it returns is called once it has."""
+Strike: TypeAlias = Callable[[str], Callable[[], None] | None]
+"""Called with a point before its message leaves; what it returns is called once it has."""
 
 
-class Counter:
+class MessageCounter:
     """What has been published about one episode, by whichever node."""
 
     def __init__(self) -> None:
-        self.subjects: list[str] = []
+        self.points: list[str] = []
         """Of the messages, in order."""
+        self._kinds = Counter[str]()
         self._marks: set[bytes] = set()
         self._deliveries: set[str] = set()
         """What acknowledgements of deliveries about it are sent to."""
 
     def begin(self, order: str) -> None:
         """Count anew, what is about `order`."""
-        self.subjects = []
+        self.points = []
+        self._kinds.clear()
         self._marks = {order.encode()}
         self._deliveries.clear()
 
@@ -49,8 +57,7 @@ class Counter:
                 if piece.frame is None or not self._is_about(piece.frame, piece.raw):
                     yield piece.raw
                     continue
-                self.subjects.append(piece.frame.subject)
-                after = strike(len(self.subjects))
+                after = strike(self._next(piece.frame.subject))
                 yield piece.raw
                 if after is not None:
                     after()
@@ -70,6 +77,12 @@ class Counter:
 
         return on_answer
 
+    def _next(self, subject: str) -> str:
+        kind = _kind_of(subject)
+        self._kinds[kind] += 1
+        self.points.append(f"{kind}.{self._kinds[kind]}")
+        return self.points[-1]
+
     def _is_about(self, frame: Frame, raw: bytes) -> bool:
         if frame.subject.startswith(READS):
             return False
@@ -83,3 +96,11 @@ class Counter:
 
     def _names(self, raw: bytes) -> bool:
         return any(mark in raw for mark in self._marks)
+
+
+def _kind_of(subject: str) -> str:
+    """Return what a message is: `ack`, the name of a bucket, or of the subjects of a stack."""
+    _, kind, *_ = subject.split(".")
+    if subject.startswith(ACKNOWLEDGED):
+        return "ack"
+    return kind.partition("-")[2] if subject.startswith(BUCKETS) else kind

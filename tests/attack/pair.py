@@ -23,7 +23,7 @@ from streams.subjects import Stack
 from tests.acceptance.cluster import NodeProcess
 from tests.attack import ledger
 from tests.attack.faults import Fault
-from tests.attack.interception import Counter
+from tests.attack.interception import MessageCounter
 from tests.streams.jetstream.wire import Tap, Wire
 
 APP: Final = "tests.attack.app:app"
@@ -67,10 +67,10 @@ class Pair:
     folder: Path
     nats_url: str
     members: list[Member] = field(default_factory=list)
-    counter: Counter = field(default_factory=Counter)
+    counter: MessageCounter = field(default_factory=MessageCounter)
     struck: int = 0
     """How many faults there were in this case."""
-    _aim: tuple[int, Fault] | None = None
+    _aim: tuple[str, Fault] | None = None
     _first: NodeProcess | None = None
     """The process that was killed first, where the next one is to be killed, too."""
     _thawing: set[asyncio.Task[None]] = field(default_factory=set)
@@ -80,8 +80,8 @@ class Pair:
     def ledger(self) -> Path:
         return self.folder / "ledger"
 
-    def begin(self, order: str, point: int, fault: Fault | None) -> None:
-        """Strike with `fault` at the `point`-th message about `order`."""
+    def begin(self, order: str, point: str, fault: Fault | None) -> None:
+        """Strike with `fault` at this point of what is published about `order`."""
         self.counter.begin(order)
         self.struck, self._first = 0, None
         self._aim = (point, fault) if fault is not None else None
@@ -120,13 +120,13 @@ class Pair:
         log = self.folder / f"{name}.{self._launched}.log"
         return NodeProcess(name, app=APP, log=log, env=settings, arguments=["--no-project"])
 
-    def strike(self, member: Member, number: int) -> Callable[[], None] | None:
-        """Do what is to be done at the `number`-th message, which `member` publishes."""
+    def strike(self, member: Member, point: str) -> Callable[[], None] | None:
+        """Do what is to be done at this point, whose message `member` publishes."""
         if self._first is not None and member.process is not self._first:
             self._first = None
             self._kill(member)
             return None
-        if self._aim is None or number < self._aim[0] or member.is_frozen:
+        if self._aim is None or point != self._aim[0]:
             return None
         _, fault = self._aim
         self._aim = None
@@ -205,8 +205,8 @@ async def opened(
 
 @asynccontextmanager
 async def _hung(pair: Pair, name: str) -> AsyncIterator[None]:
-    def strike(number: int) -> Callable[[], None] | None:
-        return pair.strike(member, number)
+    def strike(point: str) -> Callable[[], None] | None:
+        return pair.strike(member, point)
 
     def tap() -> Tap:
         return Tap(member.hear, pair.counter.deliveries())

@@ -29,7 +29,7 @@ from tests.attack.verdict import breaches, outcomes_unknown, untold
 PAIRS: Final = 6
 """How many cases run at the same time. They mostly wait for leases."""
 
-ENDS_S_MAX: Final = 90.0
+ENDS_S_MAX: Final = 60.0
 """Longest that a case may take to end: the longest waits are 10 s, for what a dead node had."""
 
 TOLD_S_MAX: Final = 20.0
@@ -48,7 +48,7 @@ class Outcome:
 
     case: Case
     points: Sequence[str]
-    """The subjects of the messages about it, in order."""
+    """Those of the messages about it, in order."""
     struck: int
     breaches: list[str]
     unknown: int
@@ -82,7 +82,7 @@ class Post:
         await self._wait_told(case, order)
         await self.pair.wait_whole()
         evidence = await self._wait_told(case, order)
-        points, struck = self.pair.counter.subjects, self.pair.struck
+        points, struck = self.pair.counter.points, self.pair.struck
         self.pair.disarm()
         found = breaches(evidence)
         if found:
@@ -174,8 +174,7 @@ def _say_breach(
     say(f"BREACH  {case}")
     for each in found[:SHOWN_MAX]:
         say(f"  {each}")
-    for number, subject in enumerate(points, start=1):
-        say(f"    {'▶' if number == case.point else ' '} {number} {subject}")
+    say(f"  published: {' '.join(points)}")
     for line in shown(evidence.records):
         say(line)
     for entry in evidence.entries:
