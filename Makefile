@@ -70,7 +70,7 @@ chaos: $(READY) ## Break a cluster while it works; RUNS=10 for longer, SEED=7 to
 chaos-cluster: $(READY) ## Break three NATS servers and three nodes while they work, and compare every replica; RUNS, SEED
 	$(BIN)/python -m tests.cluster --runs $(or $(RUNS),3) $(if $(SEED),--seed $(SEED))
 
-attack: $(READY) ## Kill, stop and freeze nodes at every message about an episode, 1,000 times; FAULTS, STORY, SEED; POINT and FAULT repeat a case
+attack: $(READY) ## Kill, stop and freeze nodes at the messages about an episode; FAULTS=1000, STORY, SEED, and POINT with FAULT
 	$(BIN)/python -m tests.attack $(if $(FAULTS),--faults $(FAULTS)) $(if $(STORY),--story $(STORY)) \
 		$(if $(POINT),--point $(POINT)) $(if $(FAULT),--fault $(FAULT)) $(if $(SEED),--seed $(SEED))
 
