@@ -84,7 +84,11 @@ def _row(cells: Sequence[object]) -> str:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.attack", description=__doc__)
-    parser.add_argument("--faults", type=int, help=f"how many, at least; {FAULTS:,} by default")
+    parser.add_argument(
+        "--faults",
+        type=int,
+        help=f"how many at least, {FAULTS:,} by default; with --point, how many cases",
+    )
     parser.add_argument("--story", choices=list(STORIES), help="only this one")
     parser.add_argument("--point", help="only there, such as episode.3, with --fault")
     parser.add_argument("--fault", choices=[fault.value for fault in Fault], help="only this kind")

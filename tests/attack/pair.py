@@ -38,8 +38,12 @@ RESTART_S: Final = 0.2
 
 POLL_S: Final = 0.02
 
+WAKING: Final = 3
+"""How much a node says after it stood still until it has done what it had in hand: held messages
+are a part of that, and it renews its leases three times in each of their lives."""
+
 WAKES_S_MAX: Final = 5.0
-"""Longest that a node may take to say something after it stood still."""
+"""Longest that a node may take to say so much."""
 
 UP_S_MAX: Final = 60.0
 
@@ -52,11 +56,24 @@ class Member:
     wire: Wire
     process: NodeProcess
     is_frozen: bool = False
+    doomed: NodeProcess | None = None
+    """The process that was told to end, or killed."""
     heard: int = 0
     """How often something of it came through."""
 
+    @property
+    def is_up(self) -> bool:
+        process = self.process
+        is_there = process.is_running and process is not self.doomed and not self.is_frozen
+        return is_there and process.says("node up")
+
     def hear(self, _: bytes) -> None:
         self.heard += 1
+
+    def end(self, number: signal.Signals) -> None:
+        """Send a signal that ends it, now or soon."""
+        self.doomed = self.process
+        self.process.signal(number)
 
 
 @dataclass
@@ -73,7 +90,8 @@ class Pair:
     _aim: tuple[str, Fault] | None = None
     _first: NodeProcess | None = None
     """The process that was killed first, where the next one is to be killed, too."""
-    _thawing: set[asyncio.Task[None]] = field(default_factory=set)
+    thawing: set[asyncio.Task[None]] = field(default_factory=set)
+    """What lets nodes go on that stand still."""
     _launched: int = 0
 
     @property
@@ -93,7 +111,7 @@ class Pair:
     async def wait_whole(self) -> None:
         """Wait until both nodes are up and nobody stands still."""
         deadline_s = time.monotonic() + UP_S_MAX
-        while not all(map(_is_up, self.members)):
+        while not all(member.is_up for member in self.members):
             if time.monotonic() > deadline_s:
                 logs = "\n".join(member.process.logged()[-2000:] for member in self.members)
                 raise AssertionError(f"{self.stack.name}: a node does not come up again\n{logs}")
@@ -144,14 +162,14 @@ class Pair:
                 self._kill(member)
             case Fault.TERM:
                 self.struck += 1
-                member.process.signal(signal.SIGTERM)
+                member.end(signal.SIGTERM)
             case Fault.FREEZE | Fault.LATE | Fault.LOST:
                 self._freeze(member, fault)
 
     def _kill(self, member: Member) -> None:
         self.struck += 1
         member.wire.loses_requests = member.wire.loses_answers = True
-        member.process.signal(signal.SIGKILL)
+        member.end(signal.SIGKILL)
 
     def _freeze(self, member: Member, fault: Fault) -> None:
         self.struck += 1
@@ -160,27 +178,21 @@ class Pair:
         member.wire.loses_requests = member.wire.loses_answers = fault is Fault.LOST
         member.process.freeze()
         task = asyncio.create_task(self._thaw(member, fault))
-        self._thawing.add(task)
-        task.add_done_callback(self._thawing.discard)
+        self.thawing.add(task)
+        task.add_done_callback(self.thawing.discard)
 
     async def _thaw(self, member: Member, fault: Fault) -> None:
         await asyncio.sleep(LEASES_FROZEN * LEASE_S)
         if fault is Fault.LOST:
             member.wire.cut()
-        heard = member.heard
+        enough = member.heard + WAKING
         member.wire.holds_requests = False
         member.process.thaw()
         with suppress(TimeoutError):
             async with asyncio.timeout(WAKES_S_MAX):
-                while member.heard == heard and not member.process.has_ended():  # noqa: ASYNC110
+                while member.heard < enough and not member.process.has_ended():  # noqa: ASYNC110
                     await asyncio.sleep(POLL_S)
-        await asyncio.sleep(RESTART_S)
         member.is_frozen = False
-
-
-def _is_up(member: Member) -> bool:
-    process = member.process
-    return not member.is_frozen and process.is_running and process.says("node up")
 
 
 @asynccontextmanager
@@ -198,9 +210,10 @@ async def opened(
         try:
             yield pair, ports
         finally:
-            supervising.cancel()
-            with suppress(asyncio.CancelledError):
-                await supervising
+            tasks = [supervising, *pair.thawing]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @asynccontextmanager

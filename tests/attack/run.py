@@ -52,7 +52,7 @@ class Outcome:
     struck: int
     breaches: list[str]
     unknown: int
-    took_s: float
+    """How many of its episodes ended, or wait, because nobody knows what became of a call."""
 
 
 _orders = count(1)
@@ -69,7 +69,7 @@ class Post:
 
     async def attempt(self, case: Case) -> Outcome:
         """Try one case."""
-        begun_s, order = time.monotonic(), f"order{next(_orders):06d}"
+        order = f"order{next(_orders):06d}"
         await self.pair.wait_whole()
         await self.reader.begin()
         self.people.begin()
@@ -87,8 +87,7 @@ class Post:
         found = breaches(evidence)
         if found:
             _say_breach(case, found, points, evidence)
-        took_s = time.monotonic() - begun_s
-        return Outcome(case, points, struck, found, outcomes_unknown(evidence), took_s)
+        return Outcome(case, points, struck, found, outcomes_unknown(evidence))
 
     async def _wait_told(self, case: Case, order: str) -> Evidence:
         deadline_s = time.monotonic() + TOLD_S_MAX
