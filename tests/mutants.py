@@ -3152,10 +3152,24 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/execution/test_dry_run.py",
     ),
     Mutant(
+        "so many at a time",
+        "engine/runtime/gather.py",
+        "        async with room:\n",
+        "        if True:\n",
+        "tests/engine/runtime/test_gather.py",
+    ),
+    Mutant(
+        "the first error ends the rest",
+        "engine/runtime/gather.py",
+        "                task.cancel()\n",
+        "                pass\n",
+        "tests/engine/runtime/test_gather.py",
+    ),
+    Mutant(
         "findings of a dry run are left out",
         "engine/findings/apply.py",
-        "            return left_out(intents)\n        room",
-        "            pass\n        room",
+        "            return left_out(intents)\n        by_key",
+        "            pass\n        by_key",
         "tests/engine/execution/test_dry_run.py",
     ),
     Mutant(

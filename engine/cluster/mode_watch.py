@@ -14,6 +14,7 @@ import structlog
 
 from engine.cluster import modes
 from engine.cluster.modes import NO_ORDERS, NodeMode, Orders, Switch
+from engine.runtime.gather import gather_bounded
 from engine.runtime.permits import Permit, Permits
 from engine.runtime.tasks import wait_first
 from engine.runtime.watch import follow_and_look
@@ -130,13 +131,12 @@ class ModeWatcher:
 
     async def _look(self, keys: Iterable[str]) -> None:
         """Read the entries at `keys` and apply them; their actors count as asked."""
-        room, unasked = asyncio.Semaphore(LOOKS_IN_FLIGHT_MAX), dict(self._unasked)
+        unasked = dict(self._unasked)
 
         async def ask(key: str) -> BucketEntry:
-            async with room:
-                return await self._registry.get(key) or self._gone(key)
+            return await self._registry.get(key) or self._gone(key)
 
-        found = await asyncio.gather(*map(ask, keys))
+        found = await gather_bounded(ask, keys, in_flight_max=LOOKS_IN_FLIGHT_MAX)
         asked = {entry.key for entry in found}
         self._note_asked({id_: each for id_, each in unasked.items() if pause_key(id_) in asked})
         await self._hear(found)

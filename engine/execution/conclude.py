@@ -6,7 +6,6 @@ back.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -25,6 +24,7 @@ from engine.findings.store import CheckOurs
 from engine.outputs.deliver import ConclusionState, DeliveryState, OutputDelivery, added_up
 from engine.outputs.keys import wanted
 from engine.outputs.pool import OutputContext
+from engine.runtime.gather import gather_bounded
 from streams.model.events import EpisodeOpened
 from streams.model.findings import FindingOutcome
 from streams.model.outputs import FAILURES, OUTCOMES, OutputIntent, OutputOutcome, OutputStatus
@@ -176,19 +176,7 @@ class Conclusion:
         self, keys: Iterable[str], carry: Callable[[str], Awaitable[DeliveryState]]
     ) -> list[DeliveryState]:
         """Carry several outputs, some at a time; if one fails, the others are stopped."""
-        room = asyncio.Semaphore(OUTPUTS_IN_FLIGHT_MAX)
-
-        async def one(key: str) -> DeliveryState:
-            async with room:
-                return await carry(key)
-
-        tasks = [asyncio.create_task(one(key)) for key in keys]
-        try:
-            return list(await asyncio.gather(*tasks))
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        return await gather_bounded(carry, keys, in_flight_max=OUTPUTS_IN_FLIGHT_MAX)
 
 
 def _known(episode: Episode) -> dict[str, OutputOutcome]:

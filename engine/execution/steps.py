@@ -7,7 +7,6 @@ before it is proposed, so after a crash the next node continues with the same ou
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -55,6 +54,7 @@ from engine.errors import Unencodable
 from engine.execution.conclude import Conclusion
 from engine.execution.report import reported
 from engine.outputs.keys import idempotency_key, inline_key
+from engine.runtime.gather import gather_bounded
 from engine.runtime.tool_calls import ToolCalls
 from engine.runtime.usercode import attempt, call, in_text
 from engine.secrets import hide, removed, texts_in, without
@@ -390,16 +390,15 @@ class PublishTool(Tool):
         if action != PUBLISH:
             raise ToolFailed("no_such_action", f"{action!r}; known: {PUBLISH}")
         request = _request(args)
-        room, trace = asyncio.Semaphore(IN_FLIGHT_MAX), traceparent()
+        trace = traceparent()
 
         async def publish(event: Announcement) -> None:
-            async with room:
-                await self.domain_events.publish(
-                    request.name, event.payload, id=event.id, hops=ctx.hops + 1, trace=trace
-                )
+            await self.domain_events.publish(
+                request.name, event.payload, id=event.id, hops=ctx.hops + 1, trace=trace
+            )
 
         try:
-            await asyncio.gather(*map(publish, request.events))
+            await gather_bounded(publish, request.events, in_flight_max=IN_FLIGHT_MAX)
         except (BadName, TooLarge, TypeError, ValueError) as error:
             raise ToolFailed("invalid_event", str(error)) from error
         except Unavailable as error:

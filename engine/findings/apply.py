@@ -7,7 +7,6 @@ result; both are safe to repeat. An enrichment that fails or takes too long chan
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,6 +43,7 @@ from engine.findings.store import (
     left_out,
     newest_of,
 )
+from engine.runtime.gather import gather_bounded
 from engine.runtime.store import Loaded, Store, Turns, only_newest
 from engine.runtime.usercode import attempt
 from streams.clock import Clock
@@ -192,7 +192,6 @@ class FindingApplier:
         """
         if not dry_run.keeps_findings(opened):
             return left_out(intents)
-        room = asyncio.Semaphore(FINDINGS_IN_FLIGHT_MAX)
         by_key: dict[str, list[IntentJob]] = defaultdict(list)
         for index, intent in enumerate(intents, start=number):
             job = IntentJob(
@@ -207,12 +206,12 @@ class FindingApplier:
         read = await self._read([jobs[0] for jobs in by_key.values()])
 
         async def in_order(jobs: list[IntentJob]) -> list[AppliedIntent]:
-            async with room:
-                first, *others = jobs
-                applied = [await self._apply(first, read.get(first.intent.finding_key))]
-                return applied + [await self._apply(job) for job in others]
+            first, *others = jobs
+            applied = [await self._apply(first, read.get(first.intent.finding_key))]
+            return applied + [await self._apply(job) for job in others]
 
-        groups = await asyncio.gather(*(in_order(jobs) for jobs in by_key.values()))
+        most = FINDINGS_IN_FLIGHT_MAX
+        groups = await gather_bounded(in_order, by_key.values(), in_flight_max=most)
         return sorted((one for group in groups for one in group), key=lambda one: one.index)
 
     async def _read(self, jobs: Sequence[IntentJob]) -> Mapping[str, LoadedFinding]:

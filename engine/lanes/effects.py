@@ -6,7 +6,6 @@ commit's effects can be missing.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,6 +22,7 @@ from engine.episodes.episode import CancelEpisode, Status, decide, expiry, fold
 from engine.episodes.service_level import labels_of, outcome_of, times_of
 from engine.lanes import lane as lane_rules
 from engine.lanes.lane import Lane
+from engine.runtime.gather import gather_bounded
 from engine.runtime.publish import EventPublisher, PublicEvent
 from engine.runtime.store import Store, only_newest, read_up_to
 from engine.waits.wait import is_answered
@@ -221,11 +221,5 @@ def _queued(
             yield episode_events.queued(opened, position=position, seq=version)
 
 
-async def _all(work: Iterable[Callable[[], Awaitable[_T]]]) -> list[_T]:
-    room = asyncio.Semaphore(IN_FLIGHT_MAX)
-
-    async def one(each: Callable[[], Awaitable[_T]]) -> _T:
-        async with room:
-            return await each()
-
-    return await asyncio.gather(*map(one, work))
+async def _all(calls: Iterable[Callable[[], Awaitable[_T]]]) -> list[_T]:
+    return await gather_bounded(lambda call: call(), calls, in_flight_max=IN_FLIGHT_MAX)

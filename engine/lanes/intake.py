@@ -33,6 +33,7 @@ from engine.lanes.effects import LaneEffects
 from engine.lanes.lane import Cause, RequestedEpisode, Wanted
 from engine.runtime.consumer import DeliveryCount, InOrder, Queue, consume_batches
 from engine.runtime.context import ActorContext
+from engine.runtime.gather import gather_bounded
 from engine.runtime.slots import Slots
 from engine.triggers import debounce, schedule
 from engine.triggers.admit import STRANGE_DELIVERIES_MAX, leave
@@ -498,16 +499,14 @@ class LaneInput:
         lines: defaultdict[tuple[str, str] | None, list[int]] = defaultdict(list)
         for index, part in enumerate(parts):
             lines[_subject_of(part)].append(index)
-        room = asyncio.Semaphore(SETTLING_MAX)
 
         async def settle(line: Sequence[int]) -> None:
-            async with room:
-                for index in line:
-                    outcomes[index] = await self.evaluator.evaluate(
-                        parts[index], is_late=lambda: self._is_late(asked_s)
-                    )
+            for index in line:
+                outcomes[index] = await self.evaluator.evaluate(
+                    parts[index], is_late=lambda: self._is_late(asked_s)
+                )
 
-        await asyncio.gather(*(settle(line) for line in lines.values()))
+        await gather_bounded(settle, lines.values(), in_flight_max=SETTLING_MAX)
         return outcomes
 
     async def _asked(

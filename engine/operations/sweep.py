@@ -18,6 +18,7 @@ from engine.episodes.episode import ENDED, WAITING, Episode, Status, fold
 from engine.episodes.open import ATTEND
 from engine.episodes.recovery import SweepVerdict
 from engine.errors import Rejected
+from engine.runtime.gather import gather_bounded
 from engine.runtime.store import Turns
 from engine.waits.signals import References
 from engine.waits.wait import block_in
@@ -225,15 +226,7 @@ class EpisodeSweeper:
 
     async def sweep(self, candidates: Iterable[Candidate]) -> Sequence[SweepVerdict]:
         """Return the verdict on each of `candidates`, carried out unless `is_dry`."""
-        room = asyncio.Semaphore(IN_FLIGHT_MAX)
-
-        async def one(candidate: Candidate) -> SweepVerdict:
-            async with room:
-                return await self._look_at(candidate)
-
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(candidate)) for candidate in candidates]
-        return [task.result() for task in tasks]
+        return await gather_bounded(self._look_at, candidates, in_flight_max=IN_FLIGHT_MAX)
 
     async def _look_at(self, candidate: Candidate) -> SweepVerdict:
         try:

@@ -8,7 +8,6 @@ approvers and expires approvals without taking the episode over.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -44,6 +43,7 @@ from engine.outputs.pool import OutputContext
 from engine.outputs.rate_limit import PLACE_S
 from engine.outputs.store import OutputStore
 from engine.runtime.context import ActorContext
+from engine.runtime.gather import gather_bounded
 from engine.runtime.publish import EventPublisher
 from streams.model.commands import Attend, CancelOutput, Carry, Command, Decide, RetryOutput
 from streams.model.events import EpisodeOpened, OutputEvent
@@ -141,14 +141,8 @@ class OutputCheck:
 
     async def finds_work(self) -> bool:
         """Remind people and expire what is due; return whether a node must take the episode."""
-        room = asyncio.Semaphore(LOOKS_IN_FLIGHT_MAX)
-
-        async def check(key: str) -> datetime | bool | None:
-            async with room:
-                return await self._check_key(key)
-
         keys = self._keys()
-        found = await asyncio.gather(*(check(key) for key in keys))
+        found = await gather_bounded(self._check_key, keys, in_flight_max=LOOKS_IN_FLIGHT_MAX)
         times = [each for each in found if isinstance(each, datetime)]
         if times:
             # Also if there is work: that may wait for a slot, and nobody else is to.

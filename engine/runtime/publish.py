@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
+from engine.runtime.gather import gather_bounded
 from streams.json import JsonObject
 from streams.ports.domain_events import DomainEvents
 from streams.tracing import traceparent
@@ -34,13 +34,11 @@ class EventPublisher:
 
     async def publish(self, events: Sequence[PublicEvent]) -> None:
         """Publish `events`. The server drops those that it had within the last two minutes."""
-        room = asyncio.Semaphore(EVENTS_IN_FLIGHT_MAX)
         trace = traceparent()
 
         async def send(event: PublicEvent) -> None:
-            async with room:
-                await self.domain_events.publish(
-                    event.name, event.payload, id=event.id, hops=event.hops, trace=trace
-                )
+            await self.domain_events.publish(
+                event.name, event.payload, id=event.id, hops=event.hops, trace=trace
+            )
 
-        await asyncio.gather(*(send(event) for event in events))
+        await gather_bounded(send, events, in_flight_max=EVENTS_IN_FLIGHT_MAX)

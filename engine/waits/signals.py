@@ -9,7 +9,6 @@ to it goes on.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from engine.episodes.episode import Status, fold
 from engine.errors import BadRequest
 from engine.runtime.consumer import Queue, RetryPolicy, Service, consumer_service
 from engine.runtime.context import NodeContext
+from engine.runtime.gather import gather_bounded
 from engine.runtime.permits import Permit
 from engine.runtime.slots import Slots
 from engine.runtime.store import Loaded, Store, Turns
@@ -187,14 +187,11 @@ class References:
         return Store(self.ports.log, self.clock, rules.fold, turns=self.turns)
 
     async def _still_waiting(self, waits: Iterable[SignalWaited]) -> list[SignalWaited]:
-        room = asyncio.Semaphore(LOOKS_IN_FLIGHT_MAX)
-
         async def look(wait: SignalWaited) -> bool:
-            async with room:
-                return await is_waiting(self.ports, wait)
+            return await is_waiting(self.ports, wait)
 
         all_ = list(waits)
-        found = await asyncio.gather(*map(look, all_))
+        found = await gather_bounded(look, all_, in_flight_max=LOOKS_IN_FLIGHT_MAX)
         return [each for each, is_still in zip(all_, found, strict=True) if is_still]
 
     async def _send(self, state: SignalState, episodes: Collection[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ from engine.episodes.episode import fold
 from engine.episodes.open import open_episode, with_budget
 from engine.errors import BadRequest
 from engine.runtime.catalog import Catalog
+from engine.runtime.gather import gather_bounded
 from engine.workflows.begin import begin_instance, call_off_instance, free_subject
 from engine.workflows.decide import decided_at
 from engine.workflows.effects import (
@@ -198,11 +198,5 @@ def _unopened(trigger: object, id_: str, error: Exception) -> AttemptEnded:
     )
 
 
-async def _all(work: Iterable[Callable[[], Awaitable[_T]]]) -> list[_T]:
-    room = asyncio.Semaphore(IN_FLIGHT_MAX)
-
-    async def one(each: Callable[[], Awaitable[_T]]) -> _T:
-        async with room:
-            return await each()
-
-    return await asyncio.gather(*map(one, work))
+async def _all(calls: Iterable[Callable[[], Awaitable[_T]]]) -> list[_T]:
+    return await gather_bounded(lambda call: call(), calls, in_flight_max=IN_FLIGHT_MAX)

@@ -6,7 +6,6 @@ it never does, the report tells whether any node that is up could have handled i
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from engine.episodes.episode import fold
 from engine.episodes.fire import fired_episode_id
 from engine.errors import BadRequest, Refused
 from engine.operations.why_unheard import Unheard, instance_unheard, unheard
+from engine.runtime.gather import gather_bounded
 from engine.validation import check_name, check_text
 from streams.clock import SystemClock
 from streams.errors import UnreadableEvent
@@ -134,10 +134,7 @@ async def watch(
 
 async def in_batches(items: Sequence[_Item], work: Callable[[_Item], Awaitable[T]]) -> list[T]:
     """Return what `work` makes of each item, in order, `IN_FLIGHT_MAX` at a time."""
-    found: list[T] = []
-    for at in range(0, len(items), IN_FLIGHT_MAX):
-        found += await asyncio.gather(*(work(each) for each in items[at : at + IN_FLIGHT_MAX]))
-    return found
+    return await gather_bounded(work, items, in_flight_max=IN_FLIGHT_MAX)
 
 
 def report(outcomes: Iterable[CommandOutcome]) -> None:
