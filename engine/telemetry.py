@@ -63,6 +63,12 @@ backlog: Final = _meter.create_gauge(
     "vigil.backlog", unit="{message}", description="Messages waiting, by actor and queue"
 )
 
+streams_lost: Final = _meter.create_gauge(
+    "vigil.streams.lost",
+    unit="{stream}",
+    description="Streams of the stack that have lost their past, as this process sees it",
+)
+
 reactor_lag: Final = _meter.create_gauge(
     "vigil.reactor.lag",
     unit="{message}",

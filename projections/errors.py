@@ -4,7 +4,7 @@ ProjectionError
 ├── PostgresUnavailable   no server, or no answer            wait and try again
 ├── ProjectorFenced       another projector moved on          write nothing more, stand by
 ├── RowsRefused           Postgres does not take the rows     a newer version, or a person
-├── OtherJournal          rows and log are of two lives       drop the rows: they come back
+├── OtherJournal          the rows are of another layout      drop the rows: they come back
 ├── NotCaughtUp           rows do not show the commit yet     wait longer, or see who projects
 ├── MigrationChanged      an applied migration was edited     restore the file, or rebuild
 ├── QueryRefused          Postgres does not run this query    the caller's input: report it
@@ -45,13 +45,13 @@ class RowsRefused(ProjectionError):
 
 
 class OtherJournal(ProjectionError):
-    """The log is not the one that the rows were made from: new, spread anew, or an older copy."""
+    """The rows were made from streams of another layout."""
 
     def __init__(self, stream: str, *, detail: str) -> None:
         super().__init__(
-            f"stream {stream} {detail}. It was made or spread anew, or restored from an older "
-            "copy. Stop every projector, drop the schema vigil with CASCADE, and start one: it "
-            "makes the rows again from what the log holds now"
+            f"stream {stream} {detail}. The stack was spread anew. Stop every projector, drop the "
+            "schema vigil with CASCADE, and start one: it makes the rows again from what the log "
+            "holds now"
         )
         self.stream = stream
 

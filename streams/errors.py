@@ -13,9 +13,12 @@ StreamError
 ├── TooLarge           over the server's limit         make it smaller; never retry
 ├── RevisionConflict   someone put the key first       read it again, decide again
 ├── TimerConflict      the timer is another one by now read it again, decide again
+├── LogLost            a stream has lost its past      stop at once, write nothing
 ├── DamagedObject      an object is not what was put   never use it; what needs it fails
 ├── BadName            no subject, key or address      the caller's input: report it
 └── Incompatible       server or stream contradicts us an operator must act; see `remedy`
+
+`LogLost` is in `model/losses.py`, with what it tells.
 
 Whatever awaits the log may raise `Unavailable`, so no `Raises:` section repeats it; one names it
 only where the caller must do something special.

@@ -8,6 +8,8 @@ claims     episode.<actor>.<episode>                   the lease on an episode
 registry   mode.<node>                                 whether a node takes triggers and episodes
            pause.<actor>                               the actor is to wait, on every node
            definition.<kind>.<id>                      what is defined as data now
+           lost.<stream>                               that stream has lost its past
+           streams                                     what is known of each stream
 
 gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject, and rests
            calmed.<actor>.<expectation>.<subject>      what fired for that subject once it was calm
@@ -23,6 +25,7 @@ gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject
            feed.<actor>.<stream and subject>           which stream of that name it has read
            reactor.<stream>                            who publishes what follows from its commits
            published.<stream>                          up to where that was done
+           streams                                     a copy of the registry's
 
 Earlier versions wrote two more, which nodes take over: see `engine/waits/adopt.py`.
 
@@ -57,10 +60,14 @@ FEEDS: Final = "feed"
 REACTORS: Final = "reactor"
 PUBLISHED: Final = "published"
 DEFINITIONS: Final = "definition"
+LOST: Final = "lost"
 """The first tokens of keys: what `Bucket.entries` can be asked for."""
 
 REMEMBERED: Final = (COOLDOWNS, CALMED, BREAKERS, ENDS)
 """Those of keys that are about an expectation."""
+
+STREAMS: Final = "streams"
+"""The key of what is known of each stream, in the registry and in the gates."""
 
 LAYOUT_CLAIM: Final = "layout"
 """The lease for spreading a stack over other partitions."""
@@ -178,6 +185,11 @@ def reactor_key(part: str) -> str:
 def published_key(part: str) -> str:
     """Return the key of the sequence of the stream `part` up to which that was published."""
     return f"{PUBLISHED}.{name(part, of='stream')}"
+
+
+def lost_key(part: str) -> str:
+    """Return the registry's key of the loss of the stream `part`."""
+    return f"{LOST}.{name(part, of='stream')}"
 
 
 def name_in(key: str) -> str:

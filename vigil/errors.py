@@ -13,11 +13,15 @@ from typing import ClassVar, Final
 
 from projections.errors import BadSchema, PostgresUnavailable, ProjectionError, QueryRefused
 from streams.errors import BadName, StreamError, TooLarge, Unreachable
+from streams.model.losses import LogLost
 
 EXIT_TROUBLE: Final = 1
 EXIT_MISTAKE: Final = 2
 EXIT_UNCLEAN: Final = 3
 """A node stopped, but some episode had to be left to its lease."""
+
+EXIT_LOST: Final = 4
+"""A stream has lost its past: whoever starts the program again is refused until a person acts."""
 
 EXIT_SIGNAL: Final = 128
 """What a shell adds to the number of the signal that ended a program."""
@@ -53,6 +57,8 @@ def exit_code(error: Exception) -> int:
     """Return the exit code that `error`, one of `EXPECTED`, ends the program with."""
     if isinstance(error, VigilError):
         return error.exit_code
+    if isinstance(error, LogLost):
+        return EXIT_LOST
     return EXIT_MISTAKE if isinstance(error, _MISTAKES) else EXIT_TROUBLE
 
 

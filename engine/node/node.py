@@ -41,6 +41,7 @@ from engine.waits import signals as waits
 from engine.workflows.begin import StartTool
 from streams.clock import Clock, SystemClock
 from streams.errors import Incompatible, Unavailable
+from streams.model.losses import LogLost
 from streams.ports.all import Ports
 from streams.tokens import name as checked_name
 
@@ -92,6 +93,7 @@ class Node:
         self._ports, self._grace_s, self._version = ports, grace_s, version
         self._clock = clock or SystemClock()
         self._isolation, self._stopping = isolation, asyncio.Event()
+        self._lost: LogLost | None = None
         self._absent, app = absent_from(app, ports.stack.name), on_stack(app, ports.stack.name)
         self._catalog = Catalog(in_code(app))
         self._revisions = RevisionResolver(ports, app)
@@ -124,6 +126,8 @@ class Node:
         """Run until `stop`; return whether every episode ended or was handed over within the grace.
 
         One that was not is left to its lease, which lapses and calls for recovery.
+
+        Raises `LogLost`, having cut off everything at once, if a reactor finds that out.
         """
         telemetry.detect_tracing()
         # Who takes work, and what was taken: the first stop before the others.
@@ -148,6 +152,8 @@ class Node:
         helpers += reacting
         try:
             await self._stopping.wait()
+            if self._lost is not None:
+                raise self._lost  # Nothing more may be written.
             log.info("node stopping", node=self.name)
             finishing = asyncio.create_task(_finish(servers, tasks))
             helpers.append(finishing)
@@ -320,6 +326,10 @@ class Node:
         while not self._stopping.is_set():
             try:
                 await doer()
+            except LogLost as error:
+                self._lost = error
+                self.stop()
+                return
             except (Unavailable, Incompatible) as error:
                 log.warning("waiting for the log", error=str(error), again_in_s=pause_s)
             except Exception:

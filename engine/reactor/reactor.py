@@ -46,6 +46,7 @@ from streams.errors import (
 )
 from streams.keys import NODES, node_key
 from streams.layout import FOLLOWED, Stream
+from streams.model.losses import LogLost, ends_early
 from streams.ports.all import Ports
 from streams.ports.bucket import Bucket, BucketEntry
 from streams.ports.domain_events import FencedWriter, Publication
@@ -114,7 +115,10 @@ class Reactor:
         self._ending.set()
 
     async def follow(self) -> None:
-        """Lead or stand by until `end`, at least once."""
+        """Lead or stand by until `end`, at least once.
+
+        Raises `LogLost` if the stream ends before the position up to which it was followed.
+        """
         is_first = True
         while is_first or not self._ending.is_set():
             is_first = False
@@ -162,6 +166,9 @@ class Reactor:
     async def _publish_all(self) -> None:
         """Publish what follows from each commit, until `end` and nothing is left."""
         position = await Position.read(self.ports, self._part)
+        state = await self.ports.states.of(self._part)
+        if (loss := ends_early(self._part, position.seq, state)) is not None:
+            raise LogLost(self.ports.stack.name, [loss])
         writer = LazyWriter(
             self.ports, self._part, node=self.node, clock=self.clock, position=position
         )

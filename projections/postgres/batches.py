@@ -18,12 +18,12 @@ from typing import Final, Protocol
 import msgspec
 
 from projections import claims
-from projections.errors import OtherJournal
 from projections.project import AggregateFolds
 from projections.rows import RowBatch, arrange
 from streams.clock import Clock
 from streams.errors import UnreadableEvent
 from streams.layout import Stream
+from streams.model.losses import Lack, LogLost, Loss, ends_early
 from streams.ports.all import Ports
 from streams.ports.leases import ClaimWatch
 from streams.ports.log import Follower, Recorded
@@ -100,7 +100,7 @@ class BatchSource(Protocol):
         """Return a reader of what comes after a position.
 
         Raises:
-            OtherJournal: the journal is another one: it has no such position, or not `mark` there.
+            LogLost: the stream has no such position, or not `mark` there.
         """
 
 
@@ -127,17 +127,24 @@ class LogSource:
             yield _CommitReader(follower, self._ports.stack, self._stream, self._clock)
 
     async def _check_same(self, after: int, mark: str) -> None:
-        log, partition = self._ports.log, self._partition
-        stream = self._ports.stack.stream(self._stream, partition)
-        head = await log.head(self._stream, partition=partition)
-        if head < after:
-            detail = f"ends at {head}, and the rows show it up to {after}"
-            raise OtherJournal(stream, detail=detail)
+        name, ports = self._ports.stack.name, self._ports
+        state = await ports.states.of(self.projection)
+        loss = ends_early(self.projection, after, state)
+        if loss is not None:
+            raise LogLost(name, [loss])
         # A commit may be gone by now; one that is there is the one that we saw.
-        stands = await log.at(after, self._stream, partition=partition) if mark else None
-        if stands is not None and mark_of(stands) != mark:
-            detail = f"holds {mark_of(stands)} at {after}, and the rows show {mark} there"
-            raise OtherJournal(stream, detail=detail)
+        stands = (
+            await ports.log.at(after, self._stream, partition=self._partition) if mark else None
+        )
+        if state is not None and stands is not None and mark_of(stands) != mark:
+            loss = Loss(
+                part=self.projection,
+                lack=Lack.MADE_ANEW,
+                known_seq=after,
+                first_seq=state.first_seq,
+                last_seq=state.last_seq,
+            )
+            raise LogLost(name, [loss])
 
 
 class _Pace:

@@ -37,6 +37,19 @@ async def heads(ports: Ports, streams: Collection[Stream] = AGGREGATE_STREAMS) -
     }
 
 
+async def known_positions(pool: Pool, stack: Stack) -> Mapping[str, int]:
+    """Return up to where the rows know each stream of commits, by its name within the stack.
+
+    Raises `PostgresUnavailable`.
+    """
+    try:
+        async with pool.acquire() as connection:
+            found = await _positions(connection, stack)
+    except AWAY as error:
+        raise PostgresUnavailable("the pool's server", detail=str(error)) from error
+    return {part: seq for part, seq in found.items() if part.partition("-")[0] in PROJECTED}
+
+
 async def caught_up(
     pool: Pool, stack: Stack, newest: Mapping[str, int], *, timeout_s: float
 ) -> None:

@@ -32,6 +32,7 @@ from streams.clock import Clock
 from streams.errors import LeaseLost, Unavailable, UnreadableEvent
 from streams.keys import projector_claim
 from streams.layout import Stream
+from streams.model.losses import LogLost
 from streams.ports.all import Ports
 from streams.ports.leases import Lease, Leases
 
@@ -61,6 +62,8 @@ async def project(
 
     Brings the schema up to date first. What is away is tried again; before what cannot be read it
     stands still, with one line in the log.
+
+    Raises `LogLost` if a stream lacks what the rows show.
     """
     await _until_one_ends(stop.wait(), _take_turns(ports, pool, node=node, clock=clock))
 
@@ -147,6 +150,9 @@ async def _follow(feed: BatchSource, ports: Ports, pool: Pool, *, clock: Clock) 
             if isinstance(error, _STUCK):
                 await _note(pool, ports, feed, _text(error))
             await clock.sleep(trouble.met(error))
+        except LogLost as error:
+            await _note(pool, ports, feed, _text(error))
+            raise
 
 
 async def _note(pool: Pool, ports: Ports, feed: BatchSource, text: str) -> None:

@@ -322,6 +322,16 @@ async def list_checkpoints(pool: Pool, stack: Stack) -> list[Row]:
     return await _rows(pool, "list_checkpoints", stack.name)
 
 
+async def list_lost_rows(
+    pool: Pool, stack: Stack, *, kinds: Sequence[str], first_seq: int, last_seq: int, limit: int
+) -> list[Row]:
+    """Return what the rows show of commits outside of `first_seq` to `last_seq`, oldest first.
+
+    `kinds` are those of the aggregates that their stream has, such as `episode`.
+    """
+    return await _rows(pool, "list_lost_rows", stack.name, list(kinds), first_seq, last_seq, limit)
+
+
 async def list_stacks(pool: Pool, *, limit: int) -> list[str]:
     """Return the stacks that anything was ever projected for, by name."""
     return [str(row["stack"]) for row in await _rows(pool, "list_stacks", limit)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -50,6 +50,13 @@ async def note_trouble(pool: Pool, *, stack: str, projection: str, trouble: str 
     """Keep beside the checkpoint why it stands still, for people; None: it does not."""
     async with pool.acquire() as connection:
         await connection.execute(query("note_trouble"), stack, projection, trouble)
+
+
+async def resume(pool: Pool, *, stack: str, positions: Mapping[str, int], now: datetime) -> None:
+    """Move each checkpoint to where its stream goes on, after a loss that a person has accepted."""
+    async with pool.acquire() as connection, connection.transaction():
+        for projection, position in positions.items():
+            await connection.execute(query("resume_checkpoint"), stack, projection, position, now)
 
 
 async def apply(

@@ -16,17 +16,27 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from streams.jetstream.connection.settings import GroupSettings, LinkSettings
     from streams.jetstream.ports.configs import Contradiction
+    from streams.jetstream.setup.losses import (
+        FoundLosses,
+        accept_losses,
+        find_losses,
+        remove_marks,
+    )
     from streams.jetstream.setup.ports import connect, inspect, uncompress
     from streams.jetstream.setup.setup import Inspection, StreamReport
 
 __all__ = [
     "Contradiction",
+    "FoundLosses",
     "GroupSettings",
     "Inspection",
     "LinkSettings",
     "StreamReport",
+    "accept_losses",
     "connect",
+    "find_losses",
     "inspect",
+    "remove_marks",
     "uncompress",
 ]
 
@@ -38,10 +48,17 @@ if not TYPE_CHECKING:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from streams.jetstream.connection.settings import GroupSettings, LinkSettings
         from streams.jetstream.ports.configs import Contradiction
+        from streams.jetstream.setup.losses import (
+            FoundLosses,
+            accept_losses,
+            find_losses,
+            remove_marks,
+        )
         from streams.jetstream.setup.ports import connect, inspect, uncompress
         from streams.jetstream.setup.setup import Inspection, StreamReport
 
         public = (Contradiction, GroupSettings, Inspection, LinkSettings, StreamReport)
-        named = (*public, connect, inspect, uncompress)
+        of_losses = (FoundLosses, accept_losses, find_losses, remove_marks)
+        named = (*public, *of_losses, connect, inspect, uncompress)
         globals().update({each.__name__: each for each in named})
         return globals()[name]

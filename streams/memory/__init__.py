@@ -21,6 +21,7 @@ from streams.memory.domain_events import MemoryDomainEvents
 from streams.memory.leases import MemoryLeases
 from streams.memory.log import MemoryLog
 from streams.memory.objects import MemoryObjects
+from streams.memory.states import MemoryStates
 from streams.memory.stream import MemoryStream
 from streams.memory.timers import MemoryTimers
 from streams.ports.all import Ports
@@ -46,6 +47,7 @@ class MemoryPorts(Ports):
     gates: MemoryBucket
     timers: MemoryTimers
     objects: MemoryObjects
+    states: MemoryStates
 
 
 def memory_ports(
@@ -63,6 +65,7 @@ def memory_ports(
         gates=MemoryBucket(clock),
         timers=MemoryTimers(streams, stack=stack),
         objects=MemoryObjects(clock),
+        states=MemoryStates(streams, clock, stack=stack),
     )
 
 

@@ -47,6 +47,7 @@ class MemoryFollower(Generic[T]):
     def _take(self, most: int) -> Sequence[T]:
         """Return the next messages; an unreadable one only once it is the next."""
         taken: list[T] = []
+        self._position = max(self._position, self._stream.first_seq - 1)
         while len(taken) < most and self._position < self._stream.last_seq:
             message = self._stream.at(self._position + 1)
             if self._matches is None or self._matches(message.subject):

@@ -48,7 +48,9 @@ class MemoryLog:
     ) -> Recorded | None:
         """See `EventLog.at`."""
         held = self._partition(stream, partition)
-        return parse_commit(held.at(seq)) if 1 <= seq <= held.last_seq else None
+        return (
+            parse_commit(held.at(seq)) if max(1, held.first_seq) <= seq <= held.last_seq else None
+        )
 
     async def head(self, stream: Stream = Stream.JOURNAL, *, partition: int = 0) -> int:
         """See `EventLog.head`."""

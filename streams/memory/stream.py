@@ -28,6 +28,12 @@ class MemoryStream:
         self.bell = bell or Bell(clock)
         """Rings for every message."""
         self.is_deleted = False
+        self.created = "at first"
+        """When it was made: another text for each that had this name."""
+        self._purged = 0
+        """How many messages were taken from its beginning."""
+        self.newest_seq = 0
+        """Of the newest message that it, or one of its name before it, ever had."""
         self._messages: list[StreamMessage] = []
         self._of: defaultdict[str, list[StreamMessage]] = defaultdict(list)
         self._known_ids: dict[str, tuple[int, float]] = {}
@@ -35,7 +41,30 @@ class MemoryStream:
     @property
     def last_seq(self) -> int:
         """Sequence of the newest message; 0 before the first."""
+        return self._purged + len(self._messages)
+
+    @property
+    def first_seq(self) -> int:
+        """Sequence of the oldest message; without any, of the next one; 0 before the first."""
+        return self._purged + 1 if self.last_seq else 0
+
+    @property
+    def messages(self) -> int:
+        """How many there are."""
         return len(self._messages)
+
+    def purge(self) -> None:
+        """Take all messages from it, as an operator does; sequences go on."""
+        self._purged = self.last_seq
+        self._messages.clear()
+        self._of.clear()
+
+    def make_anew(self) -> None:
+        """Delete it and make another one of its name, which is empty."""
+        self.created = f"after what was made {self.created}"
+        self.purge()
+        self._purged = 0
+        self._known_ids.clear()
 
     def delete(self) -> None:
         """End it, and wake those who wait for its messages."""
@@ -74,7 +103,8 @@ class MemoryStream:
 
     def past(self, seq: int, *, most: int | None = None) -> Sequence[StreamMessage]:
         """Return the messages past sequence `seq`, oldest first: up to `most`, or all."""
-        return self._messages[seq : None if most is None else seq + most]
+        begin = max(0, seq - self._purged)
+        return self._messages[begin : None if most is None else begin + most]
 
     def seq_before(self, time: datetime) -> int:
         """Return the sequence just before the first message stored at `time` or later."""
@@ -82,7 +112,7 @@ class MemoryStream:
 
     def at(self, seq: int) -> StreamMessage:
         """Return the message at `seq`, which must be one of ours."""
-        return self._messages[seq - 1]
+        return self._messages[seq - self.first_seq]
 
     def of(self, subject: str, *, after: int = 0) -> Sequence[StreamMessage]:
         """Return the messages on exactly `subject` past sequence `after`, oldest first."""
@@ -104,6 +134,7 @@ class MemoryStream:
             at=at or self.clock.now(),
         )
         self._messages.append(message)
+        self.newest_seq = max(self.newest_seq, message.seq)
         self._of[subject].append(message)
         self.bell.ring(subject)
         return message.seq

@@ -10,6 +10,7 @@ from streams.ports.domain_events import DomainEvents
 from streams.ports.leases import Leases
 from streams.ports.log import EventLog
 from streams.ports.objects import ObjectStore
+from streams.ports.states import StreamStates
 from streams.ports.timers import Timers
 from streams.subjects import Stack
 
@@ -31,3 +32,5 @@ class Ports:
     timers: Timers
     objects: ObjectStore
     """What no message can hold: large results of tools."""
+    states: StreamStates
+    """How the streams themselves are."""

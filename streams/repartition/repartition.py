@@ -46,6 +46,8 @@ from streams.jetstream.ports.configs import (
 )
 from streams.jetstream.ports.leases import JetStreamLeases
 from streams.jetstream.setup import setup
+from streams.jetstream.setup.losses import forget_streams
+from streams.jetstream.setup.past import require_unmarked
 from streams.json import JsonObject
 from streams.keys import LAYOUT_CLAIM
 from streams.layout import AGGREGATE_STREAMS, FOLLOWED, Stream
@@ -198,6 +200,7 @@ async def _switch(move: _Move, layout: StackLayout) -> None:
     streams = AGGREGATE_STREAMS if layout.has_state else FOLLOWED
     check = move.held.check
     await write_positions(move.link, _gates(move), move.new, streams, check=check)
+    await forget_streams(move.link, move.new)
     await move.held.check()
     await _mark(move.link, move.new, StackLayout(move.new.partitions))
 
@@ -280,6 +283,7 @@ class _TakenLease:
 @asynccontextmanager
 async def _alone(link: Link, stack: Stack) -> AsyncIterator[_TakenLease]:
     await setup.check_server(link)
+    await require_unmarked(link, stack)
     await _layout(link, stack)
     leases = JetStreamLeases(link, stack)
     lease = await leases.acquire(LAYOUT_CLAIM, holder=link.settings.name)

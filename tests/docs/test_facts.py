@@ -26,7 +26,7 @@ from engine.waits import answer as answers
 from engine.waits import wait as waits
 from tests.docs import facts
 from tests.docs.pages import REFERENCE, pages, rows, section, text_of
-from vigil.errors import EXIT_MISTAKE, EXIT_TROUBLE, EXIT_UNCLEAN
+from vigil.errors import EXIT_LOST, EXIT_MISTAKE, EXIT_TROUBLE, EXIT_UNCLEAN
 
 TRIGGERS: Final = "docs/guides/triggers.md"
 RUNNING: Final = "docs/guides/running.md"
@@ -109,7 +109,8 @@ def test_every_span_is_in_the_guide_to_running():
 def test_the_exit_codes_are_the_documented_ones():
     codes = {row[0] for row in rows(section(RUNNING, "## Stopping"))}
 
-    assert codes == {"0", str(EXIT_TROUBLE), str(EXIT_MISTAKE), str(EXIT_UNCLEAN), "130, 143"}
+    ours = map(str, (EXIT_TROUBLE, EXIT_MISTAKE, EXIT_UNCLEAN, EXIT_LOST))
+    assert codes == {"0", *ours, "130, 143"}
 
 
 def test_every_error_class_is_in_the_reference_and_no_other():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
@@ -16,19 +17,22 @@ from projections.postgres.batches import mark_of
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import AWAY, connect
 from projections.postgres.progress import caught_up, heads
+from projections.postgres.projector import project
 from projections.project import project as changes_of
 from projections.rows import arrange
 from streams.clock import SystemClock
 from streams.keys import episode_claim
-from streams.layout import Stream
+from streams.layout import AGGREGATE_STREAMS, Stream
 from streams.memory import memory_ports
 from streams.model.definitions import definition_id
 from streams.model.events import DefinitionKind, OutputDelivered
+from streams.model.losses import Lack, LogLost
 from streams.ports.log import Recorded
 from tests.engine.workflows.flows import done, flow, given
 from tests.projections import lives
 from tests.projections.lives import (
     AT,
+    HurriedClock,
     all_rows,
     append,
     only_row,
@@ -94,7 +98,9 @@ async def test_a_replay_over_rows_that_exist_makes_the_same_rows(ports, pool):
     async with projecting(ports, pool):
         await wait_projected(ports, pool)
     before = await all_rows(pool, stack=ports.stack)
-    await pool.execute("UPDATE projection_checkpoints SET journal_seq = 1, mark = ''")
+    await pool.execute(
+        "UPDATE projection_checkpoints SET journal_seq = least(journal_seq, 1), mark = ''"
+    )
     async with projecting(ports, pool):
         await wait_projected(ports, pool)
     assert await all_rows(pool, stack=ports.stack) == before
@@ -296,13 +302,19 @@ async def checkpoint_of(ports, pool, projection="journal"):
     return await store.load(pool, stack=ports.stack.name, projection=projection, now=AT)
 
 
+async def lost(ports, pool) -> LogLost:
+    """Return why a projector ends."""
+    with pytest.raises(LogLost) as told:
+        await project(ports, pool, node="n1", clock=HurriedClock(), stop=asyncio.Event())
+    return told.value
+
+
 async def test_a_journal_that_ends_before_the_rows_is_not_taken_for_theirs(ports, pool):
     since = await checkpoint_of(ports, pool)
     async with pool.acquire() as connection:
         await store.apply(connection, [], since=since, position=1_000, now=AT)
-    with capture_logs() as logged:
-        async with projecting(ports, pool):
-            await wait_until(has_said(logged, "OtherJournal"))
+    (found,) = (await lost(ports, pool)).losses
+    assert (found.part, found.lack, found.known_seq) == ("journal", Lack.ENDS_EARLY, 1_000)
 
 
 async def test_a_journal_made_anew_is_not_taken_for_the_old_one_however_long_it_is(ports, pool):
@@ -315,20 +327,25 @@ async def test_a_journal_made_anew_is_not_taken_for_the_old_one_however_long_it_
     for number in range(1, 9):
         whole = ((lives.opened(number),), *lives.WHOLE_LIFE[1:])
         await append(anew.log, ports.stack.episode(lives.episode_id(number)), *whole)
+    await fill(anew, first=9)
     assert await anew.log.head() > await ports.log.head()
-    with capture_logs() as logged:
-        async with projecting(anew, pool):
-            await wait_until(has_said(logged, "OtherJournal"))
+    (found,) = (await lost(anew, pool)).losses
+    assert found.part in AGGREGATE_STREAMS
+    assert found.lack is Lack.MADE_ANEW
+    noted = (await checkpoint_of(anew, pool, found.part)).trouble or ""
+    assert "`vigil recover --accept-loss`" in noted
+    assert await all_rows(pool, stack=ports.stack) == before
 
-            async def is_noted():
-                noted = (await checkpoint_of(anew, pool)).trouble or ""
-                return "drop the schema vigil with CASCADE" in noted
 
-            await wait_until(is_noted)
-            assert await all_rows(pool, stack=ports.stack) == before
-    said = [(entry["projection"], entry["log_level"]) for entry in logged if "reason" in entry]
-    assert said.count(("journal", "error")) == 1
-    assert {level for _, level in said} == {"error"}
+async def test_rows_of_a_loss_that_was_accepted_go_on_where_the_stream_does(ports, pool):
+    since = await checkpoint_of(ports, pool)
+    async with pool.acquire() as connection:
+        await store.apply(connection, [], since=since, position=1_000, mark="gone", now=AT)
+    await store.resume(pool, stack=ports.stack.name, positions={"journal": 0}, now=AT)
+    await fill(ports, count=2)
+    async with projecting(ports, pool):
+        await wait_projected(ports, pool)
+    assert (await checkpoint_of(ports, pool)).position == await ports.log.head()
 
 
 async def test_a_commit_is_told_from_its_like_in_another_journal_by_its_time(stack):

@@ -857,4 +857,5 @@ def wired(life: Life, servers: Servers) -> Ports:
         gates=WiredBucket(wire, servers.ports.gates),
         timers=WiredTimers(wire),
         objects=WiredObjects(wire),
+        states=servers.ports.states,
     )

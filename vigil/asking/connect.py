@@ -7,9 +7,10 @@ connection may also find the server or the stack `Incompatible`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import structs
@@ -30,12 +31,16 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def with_ports(
-    config: Config, work: Callable[[Ports], Awaitable[T]], *, creates: bool = False
+    config: Config,
+    work: Callable[[Ports], Awaitable[T]],
+    *,
+    creates: bool = False,
+    is_reading: bool = False,
 ) -> T:
-    """Return what `work` returns on the log of the stack; `creates` is as for `connected`."""
+    """Return what `work` returns on the log of the stack; the rest is as for `connected`."""
 
     async def done() -> T:
-        async with connected(config, creates=creates) as ports:
+        async with connected(config, creates=creates, is_reading=is_reading) as ports:
             return await work(ports)
 
     return run(done())
@@ -43,13 +48,20 @@ def with_ports(
 
 @asynccontextmanager
 async def connected(
-    config: Config, *, creates: bool = True, is_for_node: bool = False
+    config: Config,
+    *,
+    creates: bool = True,
+    is_for_node: bool = False,
+    is_reading: bool = False,
+    known: Mapping[str, int] = MappingProxyType({}),
 ) -> AsyncIterator[Ports]:
     """Yield the log of the stack. Streams that are missing on the server are created.
 
     Args:
         creates: whether to create a stack that is missing, too: for who only reads, it is a typo.
         is_for_node: whether to check that the server permits all that a node does.
+        is_reading: whether to connect to a stack that has lost its past, too.
+        known: positions that the rows know, by stream: what has them is not made anew.
 
     Raises `BadName` if there are no credentials where the settings name them.
     """
@@ -57,7 +69,13 @@ async def connected(
 
     url, link = config.settings.nats_url, link_settings(config)
     connecting = jetstream.connect(
-        url, stack=config.stack, settings=link, creates=creates, is_for_node=is_for_node
+        url,
+        stack=config.stack,
+        settings=link,
+        creates=creates,
+        is_for_node=is_for_node,
+        is_reading=is_reading,
+        known=known,
     )
     async with connecting as ports:
         yield ports

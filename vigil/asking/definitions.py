@@ -154,7 +154,7 @@ def read_current(config: Config, kind: DefinitionKind, id_: str) -> CurrentDefin
         needed = checks.needed_by(await stacks.read_definitions(ports), (kind, id_))
         return CurrentDefinition(definition=definition, needed_by=needed)
 
-    return with_ports(config, read)
+    return with_ports(config, read, is_reading=True)
 
 
 def disable(
@@ -340,7 +340,7 @@ def _chapters(config: Config, kind: DefinitionKind, id_: str) -> Sequence[store.
             raise await unknown(ports, kind, id_)
         return chapters
 
-    return with_ports(config, read)
+    return with_ports(config, read, is_reading=True)
 
 
 def _rows_of(chapters: Sequence[store.DefinitionCommit]) -> Iterator[Row]:

@@ -295,7 +295,7 @@ async def unserved_instances(config: Config) -> list[Row]:
 
     At most `ROWS_MAX`. None while no node is up at all: nobody can tell what they run.
     """
-    async with connected(config, creates=False) as ports:
+    async with connected(config, creates=False, is_reading=True) as ports:
         nodes, definitions = await live_nodes(ports.gates), await stacks.read_definitions(ports)
     if not nodes:
         return []

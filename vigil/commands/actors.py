@@ -86,7 +86,7 @@ def list_(ctx: typer.Context, *, is_json: IsJson = False) -> None:
         names = sorted({*seen.actors(), *seen.orders.pauses, *defined, *(counts or {})})
         return [await _actor_row(ports, seen, counts, name) for name in names]
 
-    rows = with_ports(config, listed)
+    rows = with_ports(config, listed, is_reading=True)
     shown = rows if is_json else [tables.in_words(stacks.in_short(row)) for row in rows]
     show_rows(shown, COLUMNS, is_json=is_json, spare=SPARE)
 
@@ -110,7 +110,7 @@ def show(ctx: typer.Context, *, actor: ActorId, is_json: IsJson = False) -> None
             for name, each in sorted(expectations.items())
         ]
 
-    row, expectations = with_ports(config, shown)
+    row, expectations = with_ports(config, shown, is_reading=True)
     if is_json:
         show_record({**row, "expectations": expectations}, is_json=True)
         return

@@ -17,7 +17,7 @@ from engine.reactor.position import published
 from engine.reactor.reactor import followed
 from projections.errors import ProjectionError
 from projections.postgres.pool import Pool
-from projections.postgres.progress import PROJECTED, heads
+from projections.postgres.progress import PROJECTED, heads, known_positions
 from projections.postgres.queries import migrations
 from projections.postgres.reader import list_checkpoints, run_sql
 from streams import jetstream
@@ -30,7 +30,7 @@ from streams.model.definitions import ID_KINDS, RegisteredDefinition
 from streams.ports.all import Ports
 from streams.subjects import Stack
 from vigil import options
-from vigil.asking import instances
+from vigil.asking import instances, losses
 from vigil.asking.connect import connected, link_settings, pooled, run
 from vigil.asking.rows import applied_migrations
 from vigil.asking.stack import GROUPS, Rollout, read_definitions, rollout_of
@@ -79,6 +79,10 @@ PATIENCE_S: Final = 2.0
 LOOK_S: Final = 0.1
 """Between two looks at it, in seconds."""
 
+_OF_LOSS: Final = (
+    "Bring it back from a backup, or see what is lost and go on without it: "
+    "`vigil recover --accept-loss`."
+)
 _OF_NO_REACTOR: Final = "See that a node runs without --no-react."
 _OF_NOBODY: Final = "See that a projector runs: `vigil project`, or a node without --no-project."
 _OF_ANOTHER: Final = (
@@ -122,6 +126,26 @@ async def examine(config: Config) -> list[DoctorCheck]:
     return [*of_log, *of_definitions, *of_reactors, *of_rows, *await _look_at_instances(config)]
 
 
+async def look_at_losses(config: Config) -> list[DoctorCheck]:
+    """Return each stream that has lost its past; one that a person has accepted has not."""
+    try:
+        async with pooled(config) as pool:
+            known = await known_positions(pool, config.stack)
+    except ProjectionError:
+        known = {}  # That is a check of its own.
+    found = await losses.find(config, known)
+    says = {each.part: each.words for each in found.losses}
+    return [
+        DoctorCheck(
+            f"stream {config.stack.name}-{part}",
+            "problem",
+            says.get(part, "was marked as one that has lost its past, and has all of it now"),
+            _OF_LOSS,
+        )
+        for part in sorted({*says, *(each.loss.part for each in found.marks)})
+    ]
+
+
 async def _look_at_log(config: Config) -> tuple[list[DoctorCheck], bool]:
     """Return how servers and streams are, and whether all are there and fit."""
     settings = config.settings
@@ -138,7 +162,9 @@ async def _look_at_log(config: Config) -> tuple[list[DoctorCheck], bool]:
         return [DoctorCheck(what, "problem", says, problem)], False
     copies = max((each.replicas for each in inspection.streams if each.exists), default=1)
     of_servers = look_at_servers(inspection.servers, copies=copies)
-    checks = [server, of_servers, *map(of_stream, inspection.streams)]
+    of_losses = await look_at_losses(config)
+    there = [each for each in inspection.streams if each.exists or not of_losses]
+    checks = [server, of_servers, *of_losses, *map(of_stream, there)]
     is_whole = all(each.exists for each in inspection.streams)
     return checks, is_whole and all(check.status != "problem" for check in checks)
 

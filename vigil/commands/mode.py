@@ -69,7 +69,7 @@ def mode(
     if wanted is None and not is_reset:
         if actor is not None:
             raise Mistake("mode: --actor needs a node and a mode, or --reset")
-        return _show(with_ports(config, read_stack), node, is_json=is_json)
+        return _show(with_ports(config, read_stack, is_reading=True), node, is_json=is_json)
     if node is None or (wanted is not None and is_reset):
         raise Mistake("mode: name a node, and give either a mode or --reset")
     name, at = who(config, by), _CLOCK.now()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Final, TypeAlias
 
 import typer
+from msgspec import to_builtins
 from msgspec.structs import replace
 from typer import Option
 
@@ -27,13 +28,14 @@ from streams.clock import SystemClock
 from streams.ports.all import Ports
 from streams.repartition import repartition as streams_repartition
 from vigil import options
+from vigil.asking import losses
 from vigil.asking.connect import link_settings, run, with_ports
 from vigil.asking.instances import advice, by_workflow, unserved_instances
 from vigil.asking.requests import explained, request
 from vigil.asking.rows import ask
 from vigil.asking.stack import read_stack, require_plausible
 from vigil.errors import Mistake
-from vigil.options import By, IsJson, Reason, who
+from vigil.options import By, IsJson, IsSure, Reason, require_consent, who
 from vigil.printing import tables
 from vigil.printing.output import show_rows
 from vigil.settings import Config
@@ -54,6 +56,10 @@ Positions are others now: before a projector starts, drop the schema vigil with
 CASCADE in Postgres, and the tables are made anew.
 Nodes find the number by themselves; one that is set to another number does not start."""
 
+_WITHOUT: Final = """\
+What is lost does not come back: if there is a newer backup of the servers, bring it back instead.
+Going on sets the positions of reactors and projectors to what streams have; rows stay."""
+
 _CLOCK: Final = SystemClock()
 
 COLUMNS: Final = ("episode_id", "actor_id", "status", "latest_at", "verdict")
@@ -68,12 +74,26 @@ def recover(
         float, Option("--stale-after", min=0.0, help="Seconds without progress.")
     ] = STALE_AFTER_S,
     is_dry: Annotated[bool, Option("--dry-run", help="Change nothing; only look.")] = False,
+    accepts_loss: Annotated[
+        bool,
+        Option(
+            "--accept-loss",
+            help="Show what a stack has lost whose log has lost its past, and go on without it.",
+        ),
+    ] = False,
+    is_sure: IsSure = False,
+    by: By = None,
+    reason: Reason = "",
     is_json: IsJson = False,
 ) -> None:
     """Restart episodes and workflow instances that no node is running.
 
     The crash of a node is recovered without this command; it finds what even that has missed.
     """
+    if accepts_loss:
+        asked = _Asked(is_sure=is_sure, is_dry=is_dry, by=by, reason=reason)
+        accept_loss(options.config(ctx), asked, is_json=is_json)
+        return
     done = recover_all(options.config(ctx), stale_after_s=stale_after_s, is_dry=is_dry)
     if is_json:
         found = {each: getattr(done, each) for each in ("episodes", "instances", "unserved")}
@@ -89,6 +109,51 @@ def recover(
     print(f"dry run: {counts}" if is_dry else counts)
     if not done.counts[NEEDED] and not done.unserved:
         print("nothing was forgotten: each waits for something that will come, or is being done")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What was typed about a loss that is to be accepted."""
+
+    is_sure: bool
+    is_dry: bool
+    by: str | None
+    reason: str
+
+
+def accept_loss(config: Config, asked: _Asked, *, is_json: bool) -> None:
+    """Show what the stack has lost; unless that is all, go on without it once a person agrees."""
+    name = who(config, asked.by)
+    with explained():
+        check_text("by", name, least=1, most=BY_CHARS_MAX)
+        check_text("reason", asked.reason, least=0, most=REASON_MAX)
+    report, found = run(losses.look_for_losses(config))
+    is_needed = bool(report.losses) or report.is_marked
+    if is_json:
+        print(tables.as_json({**to_builtins(report), "dry_run": asked.is_dry}))
+    else:
+        print("\n".join(_loss_lines(config.stack.name, report)))
+    if asked.is_dry or not is_needed:
+        return
+    if not asked.is_sure:
+        require_consent(f"Go on without it, as {name}?")
+    run(losses.accept(config, found, by=name, reason=asked.reason))
+    if not is_json:
+        print(f"accepted by {name}; nodes of stack {config.stack.name} may be started")
+
+
+def _loss_lines(stack: str, report: losses.LossReport) -> Iterator[str]:
+    for each in report.losses:
+        yield f"stream {stack}-{each.loss.part} {each.loss.words}"
+        if each.counts:
+            counts = ", ".join(f"{kind} {count:,}" for kind, count in each.counts.items())
+            yield f"  rows show of what is lost: {counts}{'' if each.is_all else ', and more'}"
+        for row in each.first:
+            yield f"    {row.kind} {row.key} of {row.owner}, {row.status}, at {row.journal_seq:,}"
+    if report.losses:
+        yield _WITHOUT
+    else:
+        yield f"stack {stack} has all that is known of it"
 
 
 @dataclass(frozen=True)

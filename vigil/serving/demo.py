@@ -37,6 +37,7 @@ from vigil.errors import Trouble
 from vigil.printing import tables
 from vigil.serving import telemetry
 from vigil.serving.exit import EXIT_S
+from vigil.serving.loss_watch import watched_streams
 from vigil.serving.node import projecting, run_nodes, run_settings
 from vigil.serving.servers import Servers, embedded
 from vigil.serving.signals import run_program, stopping, unwind_on_sigterm, wait_stop
@@ -92,6 +93,7 @@ async def _run(app: App, config: Config, servers: Servers, *, seconds: float | N
     with stopping(stop.set, abandon=servers.kill, within_s=within_s):
         async with (
             connected(config) as ports,
+            watched_streams(ports, node=config.node),
             pooled(config) as pool,
             projecting(ports, pool, node=config.node),
         ):

@@ -32,9 +32,13 @@ log = structlog.get_logger("vigil.node")
 
 
 def end_within(
-    seconds: float, *, loop: asyncio.AbstractEventLoop, first: Callable[[], None] | None = None
+    seconds: float,
+    *,
+    loop: asyncio.AbstractEventLoop,
+    first: Callable[[], None] | None = None,
+    code: int = EXIT_UNCLEAN,
 ) -> None:
-    """End the process after `seconds` with exit code 3, unless it has ended by then.
+    """End the process after `seconds` with exit code `code`, unless it has ended by then.
 
     A line names who holds it: code that blocks the loop, tasks that catch what is to end them, and
     threads that are no daemons. Then `first` is called, which stops what must not stay behind.
@@ -48,7 +52,7 @@ def end_within(
         log.error("stopped by force: it did not end in time", after_s=seconds, held_by=holders)
         if first is not None:
             first()
-        os._exit(EXIT_UNCLEAN)
+        os._exit(code)
 
     threading.Thread(target=end, name="end within", daemon=True).start()
 

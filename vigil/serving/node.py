@@ -11,26 +11,33 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from engine.app.app import App
 from engine.cluster.modes import NodeMode
 from engine.node.node import Node
 from projections.postgres.pool import Pool
+from projections.postgres.progress import known_positions
 from projections.postgres.projector import project
 from streams.clock import SystemClock
+from streams.model.losses import LogLost
 from streams.ports.all import Ports
 from vigil import runfile
 from vigil.asking.connect import connected, connected_elsewhere, pooled
-from vigil.errors import EXIT_UNCLEAN
+from vigil.errors import EXIT_LOST, EXIT_UNCLEAN
 from vigil.serving import processes, telemetry
 from vigil.serving.alone import EXIT_NOT_OURS, FENCED, ProcessIsolation, place_of
 from vigil.serving.app import tell_unknown_names
-from vigil.serving.exit import EXIT_S
+from vigil.serving.exit import EXIT_S, end_within
 from vigil.serving.loop_watch import watched_loop
+from vigil.serving.loss_watch import watched_streams
 from vigil.serving.servers import Servers, embedded
 from vigil.serving.signals import run_program, stopping, unwind_on_sigterm
 from vigil.serving.stack_work import StackWork
 from vigil.settings import Config, shown
 from vigil.version import vigil_version
+
+log = structlog.get_logger("vigil.node")
 
 BLOCKED_LEASES_MAX: Final = 2
 """How long the event loop of a node may stand still, in lives of its leases: others have taken over
@@ -114,9 +121,14 @@ async def _serve(
 ) -> bool:
     stop = asyncio.Event()
     async with AsyncExitStack() as stack:
-        ports = await stack.enter_async_context(connected(config, is_for_node=app is not None))
-        if work.projects:
-            pool = await stack.enter_async_context(pooled(config))
+        pool = await stack.enter_async_context(pooled(config)) if work.projects else None
+        rows = await known_positions(pool, config.stack) if pool is not None else {}
+        connecting = connected(config, is_for_node=app is not None, known=rows)
+        ports = await stack.enter_async_context(connecting)
+        end = partial(end_within, EXIT_S, loop=asyncio.get_running_loop(), code=EXIT_LOST)
+        watching = watched_streams(ports, node=config.node, rows=rows, on_loss=end)
+        await stack.enter_async_context(watching)
+        if pool is not None:
             await stack.enter_async_context(projecting(ports, pool, node=config.node))
         within_s = config.settings.grace_s + EXIT_S
         stack.enter_context(stopping(stop.set, abandon=abandon, within_s=within_s))
@@ -209,8 +221,25 @@ async def run_nodes(
     guests = [make(each, never_wakes=True) for each in others]
     ends_after_s = BLOCKED_LEASES_MAX * config.settings.lease_s
     async with watched_loop(ends_after_s=ends_after_s), asyncio.TaskGroup() as group:
-        running = [group.create_task(_run(node, stop)) for node in (own, *guests)]
+        running = [
+            group.create_task(_run(own, stop)),
+            *(
+                group.create_task(_run_guest(node, each, stop))
+                for node, each in zip(guests, others, strict=True)
+            ),
+        ]
     return all(task.result() for task in running)
+
+
+async def _run_guest(node: Node, ports: Ports, stop: asyncio.Event) -> bool:
+    """Run a node in another stack. If that has lost its past, only this node ends."""
+    is_clean = False
+    try:
+        async with watched_streams(ports, node=node.name):
+            is_clean = await _run(node, stop)
+    except* LogLost:
+        log.warning("node ended in a stack that has lost its past", stack_name=ports.stack.name)
+    return is_clean
 
 
 async def _run(node: Node, stop: asyncio.Event) -> bool:

@@ -24,7 +24,7 @@ from streams.child import die_with
 from streams.clock import SystemClock
 from vigil import flags
 from vigil.asking.connect import connected, pooled, run
-from vigil.errors import EXIT_SIGNAL, Mistake
+from vigil.errors import EXIT_LOST, EXIT_SIGNAL, Mistake
 from vigil.serving import telemetry
 from vigil.serving.exit import EXIT_S
 from vigil.serving.signals import stopping, wait_stop
@@ -184,12 +184,15 @@ class _NodeProcesses:
             return max(await asyncio.gather(*(self._keep(plan) for plan in planned)))
 
     async def _keep(self, plan: NodeProcess) -> int:
-        """Start a node, again whenever it ends by itself; return its last exit code."""
+        """Start a node, again whenever it ends by itself; return its last exit code.
+
+        One whose stack has lost its past would be refused until a person has acted.
+        """
         pause_s = RESTART_S
         while True:
             began_s = _CLOCK.monotonic_s()
             code = await self._run(plan)
-            if self._is_stopping.is_set():
+            if self._is_stopping.is_set() or code == EXIT_LOST:
                 return code
             if _CLOCK.monotonic_s() - began_s >= STEADY_S:
                 pause_s = RESTART_S

@@ -45,6 +45,9 @@ class Link:
         self._names = NUID()
         self._session: Session | None = None
         self._up = asyncio.Event()
+        self._newest: dict[str, int] = {}
+        self.misses_stream = asyncio.Event()
+        """Set whenever a server has no stream, or another one, of a name that was asked for."""
         self._supervisor: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -84,6 +87,15 @@ class Link:
     def unique(self) -> str:
         """Return a name that nobody used before."""
         return self._names.next().decode()
+
+    def note_newest(self, stream: str, seq: int) -> None:
+        """Note that a message of `stream` was acknowledged or delivered here."""
+        if seq > self._newest.get(stream, 0):
+            self._newest[stream] = seq
+
+    def newest(self, stream: str) -> int:
+        """Return the newest message of `stream` that was noted, or 0."""
+        return self._newest.get(stream, 0)
 
     async def request(
         self, subject: str, data: bytes = b"", *, more: Headers | None = None

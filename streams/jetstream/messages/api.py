@@ -67,6 +67,8 @@ async def call(
     answer = (await link.ask(link.settings.api(operation), data, asks_max=asks_max)).data
     error = _envelope.decode(answer).error
     if error is not None:
+        if error.err_code == STREAM_NOT_FOUND:
+            link.misses_stream.set()
         raise RequestRefused(operation, error)
     decoded: JsonObject = msgspec.json.decode(answer)
     return decoded

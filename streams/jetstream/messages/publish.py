@@ -84,7 +84,7 @@ class Publisher:
             UnknownOutcome: no answer. It may be stored.
         """
         subject, data, more, _ = write
-        ack = _ack(subject, (await self._link.request(subject, data, more=more)).data)
+        ack = self._ack(subject, (await self._link.request(subject, data, more=more)).data)
         if ack.error is not None:
             raise _refusal(subject, ack.error, size_bytes=len(data))
         return ack
@@ -101,13 +101,22 @@ class Publisher:
         """
         first = writes[0].subject
         answer = await self._link.request_batch(_batch(writes, id=self._link.unique()))
-        ack = _ack(first, answer.data)
+        ack = self._ack(first, answer.data)
         if ack.error is not None:
             raise BatchRefused(f"{ack.error.description} ({ack.error.err_code})")
         if ack.count != len(writes):
             raise UnknownOutcome(first, detail=f"{ack.count} of a batch of {len(writes)}")
         before = ack.seq - ack.count
         return [Ack(seq=before + place) for place in range(1, ack.count + 1)]
+
+    def _ack(self, subject: str, answer: bytes) -> Ack:
+        try:
+            ack = _decoder.decode(answer)
+        except msgspec.DecodeError as error:
+            raise UnknownOutcome(subject, detail="the answer is no acknowledgement") from error
+        if ack.error is None:
+            self._link.note_newest(ack.stream, ack.seq)
+        return ack
 
 
 def _batch(writes: Sequence[Write], *, id: str) -> list[tuple[str, bytes, Headers]]:
@@ -121,13 +130,6 @@ def _batch(writes: Sequence[Write], *, id: str) -> list[tuple[str, bytes, Header
     ]
     parts[-1][2][headers.BATCH_END] = "1"
     return parts
-
-
-def _ack(subject: str, answer: bytes) -> Ack:
-    try:
-        return _decoder.decode(answer)
-    except msgspec.DecodeError as error:
-        raise UnknownOutcome(subject, detail="the answer is no acknowledgement") from error
 
 
 class Patience:

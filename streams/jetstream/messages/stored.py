@@ -161,9 +161,7 @@ async def extent(link: Link, stream: str) -> Extent:
     try:
         info = await api.call(link, f"STREAM.INFO.{stream}")
     except api.RequestRefused as error:
-        if error.err_code == api.STREAM_NOT_FOUND:
-            raise NoSuchStream(stream) from error
-        raise Unavailable(stream, detail=str(error)) from error
+        raise _refusal(stream, error) from error
     return Extent(
         created=info["created"],
         newest_seq=info["state"]["last_seq"],
@@ -179,7 +177,10 @@ async def counts(link: Link, stream: str, subject: str) -> Mapping[str, int]:
     Of 100,000 subjects at most: the server lists no more at a time.
     """
     request = {"subjects_filter": subject}
-    info = await api.ask(link, f"STREAM.INFO.{stream}", request, about=stream)
+    try:
+        info = await api.call(link, f"STREAM.INFO.{stream}", request)
+    except api.RequestRefused as error:
+        raise _refusal(stream, error) from error
     return info["state"].get("subjects") or {}
 
 
@@ -189,9 +190,15 @@ async def _from_leader(link: Link, stream: str, which: JsonObject) -> Stored | N
     except api.RequestRefused as error:
         if error.err_code == api.MESSAGE_NOT_FOUND:
             return None
-        raise Unavailable(stream, detail=str(error)) from error
+        raise _refusal(stream, error) from error
     raw = msgspec.convert(answer["message"], _Raw)
     return Stored(raw.subject, raw.seq, headers.parse(raw.hdrs), raw.data, raw.time)
+
+
+def _refusal(stream: str, error: api.RequestRefused) -> Unavailable:
+    if error.err_code == api.STREAM_NOT_FOUND:
+        return NoSuchStream(stream)
+    return Unavailable(stream, detail=str(error))
 
 
 async def _page(

@@ -6,12 +6,14 @@ nanoseconds. A bucket is a stream with a known name (ADR-8).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from streams.jetstream.connection.settings import DAY_S, LinkSettings
 from streams.json import JsonObject
 from streams.layout import AGGREGATE_STREAMS, Stream
+from streams.model.losses import CLAIMS, GATES, OBJECTS, REGISTRY
 from streams.subjects import Stack
 
 PARTITIONS: Final = "vigil.partitions"
@@ -148,6 +150,22 @@ def registry(stack: Stack, settings: LinkSettings) -> JsonObject:
     """Return the configuration of the bucket whose metadata has the layout."""
     bucket = _bucket(stack.registry_bucket(), settings)
     return {**bucket, "metadata": StackLayout(stack.partitions).as_metadata()}
+
+
+def names_of(stack: Stack) -> Mapping[str, str]:
+    """Return the server's names of all streams and buckets of `stack`, by those within it."""
+    streams = (*AGGREGATE_STREAMS, Stream.WORK, Stream.EVENTS, Stream.DEAD)
+    return {
+        **{
+            stack.part(stream, each): stack.stream(stream, each)
+            for stream in streams
+            for each in stack.partitions_of(stream)
+        },
+        CLAIMS: bucket_stream(stack.claims_bucket()),
+        REGISTRY: bucket_stream(stack.registry_bucket()),
+        GATES: bucket_stream(stack.gates_bucket()),
+        OBJECTS: object_stream(stack.object_store()),
+    }
 
 
 def bucket_stream(bucket: str) -> str:

@@ -252,6 +252,7 @@ class OrderedReader(Generic[T]):
         """Raise `Unavailable` unless `found` is the stream that we read, and holds all we read."""
         self._created = self._created or found.created
         if found.created != self._created:
+            self._link.misses_stream.set()
             raise Unavailable(self._what[0], detail="it was made anew while it was followed")
         if found.newest_seq < self._arrived_seq:
             detail = f"it ends at {found.newest_seq}, and was followed up to {self._arrived_seq}"
@@ -350,6 +351,7 @@ class OrderedConsumer(Generic[T]):
             self._is_broken = True
             return
         self.seq = arrived.seq
+        self._link.note_newest(self._stream, arrived.seq)
         message: _Waiting[T] = _Waiting(arrived)
         late = [reader for reader in self._readers if not reader.take(message)]
         for reader in late:

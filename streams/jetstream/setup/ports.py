@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 
 from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.settings import LinkSettings
@@ -19,6 +20,7 @@ from streams.jetstream.setup import compression, setup
 from streams.jetstream.setup.compression import require_uncompressed
 from streams.jetstream.setup.rights import require_rights
 from streams.jetstream.setup.setup import Inspection
+from streams.jetstream.setup.states import JetStreamStates
 from streams.ports.all import Ports
 from streams.subjects import Stack
 
@@ -31,22 +33,29 @@ async def connect(
     settings: LinkSettings | None = None,
     creates: bool = True,
     is_for_node: bool = False,
+    is_reading: bool = False,
+    known: Mapping[str, int] = MappingProxyType({}),
 ) -> AsyncIterator[Ports]:
     """Connect to `url`, create what is missing of `stack`, and yield its ports.
 
     `url` may have several servers of a cluster, separated by commas. The ports' `stack` has the
     partitions that the server says. The connection comes back by itself for as long as the context
     is open. Without `creates`, a stack that does not exist is refused; with `is_for_node`, the
-    rights of a node are checked, and a compressed stream is changed, or refused.
+    rights of a node are checked, and a compressed stream is changed, or refused. With `is_reading`,
+    a stack that has lost its past is let through, for people who only look at it. `known` has
+    positions that the rows know, by stream within the stack: then nothing is made anew.
 
     Raises:
         BadName: `url` has an invalid address, or there are no credentials where `settings` say.
         Unavailable: no server could be reached in `connect_timeout_s`, or it refused us.
         Incompatible: the server is too old, has no JetStream, or a stream contradicts us; the stack
             is missing and must not be created; or this user lacks a right.
+        LogLost: a stream of the stack has lost its past, as somebody has noted; or is missing.
     """
     async with Link(url, settings or LinkSettings()) as link:
-        stack, configs = await setup.prepare(link, stack, creates=creates)
+        stack, configs = await setup.prepare(
+            link, stack, creates=creates, is_reading=is_reading, known=known
+        )
         if is_for_node:
             await require_rights(link, stack)
             await require_uncompressed(link, configs)
@@ -61,6 +70,7 @@ async def connect(
             gates=gates,
             timers=JetStreamTimers(link, stack),
             objects=JetStreamObjects(link, stack.object_store()),
+            states=JetStreamStates(link, stack),
         )
 
 

@@ -7,8 +7,10 @@ earlier version made it, and `streams/repartition/` makes them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
 from typing import Final, cast
 
 from streams.errors import Incompatible, Unavailable
@@ -27,6 +29,7 @@ from streams.jetstream.ports.configs import (
     unlike,
 )
 from streams.jetstream.setup.cluster import servers_of
+from streams.jetstream.setup.past import require_registry, require_unmarked, require_unnoted
 from streams.json import JsonObject
 from streams.subjects import Stack
 
@@ -73,33 +76,56 @@ class Inspection:
 
 
 async def prepare(
-    link: Link, stack: Stack, *, creates: bool = True
+    link: Link,
+    stack: Stack,
+    *,
+    creates: bool = True,
+    is_reading: bool = False,
+    known: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Stack, Sequence[JsonObject]]:
     """Create what `stack` needs and is missing.
 
-    Return it with the partitions that it has, and the configurations of all its streams.
+    Return it with the partitions that it has, and the configurations of all its streams. With
+    `is_reading`, marks of losses are passed over. `known`: positions that rows know.
 
     Raises:
         Incompatible: the server is too old, has no JetStream, or a stream contradicts us; or,
             without `creates`, there is no such stack.
+        LogLost: a loss is marked, or a stream is missing that a node has seen.
     """
     await check_server(link)
+    await require_registry(link, stack, known)
     if not creates:
         await _require_there(link, stack)
+    if not is_reading:
+        await require_unmarked(link, stack)
     fresh = Stack(stack.name, link.settings.partitions or 1)
     layout = layout_in(await _ensure_stream(link, registry(fresh, link.settings)))
     _require_layout(stack, link.settings.partitions, layout)
     stack = Stack(stack.name, layout.partitions)
-    return stack, [await ensure(link, ours) for ours in shapes(stack, link.settings)]
+    guard = partial(require_unnoted, link, stack)
+    ours = shapes(stack, link.settings)
+    return stack, [await ensure(link, each, before_making=guard) for each in ours]
 
 
-async def ensure(link: Link, ours: JsonObject) -> JsonObject:
+async def ensure(
+    link: Link,
+    ours: JsonObject,
+    *,
+    before_making: Callable[[str], Awaitable[None]] | None = None,
+) -> JsonObject:
     """Create a stream or a bucket if it is missing, and return its configuration as it is.
+
+    `before_making` is called with its name first, and may raise.
 
     Raises:
         Incompatible: it cannot be, or contradicts us.
     """
-    theirs = await _ensure_stream(link, ours)
+    theirs = await config_of(link, str(ours["name"]))
+    if theirs is None:
+        if before_making is not None:
+            await before_making(str(ours["name"]))
+        theirs = await _ensure_stream(link, ours)
     _require(contradictions(theirs, ours))
     return theirs
 

@@ -7,13 +7,15 @@ import asyncio
 import nats as nats_py
 import pytest
 
+from streams.clock import SystemClock
 from streams.errors import Incompatible, LeaseLost, Unavailable, VersionConflict
 from streams.jetstream import connect, inspect
 from streams.jetstream.connection.link import Link
 from streams.jetstream.ports.bucket import JetStreamBucket
 from streams.jetstream.ports.configs import GATES_MARKER_S
-from streams.keys import LAYOUT_CLAIM, published_key
+from streams.keys import LAYOUT_CLAIM, lost_key, published_key
 from streams.layout import AGGREGATE_STREAMS, Stream
+from streams.model.losses import LogLost
 from streams.repartition import copy_commits
 from streams.repartition.positions import require_followed, write_positions
 from streams.repartition.repartition import drop_retired, repartition
@@ -21,6 +23,7 @@ from streams.subjects import Stack
 from tests.contracts.samples import WAIT_S, commit, deliveries_of, opened, start
 from tests.streams.jetstream.wire import eventually
 from tests.streams.repartition.moves import Cut, cut_off_at, note_followed, settings, told
+from vigil.serving.loss_watch import LossWatch
 
 EPISODES = [f"e{n}" for n in range(40)]
 KEYS = ["disk:web-1", "a.b", "日本"]
@@ -398,6 +401,26 @@ async def test_the_old_streams_stay_until_they_are_dropped(nats, stack):
     assert await drop_retired(nats.url, stack=stack) == []
     await repartition(nats.url, stack=stack, to=1, tell=told)
     await assert_whole(nats.url, stack, 1)
+
+
+async def test_streams_that_are_replaced_on_purpose_are_not_lost(nats, stack):
+    """Of a name that was used before, too."""
+    await fill(nats.url, stack, 1)
+    for to in (2, 1):
+        async with connect(nats.url, stack=stack) as ports:
+            await LossWatch(ports, SystemClock(), node="n1").begin()
+        await repartition(nats.url, stack=stack, to=to, tell=told)
+        await drop_retired(nats.url, stack=stack)
+    async with connect(nats.url, stack=stack) as ports:
+        await LossWatch(ports, SystemClock(), node="n1").begin()
+
+
+async def test_a_stack_that_has_lost_its_past_is_not_moved(nats, stack):
+    await fill(nats.url, stack, 1)
+    async with connect(nats.url, stack=stack) as ports:
+        await ports.registry.put(lost_key("journal"), b"{}")
+    with pytest.raises(LogLost):
+        await repartition(nats.url, stack=stack, to=2, tell=told)
 
 
 async def test_the_number_that_a_stack_has_changes_nothing(nats, stack):

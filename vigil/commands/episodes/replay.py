@@ -55,7 +55,7 @@ def replay(
     async def read(ports: Ports) -> list[Frame]:
         return list(frames_of(await ports.log.read(ports.stack.episode(str(wanted)))))
 
-    frames = with_ports(config, read, creates=True)
+    frames = with_ports(config, read, creates=True, is_reading=True)
     if not frames:
         raise Trouble(f"no episode {wanted} on the journal of stack {config.stack.name}")
     if at is not None and at > len(frames):

@@ -40,7 +40,7 @@ def result(
     async def read(ports: Ports) -> msgspec.Raw:
         return await _shown(ports, wanted, step_no)
 
-    print(tables.as_json(msgspec.json.decode(with_ports(config, read))))
+    print(tables.as_json(msgspec.json.decode(with_ports(config, read, is_reading=True))))
 
 
 async def _shown(ports: Ports, episode_id: UUID, step_no: int) -> msgspec.Raw:
