@@ -36,6 +36,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Final, Literal
 
+import msgspec
+
+from streams.json import NOTHING
+
 
 class EngineError(Exception):
     """Base of every error raised by `engine`."""
@@ -159,11 +163,15 @@ class CallFailed(EngineError):
     Uncaught it fails the episode with its class.
     """
 
-    def __init__(self, error_class: str, detail: str = "") -> None:
+    def __init__(
+        self, error_class: str, detail: str = "", *, recorded: msgspec.Raw = NOTHING
+    ) -> None:
         super().__init__(f"{error_class}: {detail}" if detail else error_class)
         self.error_class = error_class
         """Such as `timeout`, `tool_unavailable` or one that the tool gave to `ToolFailed`."""
         self.detail = detail
+        self.recorded = recorded
+        """What its step has as the result, beside the failure."""
 
 
 CALL_TIMEOUT: Final = "call_timeout"

@@ -76,6 +76,7 @@ class AnswerGiven(Row, kw_only=True):
     decision_id: str | None = None
     resolved_at: datetime | None = None
     edited_hash: str | None = None
+    acting_episode_id: str | None = None
 
 
 class BlockBegun(AnswerGiven, kw_only=True):
@@ -136,6 +137,7 @@ def answered(
     row.decision_id = event.decision_id or None
     row.resolved_at = at
     row.edited_hash = event.edited_hash or None
+    row.acting_episode_id = event.acting_episode_id or None
     return row
 
 

@@ -104,6 +104,8 @@ class RequestApproval(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind
     """Unset: no. It is then no part of the fingerprint, as in requests of earlier versions."""
     shared: bool | msgspec.UnsetType = msgspec.UNSET
     """Unset: yes, and no part of the fingerprint either."""
+    per_episode: bool | msgspec.UnsetType = msgspec.UNSET
+    """Unset: no, and no part of the fingerprint either."""
 
 
 class WaitFor(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="wait"):
@@ -201,12 +203,17 @@ def approval(
     remind_every_s: float | None = None,
     editable: bool = False,
     shared: bool = True,
+    per_episode: bool = False,
 ) -> RequestApproval:
     """Return the action that asks people whether `plan` may be carried out, and waits for them.
 
     `handle_result` gets `{"resolution": "approved", "by": …, "reason": …}`, or a `Failure` of class
-    `denied` or `approval_expired`. An episode that a denial ends is canceled, not failed. If who
-    has approved it has changed the plan, there is also `"plan"`: what is approved instead.
+    `denied`, `approval_expired` or `superseded`. An episode that a denial ends is canceled, not
+    failed, and so is one that is superseded. If who has approved it has changed the plan, there is
+    also `"plan"`: what is approved instead.
+
+    Equal requests of several episodes are one for people. Once they approve it, the oldest of these
+    episodes acts; the others get `superseded`. A denial is for all of them.
 
     Args:
         plan: what is to be done, any JSON value, for people to read. A decision names its SHA-256,
@@ -220,6 +227,7 @@ def approval(
             the result.
         shared: whether one decision answers all episodes of the actor that wait for an equal
             approval about the same subject.
+        per_episode: whether each of these episodes acts once it is approved, not the oldest alone.
 
     Raises `InvalidAction` if a value is impossible.
     """
@@ -232,6 +240,7 @@ def approval(
         remind_every_s=_seconds("remind_every_s", remind_every_s),
         editable=True if editable else msgspec.UNSET,
         shared=msgspec.UNSET if shared else False,
+        per_episode=True if per_episode else msgspec.UNSET,
     )
 
 

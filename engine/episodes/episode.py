@@ -137,6 +137,7 @@ class AnswerEpisode(msgspec.Struct, frozen=True, kw_only=True):
     decision_id: str = ""
     edited_hash: str = ""
     request_no: int = 0
+    acting_episode_id: str = ""
 
 
 class Finish(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from functools import partial, wraps
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 import msgspec
@@ -48,8 +48,6 @@ PHASE: Final = "checkpoint"
 CALL: Final = "call"
 """The action of a tool that is called by one word."""
 
-DENIED: Final = "denied"
-
 DRAWN_BITS: Final = 53
 """How many bits of chance a number has, as `random.random()` does."""
 
@@ -70,6 +68,10 @@ class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What people have decided; true if they approved."""
 
     is_approved: bool
+    status: Literal["approved", "denied", "superseded"] = "approved"
+    """`superseded`: it was approved for an older episode with an equal request, which acts."""
+    acting_episode_id: str = ""
+    """If it is superseded: the episode that acts."""
     by: str = ""
     """Who decided; empty: nobody did in time."""
     reason: str = ""
@@ -79,7 +81,7 @@ class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Whether who approved it has changed the plan."""
 
     def __bool__(self) -> bool:
-        """Return whether it is approved."""
+        """Return whether it is approved, and this episode is to act."""
         return self.is_approved
 
 
@@ -253,13 +255,16 @@ class FunctionContext(Gathers):
         remind_every_s: float | None = None,
         editable: bool = False,
         shared: bool = True,
+        per_episode: bool = False,
     ) -> ApprovalAnswer:
         """Ask people whether `plan`, any JSON value, may be carried out; return what they decided.
 
         The answer is true if they approved: `if await ctx.approval({"restart": "web"}): …`. With
         `on_expiry="fail"` it fails as `approval_expired` if nobody decides in time. With `editable`
         the person who approves may change the plan; then carry out the answer's `plan`. With
-        `shared=False` the decision is about this episode alone. The arguments are those of
+        `shared=False` the decision is about this episode alone. Of several episodes with an equal
+        request the oldest gets the approval, and the answer of the others is false, its `status`
+        `superseded`; with `per_episode` all of them get it. The arguments are those of
         `vigil.approval`.
         """
         asked = approval(
@@ -271,13 +276,19 @@ class FunctionContext(Gathers):
             remind_every_s=remind_every_s,
             editable=editable,
             shared=shared,
+            per_episode=per_episode,
         )
         try:
             said = await self._run.step(asked)
         except CallFailed as failed:
-            if failed.error_class != DENIED:
-                raise
-            return ApprovalAnswer(is_approved=False, reason=failed.detail)
+            match failed.error_class:
+                case "denied":
+                    return ApprovalAnswer(is_approved=False, status="denied", reason=failed.detail)
+                case "superseded":
+                    recorded = unraw(failed.recorded)
+                    return ApprovalAnswer(is_approved=False, status="superseded", **recorded)
+                case _:
+                    raise
         is_edited = PLAN in said
         return ApprovalAnswer(
             is_approved=True,

@@ -247,7 +247,7 @@ class FunctionRun:
         if done.error_class == CALL_TIMEOUT:
             raise CallTimeout(done.error_detail)
         if done.error_class:
-            raise CallFailed(done.error_class, done.error_detail)
+            raise CallFailed(done.error_class, done.error_detail, recorded=done.result)
         if done.stored is not None:
             fetch = partial(self._turns.fetch, done.stored)
             return unraw(await self._live(self._surely(fetch)))

@@ -44,6 +44,9 @@ from streams.ports.log import Recorded
 WAIT_EXPIRED: Final = "wait_expired"
 """Error class of a wait that expired with `fail`."""
 
+SUPERSEDED: Final = "superseded"
+"""Error class of a request that was approved for an older episode with an equal one."""
+
 PLAN: Final = "plan"
 """Where the result of an approval has the plan, if that was changed."""
 
@@ -128,9 +131,16 @@ def shared(records: Sequence[Recorded], step_no: int) -> SharedDecision | None:
         reason=end.reason,
         edited_hash=end.edited_hash,
         edited_plan=plan,
+        acting_episode_id=_episode_of(records),
     )
     said = Signal(id=end.decision_id, ref=approval.request, by=end.by, result=raw(decision))
     return SharedDecision(signal=said, request_no=end.request_no, at=at)
+
+
+def _episode_of(records: Sequence[Recorded]) -> str:
+    opened = fold(records).opened
+    assert opened is not None, "an episode that asked was opened"
+    return opened.episode_id
 
 
 def _edited_plan(records: Sequence[Recorded], step_no: int) -> msgspec.Raw:
@@ -153,17 +163,19 @@ def expire(records: Sequence[Recorded], *, at: datetime) -> WaitAnswer | None:
 
 
 def denied(episode: Episode, error_class: str, detail: str) -> CancelEpisode | None:
-    """Return the end of an episode that gives up because of a denial; None: another reason."""
-    # It is canceled, not failed: the denial was meant to end it.
+    """Return the end of an episode that gives up because of a decision; None: another reason."""
+    # It is canceled, not failed: the decision was meant to end it.
     blocked, resolved = episode.blocked, episode.resolved
-    if error_class != DENIED or blocked is None or resolved is None:
+    if blocked is None or resolved is None:
         return None
-    if not is_denial(blocked, resolved):
+    if error_class == SUPERSEDED and resolved.resolution is Resolution.SUPERSEDED:
+        said = _superseded_in_words(resolved.acting_episode_id, by=resolved.by)
+    elif error_class == DENIED and is_denial(blocked, resolved):
+        said = denial_in_words(by=resolved.by, reason=resolved.reason)
+    else:
         return None
-    said = denial_in_words(by=resolved.by, reason=resolved.reason)
-    return CancelEpisode(
-        error_class=DENIED, error_detail=said if detail in ("", said) else f"{said}; {detail}"
-    )
+    told = said if detail in ("", said) else f"{said}; {detail}"
+    return CancelEpisode(error_class=error_class, error_detail=told)
 
 
 def _is_about(blocked: Blocked, decision: Decision) -> bool:
@@ -197,6 +209,10 @@ def _decided(blocked: Blocked, decision: Decision) -> tuple[Performed, commands.
         case Resolve():
             ending = _ending(decision, Resolution.RESOLVED)
             return _step(blocked, result=decision.result), ending
+        case Decide(verdict=Verdict.APPROVE) if _is_superseded(blocked, decision):
+            ending = _decision(decision, Resolution.SUPERSEDED)
+            acting = decision.acting_episode_id
+            return _superseded(blocked, decision), replace(ending, acting_episode_id=acting)
         case Decide(verdict=Verdict.APPROVE):
             ending = _decision(decision, Resolution.APPROVED)
             edited = decision.edited_hash
@@ -206,6 +222,12 @@ def _decided(blocked: Blocked, decision: Decision) -> tuple[Performed, commands.
         case Decide():
             ending = _decision(decision, Resolution.DENIED)
             return _denied(blocked, by=decision.by, reason=decision.reason), ending
+
+
+def _is_superseded(blocked: Blocked, decision: Decide) -> bool:
+    """Return whether another episode acts on an approval of the request that both have made."""
+    approval = blocked.event.approval
+    return bool(decision.acting_episode_id) and approval is not None and not approval.per_episode
 
 
 def _decision(decision: Decide, how: Resolution) -> commands.AnswerEpisode:
@@ -236,6 +258,17 @@ def _expired(blocked: Blocked) -> Performed:
 def _approved(blocked: Blocked, *, by: str, reason: str, **edited: msgspec.Raw) -> Performed:
     said = {"resolution": Resolution.APPROVED.value, "by": by, "reason": reason, **edited}
     return _step(blocked, result=raw(said))
+
+
+def _superseded(blocked: Blocked, decision: Decide) -> Performed:
+    acting, by = decision.acting_episode_id, decision.by
+    said = {"acting_episode_id": acting, "by": by, "reason": decision.reason}
+    told = _superseded_in_words(acting, by=by)
+    return _step(blocked, result=raw(said), error_class=SUPERSEDED, error_detail=told)
+
+
+def _superseded_in_words(acting: str, *, by: str) -> str:
+    return f"approved by {by} for episode {acting}, which acts"
 
 
 def _denied(blocked: Blocked, *, by: str, reason: str) -> Performed:

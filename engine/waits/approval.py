@@ -73,6 +73,7 @@ def approval_for(
         remind_every_s=asking.remind_every_s,
         # Nothing but its delivery looks at what an output is.
         editable=isinstance(asking, OutputIntent) or asking.editable is True,
+        per_episode=isinstance(asking, RequestApproval) and asking.per_episode is True,
     )
 
 

@@ -24,8 +24,9 @@ from engine.episodes.open import ATTEND, call_by
 from engine.errors import Refused
 from engine.runtime.context import ActorContext
 from engine.runtime.publish import EventPublisher
-from engine.runtime.store import Loaded, Store
+from engine.runtime.store import Loaded, Store, read_current
 from engine.waits import answer as answering
+from engine.waits import equal_requests
 from engine.waits import wait as waits
 from engine.waits.answer import WaitAnswer
 from engine.waits.signals import References
@@ -38,6 +39,7 @@ from streams.model.events import (
 )
 from streams.ports.delivery import Delivery, Unreadable
 from streams.ports.log import EventLog, Recorded
+from streams.tracing import traceparent
 
 T = TypeVar("T")
 
@@ -70,7 +72,7 @@ class WaitRegistry:
         block = block_in(await self.context.ports.log.last(self._subject(opened)))
         if block is not None:
             await self._arm(opened, block, after=after)
-            await self._listen(opened, block)
+            await self.listen(opened, block)
 
     async def remind(
         self, opened: EpisodeOpened, block: Blocked, *, at: datetime, seq: int
@@ -97,7 +99,7 @@ class WaitRegistry:
         if wake is not None:
             await call_by(self.context.ports, opened, wake)
 
-    async def _listen(self, opened: EpisodeOpened, block: Blocked) -> None:
+    async def listen(self, opened: EpisodeOpened, block: Blocked) -> None:
         """Append the waits of the episode, the waits ahead included."""
         node = self.context
         references = References(node.ports, node.clock, node.turns)
@@ -159,7 +161,7 @@ class WaitHandler:
     async def _decide(
         self, decision: Decide | Resolve, records: Sequence[Recorded], delivery: Incoming
     ) -> None:
-        """Record a decision, or the expiry if it came late."""
+        """Record a decision, or the expiry if it came late; one for an older episode is sent on."""
 
         async def attempt(journal: Journal) -> None:
             answer = answering.answer(journal.records, decision, at=delivery.at)
@@ -168,11 +170,50 @@ class WaitHandler:
                 log.info("answered", resolution=answer.resolved.resolution.value, by=decision.by)
 
         try:
+            if isinstance(decision, Decide) and equal_requests.is_of_people(decision):
+                meant = await self._meant(decision, records, at=delivery.at)
+                if meant.episode_id != decision.episode_id:
+                    return await self._send_on(meant)
+                decision = meant
             await self._retry(attempt, records, seed=decision.id)
         except Refused as refused:
             kind = type(decision).__name__.lower()
             log.info("refused", command=kind, by=decision.by, id=decision.id, why=str(refused))
             await self._expire(records, delivery)
+
+    async def _meant(
+        self, decision: Decide, records: Sequence[Recorded], *, at: datetime
+    ) -> Decide:
+        """Return a decision as it is for the oldest of the episodes with an equal request."""
+        opened, block = fold(records).opened, block_in(records[-1])
+        if opened is None or block is None or not block.reference:
+            return decision
+        node, ref = self.context, block.reference
+        references = References(node.ports, node.clock, node.turns)
+        state = await references.state(ref)
+        if not state.is_registered(opened.episode_id, block.step_no):
+            await self._registry.listen(opened, block)
+            state = await references.state(ref)
+        if not state.is_registered(opened.episode_id, block.step_no):
+            return decision  # It waits no more, and says why.
+        decision = equal_requests.counted(state, decision)
+        own_no = state.numbers[opened.episode_id]
+        for older in equal_requests.older(state, opened.episode_id):
+            past = await self._journal_of(older.episode_id)
+            meant = equal_requests.for_older(decision, older, past, own_no=own_no, at=at)
+            if meant is not None:
+                return meant
+        return decision
+
+    async def _journal_of(self, episode_id: str) -> Sequence[Recorded]:
+        log, clock = self.context.ports.log, self.context.clock
+        return await read_current(log, clock, self.context.ports.stack.episode(episode_id))
+
+    async def _send_on(self, decision: Decide) -> None:
+        """Send a decision to the episode that it is for."""
+        id_ = f"decide.{decision.id}.{decision.episode_id}"
+        await self.context.ports.commands.send(decision, id=id_, trace=traceparent())
+        log.info("sent on to the oldest", decided=decision.episode_id, by=decision.by)
 
     async def _share(self, records: Sequence[Recorded], step_no: int) -> None:
         """Send a decision to all episodes with an equal request that was made before it."""

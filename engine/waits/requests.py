@@ -159,7 +159,8 @@ async def _decide(
         step_no=asked[-1].blocked.step_no,
         edited_hash=edited_hash,
         edited_plan=edited_plan,
-        request_no=await References(ports, clock).newest_no(request) if request else 0,
+        # It is one of them at least, also if its own node has not counted it yet.
+        request_no=max(1, await References(ports, clock).newest_no(request)) if request else 0,
     )
     answers.answer(records, command, at=clock.now())
     return await send_decision(ports, command)

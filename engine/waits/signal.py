@@ -302,6 +302,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     edited_hash: str
     edited_plan: msgspec.Raw
+    acting_episode_id: str = ""
+    """The episode on whose request it was made."""
 
 
 def is_request(ref: str) -> bool:
@@ -324,6 +326,7 @@ def command_for(said: Signal | SignalGiven, waited: SignalWaited) -> Resolve | D
             reason=decision.reason,
             edited_hash=decision.edited_hash,
             edited_plan=decision.edited_plan,
+            acting_episode_id=decision.acting_episode_id,
         )
     return Resolve(
         actor_id=waited.actor_id,

@@ -159,7 +159,11 @@ class References:
 
     async def newest_no(self, ref: str) -> int:
         """Return the number of all waits for `ref` so far."""
-        return (await self._store.load(self.ports.stack.signal(ref))).state.newest_no
+        return (await self.state(ref)).newest_no
+
+    async def state(self, ref: str) -> SignalState:
+        """Return the waits for `ref`, and its signals."""
+        return (await self._store.load(self.ports.stack.signal(ref))).state
 
     async def is_seen_to(self, ref: str, episode_id: str, step_no: int) -> bool:
         """Return whether the journal of `ref` has the wait of an episode, and no signal is due."""

@@ -173,6 +173,7 @@ def resumed(opened: EpisodeOpened, answer: EpisodeResolved, *, seq: int) -> Publ
         "resolution": answer.resolution.value,
         "by": answer.by,
         "reason": answer.reason,
+        "acting_episode_id": answer.acting_episode_id,
         "journal_seq": seq,
     }
     return episode_event(opened, "episode.resumed", f"resumed.{answer.step_no}", payload)

@@ -86,6 +86,9 @@ class Decide(_Tagged, frozen=True, kw_only=True, tag="decide@1"):
     request_no: int = 0
     """The number of equal requests at the time of the decision, which applies to so many of them,
     oldest first. 0: it applies to this one alone."""
+    acting_episode_id: str = ""
+    """The episode with an equal request that was decided before, by the same decision; empty: this
+    decision comes from who has made it."""
 
 
 class ShareDecision(_Tagged, frozen=True, kw_only=True, tag="share_decision@1"):

@@ -46,6 +46,8 @@ class Approval(Struct, frozen=True, kw_only=True):
     request: str = ""
     """The reference of the request, if other episodes may have made the same; empty: it is of this
     one alone."""
+    per_episode: bool = False
+    """Whether an approval counts for every episode with the same request; otherwise one acts."""
 
 
 class Wait(Struct, frozen=True, kw_only=True):

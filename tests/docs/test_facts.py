@@ -123,6 +123,7 @@ def test_every_error_class_is_in_the_reference_and_no_other():
 LATER: Final = (
     DENIED,
     APPROVAL_EXPIRED,
+    answers.SUPERSEDED,
     answers.WAIT_EXPIRED,
     ALL_OUTPUTS_FAILED,
     NOT_HAPPENED,

@@ -156,6 +156,9 @@ def _asked_again(
 
 def _decided(event: events.LogEvent, at: datetime) -> ApprovalDecision | None:
     match event:
+        case events.EpisodeResolved(acting_episode_id=acting, by=by, decision_id=id_) if acting:
+            outcome, reason = f"{APPROVED} for episode {acting}, which acts,", event.reason
+            return ApprovalDecision(outcome=outcome, at=at, by=by, reason=reason, id=id_)
         case events.EpisodeResolved(resolution=resolution, by=by, reason=reason, decision_id=id_):
             return ApprovalDecision(outcome=resolution.value, at=at, by=by, reason=reason, id=id_)
         case events.OutputApproved(by=by, reason=reason, decision_id=id_):

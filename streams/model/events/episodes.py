@@ -275,6 +275,8 @@ class Resolution(StrEnum):
     RESOLVED = "resolved"
     """Of a wait: its signal has come."""
     EXPIRED = "expired"
+    SUPERSEDED = "superseded"
+    """Approved for an older episode with an equal request, which acts in the place of this one."""
 
 
 class EpisodeResolved(Event, frozen=True, kw_only=True, tag="episode.resolved@1"):
@@ -291,6 +293,8 @@ class EpisodeResolved(Event, frozen=True, kw_only=True, tag="episode.resolved@1"
     """SHA-256 of what was approved in the place of the plan; empty: the plan as it was."""
     request_no: int = 0
     """As in `Decide`; 0: the decision was for this episode alone, or on another one."""
+    acting_episode_id: str = ""
+    """If it is superseded: the episode that acts."""
 
 
 class EpisodeDeferred(Event, frozen=True, kw_only=True, tag="episode.deferred@1"):

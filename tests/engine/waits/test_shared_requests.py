@@ -18,7 +18,7 @@ from streams.model.events import EpisodeBlocked, EpisodeResolved, SignalGiven
 from tests.engine.reactor import journals as given
 from tests.engine.waits.test_signal_rules import NOON, sent, waited
 from tests.engine.waits.test_signal_rules import given as folded
-from vigil import Actor, App, ConvergeResult, event
+from vigil import Actor, App, ConvergeResult, Strategy, converge, event
 from vigil.testing import crash_everywhere, run
 
 PLAN = {"restart": "web"}
@@ -33,9 +33,12 @@ async def asks(ctx, trigger):
         expires_s=3_600,
         editable=True,
         shared=not trigger.payload.get("alone"),
+        per_episode=bool(trigger.payload.get("each")),
     )
+    said = {"is": bool(answer), "by": answer.by, "plan": answer.plan, "status": answer.status}
     return ConvergeResult(
-        classification={"is": bool(answer), "by": answer.by, "plan": answer.plan}, summary=kind
+        classification={**said, "acting": answer.acting_episode_id, "reason": answer.reason},
+        summary=kind,
     )
 
 
@@ -89,6 +92,108 @@ async def test_one_decision_is_the_answer_of_all_that_wait():
         assert [each.classification["by"] for each in vigil.episodes()] == ["ann"] * 3
 
 
+async def test_an_approval_has_one_effect_whichever_of_the_episodes_is_named():
+    async with run(app_of()) as vigil:
+        first, second, third = await asking(vigil, {}, {}, {})
+        await vigil.approve(third, by="ann", reason="fine")
+        await vigil.run_until_idle()
+        assert answer_of(vigil, first)["status"] == "approved"
+        for other in (second, third):
+            answer = answer_of(vigil, other)
+            assert not answer["is"]
+            assert answer["status"] == "superseded"
+            assert answer["acting"] == first
+            assert (answer["by"], answer["reason"], answer["plan"]) == ("ann", "fine", None)
+
+
+async def test_an_approval_per_episode_has_an_effect_for_each():
+    async with run(app_of()) as vigil:
+        ids = await asking(vigil, *[{"each": True}] * 3)
+        await vigil.approve(ids[1], by="ann")
+        await vigil.run_until_idle()
+        assert [answer_of(vigil, each)["status"] for each in ids] == ["approved"] * 3
+
+
+async def test_two_people_who_approve_two_of_the_episodes_at_once_have_one_effect():
+    async with run(app_of()) as vigil:
+        ids = await asking(vigil, {}, {}, {})
+        commands = HeldBack(vigil.ports.commands, lambda command: isinstance(command, Decide))
+        await vigil.approve(ids[1], by="ann")
+        await vigil.approve(ids[2], by="bob")
+        await commands.release()
+        await vigil.run_until_idle()
+        answers = [answer_of(vigil, each) for each in ids]
+        assert [each["status"] for each in answers] == ["approved", "superseded", "superseded"]
+        assert len({each["by"] for each in answers}) == 1
+
+
+@pytest.mark.parametrize("held", [ShareDecision, Decide])
+async def test_an_approval_while_an_earlier_one_is_on_its_way_has_no_effect_of_its_own(held):
+    async with run(app_of()) as vigil:
+        first, second = await asking(vigil, {}, {})
+
+        def is_held(command):
+            return isinstance(command, held) and getattr(command, "acting_episode_id", first)
+
+        commands = HeldBack(vigil.ports.commands, is_held)
+        await vigil.approve(first, by="ann")
+        await vigil.run_until_idle()
+        assert statuses(vigil, [first, second]) == ["done", "blocked"]
+        await vigil.approve(second, by="bob")
+        await vigil.run_until_idle()
+        assert statuses(vigil, [first, second]) == ["done", "blocked"]
+        await commands.release()
+        await vigil.run_until_idle()
+        assert answer_of(vigil, second) == {
+            **answer_of(vigil, first),
+            "is": False,
+            "plan": None,
+            "status": "superseded",
+            "acting": first,
+        }
+
+
+async def test_once_the_oldest_is_canceled_the_next_one_acts():
+    async with run(app_of()) as vigil:
+        first, second, third = await asking(vigil, {}, {}, {})
+        await vigil.cancel(first)
+        await vigil.run_until_idle()
+        await vigil.approve(third, by="ann")
+        await vigil.run_until_idle()
+        assert answer_of(vigil, second)["status"] == "approved"
+        assert answer_of(vigil, third)["acting"] == second
+
+
+class Asks(Strategy):
+    """Asks, and leaves it to the engine what a refusal means."""
+
+    State = dict
+
+    def init(self, episode, trigger):
+        return {}
+
+    def next_step(self, state, ctx):
+        return converge() if ctx.turn > 1 else approval(PLAN)
+
+    def converge(self, state, ctx):
+        return ConvergeResult(classification={"is": True})
+
+
+async def test_an_episode_of_a_class_is_canceled_if_another_one_acts():
+    async with run(app_of(Asks)) as vigil:
+        first, second = await asking(vigil, {}, {})
+        await vigil.approve(by="ann", reason="fine")
+        await vigil.run_until_idle()
+        assert statuses(vigil, [first, second]) == ["done", "canceled"]
+        ended = vigil.episode(second)
+        assert ended.error_class == "superseded"
+        assert ended.error_detail == f"approved by ann for episode {first}, which acts"
+
+
+def answer_of(vigil, episode_id):
+    return vigil.episode(episode_id).classification
+
+
 async def test_a_denial_is_one_too():
     async with run(app_of()) as vigil:
         first, _ = ids = await asking(vigil, {}, {})
@@ -98,9 +203,9 @@ async def test_a_denial_is_one_too():
         assert [each.classification["is"] for each in vigil.episodes()] == [False] * 2
 
 
-async def test_a_plan_that_was_changed_is_changed_for_all():
+async def test_a_plan_that_was_changed_is_changed_for_all_that_act():
     async with run(app_of()) as vigil:
-        first, _ = await asking(vigil, {}, {})
+        first, _ = await asking(vigil, {"each": True}, {"each": True})
         await vigil.approve(first, by="ann", plan={"restart": "db"})
         await vigil.run_until_idle()
         assert [each.classification["plan"] for each in vigil.episodes()] == [{"restart": "db"}] * 2
