@@ -15,10 +15,11 @@ gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject
            calmed.<actor>.<expectation>.<subject>      what fired for that subject once it was calm
            breaker.<actor>.<expectation>               the circuit breaker's state
            ends.<actor>.<expectation>                  how its latest episodes have ended
+           overlap.<actor>.<expectation>.<subject>     the episode that no other one may overlap
            cancel.<episode>                            somebody wants it canceled
            node.<node>                                 the node is there
            workflow.<workflow>.<subject>               the instance that is busy with that subject
-           starting.<instance>                         somebody may still begin that instance
+           starting.<instance or episode>              somebody may still begin it
            result.<work>                               the episode that has done that work
            cached.<call>                               what an equal call of a tool brought back
            queue.<actor>                               the events that its queue is to include
@@ -49,6 +50,7 @@ COOLDOWNS: Final = "cooldown"
 CALMED: Final = "calmed"
 BREAKERS: Final = "breaker"
 ENDS: Final = "ends"
+OVERLAPS: Final = "overlap"
 CANCELS: Final = "cancel"
 NODES: Final = "node"
 LOCKS: Final = "workflow"
@@ -63,7 +65,7 @@ DEFINITIONS: Final = "definition"
 LOST: Final = "lost"
 """The first tokens of keys: what `Bucket.entries` can be asked for."""
 
-REMEMBERED: Final = (COOLDOWNS, CALMED, BREAKERS, ENDS)
+REMEMBERED: Final = (COOLDOWNS, CALMED, BREAKERS, ENDS, OVERLAPS)
 """Those of keys that are about an expectation."""
 
 STREAMS: Final = "streams"
@@ -117,6 +119,11 @@ def calmed_key(actor: str, expectation: str, subject: str) -> str:
     return _about(CALMED, actor, expectation, subject)
 
 
+def overlap_key(actor: str, expectation: str, subject: str) -> str:
+    """Return the key of the episode that no other one of `subject`, may be empty, may overlap."""
+    return _about(OVERLAPS, actor, expectation, subject)
+
+
 def breaker_key(actor: str, expectation: str) -> str:
     """Return the key of the circuit breaker of an expectation."""
     return f"{BREAKERS}.{name(actor, of='actor')}.{name(expectation, of='expectation')}"
@@ -147,9 +154,9 @@ def workflow_lock_key(workflow: str, subject: str) -> str:
     return f"{LOCKS}.{name(workflow, of='workflow')}.{subject_token(subject)}"
 
 
-def start_key(instance_id: str) -> str:
-    """Return the key that exists while somebody may still begin an instance."""
-    return f"{STARTS}.{name(instance_id, of='instance')}"
+def start_key(id_: str) -> str:
+    """Return the key that exists while somebody may still begin an instance, or open an episode."""
+    return f"{STARTS}.{name(id_, of='id')}"
 
 
 def result_key(work: str) -> str:

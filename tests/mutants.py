@@ -89,6 +89,7 @@ IN_LINE: Final = "tests/engine/outputs/test_outputs_in_line.py"
 CALLED_OFF: Final = "tests/engine/outputs/test_outputs_called_off.py"
 NAMES: Final = "tests/engine/functions/test_names.py"
 SHARING: Final = "tests/engine/waits/test_shared_requests.py"
+OVERLAPPING: Final = "tests/engine/overlap/test_overlap.py"
 AHEAD: Final = "tests/engine/functions/test_signals_ahead.py"
 SIGNALS: Final = "tests/engine/waits/test_signal_rules.py"
 REFERENCES: Final = "tests/engine/waits/test_references.py"
@@ -3653,8 +3654,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "gates: ticks that nobody knows just end",
         "engine/triggers/timers.py",
-        "if due.purpose in {schedule.PURPOSE, placing.LEFT, *PURPOSES}:",
-        "if due.purpose in {placing.LEFT, *PURPOSES}:",
+        "if due.purpose in {schedule.PURPOSE, placing.LEFT, overlap.OVERLAP, *PURPOSES}:",
+        "if due.purpose in {placing.LEFT, overlap.OVERLAP, *PURPOSES}:",
         "tests/engine/triggers/test_timers.py",
     ),
     Mutant(
@@ -3709,7 +3710,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "gates: a duplicate changes nothing",
         "engine/triggers/evaluate.py",
-        "if not expectation.cooldown_s and expectation.breaker is None:",
+        "if not expectation.cooldown_s and expectation.breaker is None and not holds:",
         "if True:",
         "tests/engine/triggers/test_duplicates.py",
     ),
@@ -3721,10 +3722,101 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/triggers/test_duplicates.py",
     ),
     Mutant(
+        "overlap: an episode that is open holds its subject",
+        "engine/episodes/overlap/hold.py",
+        "    return SubjectHeld(holder.episode_id)\n",
+        "    return SubjectTaken(hold=hold)\n",
+        OVERLAPPING,
+    ),
+    Mutant(
+        "overlap: one of those that come meanwhile is kept",
+        "engine/episodes/overlap/hold.py",
+        'if overlap == "buffer_one" and hold.next is None:',
+        'if overlap == "buffer_one":',
+        OVERLAPPING,
+    ),
+    Mutant(
+        "overlap: one that is kept starts once the open one has ended",
+        "engine/reactor/follow_up.py",
+        "            if opened.holds_subject:\n",
+        "            if False:\n",
+        OVERLAPPING,
+    ),
+    Mutant(
+        "overlap: one that is kept is called once it is open, too",
+        "engine/reactor/follow_up.py",
+        "        case EpisodeOpened() if opened.held_by:\n",
+        "        case EpisodeOpened() if False:\n",
+        OVERLAPPING,
+    ),
+    Mutant(
+        "overlap: one that is kept starts by no other call",
+        "engine/execution/commands.py",
+        "        if await self._is_held(ctx):\n",
+        "        if False:\n",
+        OVERLAPPING,
+    ),
+    Mutant(
+        "overlap: a cause whose node died holds its subject when it comes again",
+        "engine/episodes/overlap/hold.py",
+        "    if holder.episode_id == own:\n",
+        "    if False:\n",
+        OVERLAPPING,
+    ),
+    Mutant(
+        "overlap: what has ended holds nothing",
+        "engine/episodes/overlap/store.py",
+        "return any(isinstance(event, EpisodeFinished) for event in newest.commit.events)",
+        "return False",
+        OVERLAPPING,
+    ),
+    Mutant(
+        "overlap: what was never opened is ended before another one takes its subject",
+        "engine/episodes/overlap/store.py",
+        'return await self._end_unopened(opened, "its node was gone before it could be opened")',
+        "return True",
+        OVERLAPPING,
+    ),
+    Mutant(
+        "overlap: what may still be opened holds its subject",
+        "engine/episodes/overlap/store.py",
+        "if await self.ports.gates.get(start_key(opened.episode_id)) is not None:",
+        "if False:",
+        OVERLAPPING,
+    ),
+    Mutant(
+        "overlap: of two causes at once one is first",
+        "engine/episodes/overlap/store.py",
+        "await gates.put(key, msgspec.json.encode(hold), after=revision)",
+        "await gates.put(key, msgspec.json.encode(hold))",
+        OVERLAPPING,
+    ),
+    Mutant(
+        "overlap: who asked by hand sees what holds the subject",
+        "engine/triggers/evaluate.py",
+        "        if is_asked_for(opened):\n",
+        "        if False:\n",
+        OVERLAPPING,
+    ),
+    Mutant(
+        "overlap: a dry run holds nothing",
+        "engine/triggers/timers.py",
+        "holds_subject=opened.holds_subject and not is_dry,",
+        "holds_subject=opened.holds_subject,",
+        OVERLAPPING,
+    ),
+    Mutant(
+        "overlap: a fork does not overlap what it was forked from",
+        "engine/episodes/fork.py",
+        "    if opened.holds_subject and await ports.log.last(subject) is None:\n",
+        "    if False:\n",
+        OVERLAPPING,
+    ),
+    Mutant(
         "gates: a fire that is repeated begins no cooldown",
         "engine/triggers/evaluate.py",
-        "if cools and not await self.builder.is_open(opened):",
-        "if cools:",
+        "if (cools or holds) and await self.builder.is_open(opened):",
+        "if False:",
         "tests/engine/triggers/test_duplicates.py",
     ),
     Mutant(
@@ -5497,8 +5589,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what people said no to is canceled, not failed",
         "engine/waits/answer.py",
-        "    if error_class != DENIED or blocked is None or resolved is None:",
-        "    if True:",
+        "    elif error_class == DENIED and is_denial(blocked, resolved):",
+        "    elif False:",
         ANSWERING,
     ),
     Mutant(
@@ -5723,14 +5815,14 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/waits/equal_requests.py",
         "isinstance(end, EpisodeResolved) and end.request_no >= own_no",
         "isinstance(end, EpisodeResolved) and False",
-        SHARING,
+        "tests/engine/waits/test_equal_requests.py",
     ),
     Mutant(
         "equal requests: a decision on the older one alone was for no other",
         "engine/waits/equal_requests.py",
         "isinstance(end, EpisodeResolved) and end.request_no >= own_no",
         "isinstance(end, EpisodeResolved)",
-        SHARING,
+        "tests/engine/waits/test_equal_requests.py",
     ),
     Mutant(
         "equal requests: a decision that is on its way stands",
@@ -5744,14 +5836,14 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/waits/equal_requests.py",
         "if found[-1].blocked.pending.is_expired(at=at):",
         "if False:",
-        SHARING,
+        "tests/engine/waits/test_equal_requests.py",
     ),
     Mutant(
         "equal requests: a decision is for the request that it names, counted or not",
         "engine/waits/equal_requests.py",
         "request_no=max(decision.request_no, own_no)",
         "request_no=decision.request_no",
-        SHARING,
+        "tests/engine/waits/test_equal_requests.py",
     ),
     Mutant(
         "equal requests: no signal may be taken for a decision",
@@ -7906,7 +7998,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "the state of an episode keeps no payload",
-        "engine/reactor/follow_up.py",
+        "engine/episodes/open.py",
         "replace(trigger, payload={})",
         "trigger",
         FOLLOWING_UP,

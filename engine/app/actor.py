@@ -53,6 +53,9 @@ Policy: TypeAlias = Literal["resume", "restart", "fail"]
 
 POLICIES: Final[tuple[str, ...]] = get_args(Policy)
 
+Overlap: TypeAlias = Literal["allow", "skip", "buffer_one", "cancel_other"]
+"""What a cause does while an episode of its subject is open: the words of Temporal's schedules."""
+
 Durability = Literal["pipelined", "strict"]
 """When a step must be on disk; see `ExpectationOptions.durability`."""
 
@@ -133,6 +136,11 @@ class ExpectationOptions:
     max_wait_s: Annotated[float, partial(Check.seconds, most=WAIT_S_MAX)] = 0.0
     """With `debounce_s`: fires it so many seconds after the first event even if the subject is
     never calm. By default it waits for as long as it takes."""
+    overlap: Annotated[Overlap, partial(Check.choice, known=get_args(Overlap))] = "allow"
+    """What a cause does while an episode of the same subject is open, also one that waits or
+    sleeps. `allow`: it opens another one. `skip`: it is refused. `buffer_one`: one episode is kept
+    and starts once the open one has ended; further causes are refused. `cancel_other`: the open one
+    is canceled, and the new one starts once it has ended."""
     breaker: Annotated[Breaker | None, partial(Check.sound, problem_of=problem_of_breaker)] = None
     """Stops firing it after so many failures in a row. By default there is no circuit breaker."""
     sample: Annotated[float, Check.share] = 1.0
@@ -227,7 +235,7 @@ class Expectation(ExpectationOptions):
     @property
     def is_gated(self) -> bool:
         """Whether firing depends on state that the cluster stores, besides the event."""
-        return bool(self.cooldown_s or self.debounce_s or self.breaker)
+        return bool(self.cooldown_s or self.debounce_s or self.breaker or self.overlap != "allow")
 
     @property
     def waits_its_turn(self) -> bool:

@@ -21,6 +21,8 @@ from engine.app.dedupe import KEY_CHARS_MAX, episode_id
 from engine.app.triggers import entity_id
 from engine.app.workflow_plan import workflow_of
 from engine.episodes.episode import seed_of
+from engine.episodes.overlap.hold import SubjectHeld, in_words
+from engine.episodes.overlap.store import Holds
 from engine.errors import BadRequest, Refused
 from engine.runtime.store import append_first
 from engine.validation import check_cause, check_id, check_switch, check_text, is_whole
@@ -98,9 +100,17 @@ async def fork(
         dedupe_key=cause,
         mode=Mode.DRY_RUN if is_dry else Mode.LIVE,
         overrides=overrides or opened.overrides,
+        holds_subject=opened.holds_subject and not is_dry,
     )
     await open_fork(ports, opened, past, at=_CLOCK.now())
     return id_
+
+
+async def _take_subject(ports: Ports, opened: EpisodeOpened) -> None:
+    """Hold the subject of a fork as any other episode does; `Refused`: another one holds it."""
+    found = await Holds(ports, _CLOCK).take(opened, "skip")
+    if isinstance(found, SubjectHeld):
+        raise Refused(f"{in_words(opened, found)}; cancel that one, or try it as a dry run")
 
 
 def begun_with(
@@ -137,6 +147,7 @@ def begun_with(
         opened_by="",
         is_request=False,
         start_by=None,
+        held_by="",
         fork=replace(origin, seed=seed_of(opened)),
     )
     return fresh, taken
@@ -169,11 +180,14 @@ def _first_life(events: Sequence[object]) -> list[object]:
 async def open_fork(
     ports: Ports, opened: EpisodeOpened, past: Sequence[EpisodeEvent], *, at: datetime
 ) -> None:
-    """Open a fork with its past, unless it is; `Refused`: it is too large."""
+    """Open a fork with its past, unless it is; `Refused`: it is too large, or may not overlap."""
+    subject = ports.stack.episode(opened.episode_id)
+    if opened.holds_subject and await ports.log.last(subject) is None:
+        await _take_subject(ports, opened)
     commit = Commit(
         id=f"open.{opened.episode_id}", at=at, events=(opened, *past), trace=traceparent()
     )
     try:
-        await append_first(ports.log, ports.stack.episode(opened.episode_id), commit)
+        await append_first(ports.log, subject, commit)
     except TooLarge as error:
         raise Refused(f"its past does not fit in one message ({error}); fork earlier") from error

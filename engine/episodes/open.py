@@ -74,6 +74,13 @@ def place_if_there(actor: str, episode_id: str) -> Timer:
     return Timer(actor=actor, purpose=PLACE, key=episode_id, payload={IF_THERE: True})
 
 
+def without_payload(opened: EpisodeOpened) -> EpisodeOpened:
+    """Return an opening without the payload of its trigger."""
+    trigger = opened.trigger
+    fields = trigger.__struct_fields__
+    return replace(opened, trigger=replace(trigger, payload={})) if "payload" in fields else opened
+
+
 def untouched(newest: Recorded | None) -> EpisodeOpened | None:
     """Return the opening of an episode that no node has begun, by its newest commit; else None."""
     if newest is None:

@@ -19,6 +19,7 @@ from engine import telemetry
 from engine.episodes import open as placing
 from engine.episodes import recovery
 from engine.episodes.episode import ENDED, Episode, Status, fold
+from engine.episodes.overlap.store import Holds
 from engine.episodes.recovery import NO_SUCH_EPISODE, why_cannot_run
 from engine.execution.cancel import CancelHandler, needs_expectation
 from engine.execution.run import EpisodeRunner
@@ -278,6 +279,9 @@ class RunConsumer:
         if _has_gone_on(ctx):
             await ctx.delivery.ack()
             return True
+        if await self._is_held(ctx):
+            await ctx.delivery.ack()
+            return True
         if self._has_no_turn(ctx):
             return await self._ask_for_place(ctx)
         if await self._is_turned_away(ctx.episode):
@@ -300,6 +304,13 @@ class RunConsumer:
         if opened is None or not _is_untouched(episode):
             return False
         return await self.context.breakers.turns_away(opened)
+
+    async def _is_held(self, ctx: CommandContext) -> bool:
+        """Return whether an episode waits for the end of another one, which calls for it then."""
+        opened = ctx.episode.opened
+        if opened is None or not opened.held_by or not _is_untouched(ctx.episode):
+            return False
+        return not await Holds(self.context.ports, self.context.clock).may_start(opened)
 
     def _has_no_turn(self, ctx: CommandContext) -> bool:
         """Return whether an episode could begin or continue, but lacks its turn."""

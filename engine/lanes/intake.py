@@ -27,6 +27,7 @@ from engine.app.triggers import entity_id, text_at
 from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes import fire
 from engine.episodes import open as opening
+from engine.episodes.overlap.store import Holds
 from engine.episodes.recovery import NO_SUCH_EPISODE, NO_SUCH_EXPECTATION
 from engine.lanes import lane as lane_rules
 from engine.lanes.effects import LaneEffects
@@ -578,7 +579,7 @@ class LaneInput:
         opened = await self.effects.opening_of(newest)
         is_known = opened is None or opened.expectation_id in self._expectations
         if newest is not None and is_known:
-            if opened is None:
+            if opened is None or await self._is_held(opened):
                 return InputItem(delivery=delivery, is_due=True)
             asked = self._asking(opened, due, delivery, is_open=True, newest=newest)
             return InputItem(asked=[asked], delivery=delivery, is_due=True)
@@ -592,6 +593,13 @@ class LaneInput:
         detail = "it waits for its turn, and no node knows it"
         await self.dead_letters.write_command(start, seq=delivery.seq, reason=reason, detail=detail)
         return InputItem(delivery=delivery, is_due=True)
+
+    async def _is_held(self, opened: EpisodeOpened) -> bool:
+        """Return whether an episode waits for the end of another one, which calls for it then."""
+        if not opened.held_by:
+            return False
+        context = self._context
+        return not await Holds(context.ports, context.clock).may_start(opened)
 
     async def _due_parts(
         self, due: Due | Unreadable, delivery: Delivery[Due | Unreadable]

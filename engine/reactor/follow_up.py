@@ -17,6 +17,7 @@ from engine.episodes import events as episode_events
 from engine.episodes import open as opening
 from engine.episodes.breaker import TRIPPED
 from engine.episodes.latest_ends import CountEnd, end_to_count
+from engine.episodes.overlap.hold import look_timer
 from engine.findings import events as finding_events
 from engine.findings.events import ByPerson
 from engine.findings.finding import IntentEvent
@@ -113,7 +114,8 @@ def of_episode(
     """Return an episode's state after a commit, and what follows from the commit."""
     effects: list[Effect] = []
     for event in record.commit.events:
-        state = EpisodeState(opened=_slim(event)) if isinstance(event, EpisodeOpened) else state
+        if isinstance(event, EpisodeOpened):
+            state = EpisodeState(opened=opening.without_payload(event))
         if state is None:
             continue
         if episode_events.is_public(state.opened):
@@ -243,6 +245,8 @@ def _calls(opened: EpisodeOpened, newest: LogEvent) -> Iterator[SendCommand | Se
         share = ShareDecision(actor_id=actor_id, episode_id=episode_id, step_no=step_no)
         yield SendCommand(share, f"share.{episode_id}.{step_no}")
     match newest:
+        case EpisodeOpened() if opened.held_by:
+            yield SendTimer(look_timer(opened), f"held.{episode_id}")
         case EpisodeOpened(in_lane=True, fork=Fork()):
             # Its lane did not open it.
             yield SendTimer(opening.place(actor_id, episode_id), f"fork.{episode_id}")
@@ -261,6 +265,8 @@ def _calls(opened: EpisodeOpened, newest: LogEvent) -> Iterator[SendCommand | Se
             done = told_of(opened)
             if done is not None:
                 yield SendCommand(done, f"done.{episode_id}")
+            if opened.holds_subject:
+                yield SendTimer(look_timer(opened), f"ended.{episode_id}")
         case _:
             pass
 
@@ -320,9 +326,3 @@ def _after(state: EpisodeState, event: object) -> EpisodeState:
             return replace(state, node="")
         case _:
             return state
-
-
-def _slim(opened: EpisodeOpened) -> EpisodeOpened:
-    trigger = opened.trigger
-    fields = trigger.__struct_fields__
-    return replace(opened, trigger=replace(trigger, payload={})) if "payload" in fields else opened

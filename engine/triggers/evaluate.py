@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import Final
 
 import structlog
+from msgspec.structs import replace
 
 from engine import telemetry
 from engine.app import dedupe
@@ -25,6 +26,8 @@ from engine.app.triggers import tick_key, trigger_of
 from engine.dead_letters.write import rejected
 from engine.episodes import open as opening
 from engine.episodes.breaker_store import EpisodeContext
+from engine.episodes.overlap.hold import SubjectHeld, in_words, is_asked_for
+from engine.episodes.overlap.store import Holds
 from engine.errors import EpisodeFailed
 from engine.findings.expire import DueFinding, FindingExpiry
 from engine.runtime.context import ActorContext
@@ -43,7 +46,13 @@ from engine.triggers.rules import (
     Ticked,
     TriggerState,
 )
-from streams.errors import RevisionConflict, TooLarge, Unavailable, UnreadableEvent
+from streams.errors import (
+    RevisionConflict,
+    TooLarge,
+    Unavailable,
+    UnreadableEvent,
+    Unwritable,
+)
 from streams.keys import cooldown_key
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
 from streams.model.triggers import LogStrategy, Mode, PublicEvents, Trigger
@@ -51,6 +60,7 @@ from streams.ports.bucket import Bucket
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import DomainEvent
 from streams.ports.log import START
+from streams.tracing import traceparent
 
 ARRIVES_S_MAX: Final = 180.0
 """How long a commit may be on its way, in seconds. A node tries for a minute to have it stored
@@ -217,6 +227,7 @@ class OpeningBuilder:
             public_events=PublicEvents(context.actor.public_events),
             service_level=expectation.service_level,
             adaptive_budget=expectation.adaptive_budget,
+            holds_subject=expectation.overlap != "allow",
             is_request=context.permits.wakes.is_given and not context.permits.runs.is_given,
             start_by=context.clock.now() + timedelta(seconds=within_s) if within_s else None,
         )
@@ -251,11 +262,13 @@ class TriggerEvaluator:
     _cooldowns: Cooldowns = field(init=False)
     _debouncer: DebounceStore = field(init=False)
     _expiry: FindingExpiry = field(init=False)
+    _holds: Holds = field(init=False)
 
     def __post_init__(self) -> None:
         self.builder = OpeningBuilder(self.context)
         self._cooldowns, self._debouncer = Cooldowns(self.context), DebounceStore(self.context)
         self._expiry = FindingExpiry(self.context)
+        self._holds = Holds(self.context.ports, self.context.clock)
 
     async def rule(
         self, event: DomainEvent, *, is_repeat: bool, is_late: bool = False
@@ -309,22 +322,28 @@ class TriggerEvaluator:
         """Count an episode that was not opened because it had been."""
         self._count("duplicate", self.context.actor.expectations[opened.expectation_id])
 
-    async def fire(self, opened: EpisodeOpened) -> EpisodeOpened:
-        """Return the episode that a person fires, which no gate refuses; begin its cooldown.
+    async def fire(self, opened: EpisodeOpened) -> EpisodeOpened | None:
+        """Return the episode that a person fires, and begin its cooldown; None: nothing is to do.
 
-        A dry run begins none, nor does a repeated request.
+        No gate refuses it, but an episode that it may not overlap. A dry run begins no cooldown and
+        overlaps any, nor does a repeated request begin one.
         """
         expectation = self.context.actor.expectations[opened.expectation_id]
+        holds = opened.holds_subject
         cools = expectation.cooldown_s and opened.mode is Mode.LIVE
-        if cools and not await self.builder.is_open(opened):
+        if (cools or holds) and await self.builder.is_open(opened):
+            return await self._unless_held(opened)
+        if cools:
             await self._cooldowns.cool_anew(expectation, opened)
-        return opened
+        return await self._held(opened) if holds else opened
 
     async def take_back(self, opened: EpisodeOpened) -> None:
         """Undo what the evaluation of `opened` has changed: there is no room for it."""
         await self._cooldowns.take_back(
             self.context.actor.expectations[opened.expectation_id], opened
         )
+        if opened.holds_subject:
+            await self._holds.give_back(opened)
 
     async def _settle(
         self, part: Gated | Ticked, is_late: Callable[[], bool]
@@ -334,7 +353,7 @@ class TriggerEvaluator:
             return opened
         if part.is_repeat and await self.builder.is_open(opened):
             # What it passed then may be shut by now, but what was begun is to be completed.
-            return opened
+            return await self._unless_held(opened)
         if isinstance(part, Ticked) and part.is_missed:
             await self._let_go(part, opened, is_late)
             return None
@@ -354,7 +373,7 @@ class TriggerEvaluator:
                         self.note_duplicate(opened)
                         return None
                     if await self._passes(part, opened, ruling, snapshot):
-                        return opened
+                        return await self._within_overlap(opened, part)
                 case LookUp() | Debounced():
                     raise AssertionError("all is looked up, and a tick waits for nothing")
         raise Unavailable(opened.episode_id, detail="what its gate remembers is fought over")
@@ -385,9 +404,55 @@ class TriggerEvaluator:
         """Return whether another cause has opened the episode; False if no gate remembers it."""
         # An open episode begins no cooldown and is no probe: its time was when it was opened. Any
         # cause may come to it, also an event whose id was used long ago.
-        if not expectation.cooldown_s and expectation.breaker is None:
+        holds = expectation.overlap != "allow"
+        if not expectation.cooldown_s and expectation.breaker is None and not holds:
             return False
         return await self.builder.is_open(opened)
+
+    async def _within_overlap(
+        self, opened: EpisodeOpened, part: Gated | Ticked
+    ) -> EpisodeOpened | Unreadable | None:
+        """Return what is left to open once the subject is held; None: nothing."""
+        if not opened.holds_subject:
+            return opened
+        try:
+            return await self._held(opened)
+        except (TooLarge, Unwritable) as error:
+            if isinstance(part, Ticked):
+                raise
+            stack = self.context.ports.stack
+            return rejected(part.event, stack, reason="too_large", detail=str(error))
+
+    async def _held(self, opened: EpisodeOpened) -> EpisodeOpened | None:
+        expectation = self.context.actor.expectations[opened.expectation_id]
+        found = await self._holds.take(opened, expectation.overlap)
+        if isinstance(found, SubjectHeld):
+            await self._cooldowns.take_back(expectation, opened)
+            await self._refuse_overlap(opened, found, expectation)
+            return None
+        if not found.held_by:
+            return found
+        context = self.context
+        found = replace(found, in_lane=context.is_laned)
+        now, trace = context.clock.now(), traceparent()
+        is_new = await opening.open_episode(context.ports, found, at=now, trace=trace)
+        (self.note_fire if is_new else self.note_duplicate)(found)
+        return None
+
+    async def _unless_held(self, opened: EpisodeOpened) -> EpisodeOpened | None:
+        """Return an open episode to be started; None: it waits for the end of another one."""
+        if opened.holds_subject and not await self._holds.may_start(opened):
+            return None
+        return opened
+
+    async def _refuse_overlap(
+        self, opened: EpisodeOpened, held: SubjectHeld, expectation: Expectation
+    ) -> None:
+        self._count("overlap", expectation)
+        why = in_words(opened, held)
+        log.info("refused: overlap", actor=opened.actor_id, expectation=expectation.name, why=why)
+        if is_asked_for(opened):
+            await self._holds.record_refusal(opened, held)
 
     async def _wanted(self, part: Gated | Ticked) -> EpisodeOpened | Unreadable:
         expectation = part.expectation

@@ -1,6 +1,7 @@
 """The rules for one event and one expectation, in one order. Pure.
 
-    type → hops → filter → cooldown → calm → circuit breaker → sampling → (a lane's overflow)
+    type → hops → filter → cooldown → calm → circuit breaker → sampling → overlap → (a lane's
+    overflow)
 
 A refusal has the reason of the first rule that refuses. Of several event triggers the first that
 fits fires; if none does, the reason is that of the first. An event that gets as far as cooldown
@@ -30,7 +31,15 @@ from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import HOPS_MAX, DomainEvent
 
 Reason: TypeAlias = (
-    Literal["not_watched", "too_many_hops", "cooldown", "superseded", "breaker_open", "sampled_out"]
+    Literal[
+        "not_watched",
+        "too_many_hops",
+        "cooldown",
+        "superseded",
+        "breaker_open",
+        "sampled_out",
+        "overlap",
+    ]
     | MisfitReason
 )
 """A stable class of refusals, as counted."""

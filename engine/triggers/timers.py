@@ -28,6 +28,8 @@ from engine.episodes.fire import (
     manual_trigger,
     parse_fire,
 )
+from engine.episodes.overlap import hold as overlap
+from engine.episodes.overlap.store import Holds
 from engine.errors import BadRequest
 from engine.findings.expire import PURPOSES, FindingExpiry
 from engine.runtime.catalog import CannotRun
@@ -49,7 +51,9 @@ from streams.model.triggers import Mode
 from streams.ports.delivery import ACK_WAIT_S, Delivery, Unreadable
 from streams.ports.timers import Due
 
-GOES_ON: Final = frozenset({wake.ATTEND, starter.CONDUCT, placing.PLACE, placing.LEFT})
+GOES_ON: Final = frozenset(
+    {wake.ATTEND, starter.CONDUCT, placing.PLACE, placing.LEFT, overlap.OVERLAP}
+)
 """Purposes of the timers of open episodes, which are handled also while the actor is paused."""
 
 RESTING_S: Final = 5.0
@@ -98,6 +102,8 @@ class TimerRouter:
                 return await self._attend(due)
             case starter.CONDUCT:
                 return await self._conduct(due)
+            case overlap.OVERLAP:
+                return await self._look(due)
             case findings.EXPIRE | findings.ESCALATE:
                 aged = self.expiry.due(due)
                 return None if aged is None else [aged]
@@ -116,7 +122,7 @@ class TimerRouter:
         """Return the dead letter for a timer that no node has known for long; None: none."""
         # A schedule that nobody declares just ends, and so do a closed lane and the escalation of a
         # finding. What a person or an event wanted is kept.
-        if due.purpose in {schedule.PURPOSE, placing.LEFT, *PURPOSES}:
+        if due.purpose in {schedule.PURPOSE, placing.LEFT, overlap.OVERLAP, *PURPOSES}:
             return None
         detail = f"no node knows what the timer {due.purpose} {due.key!r} is for"
         return self._unreadable(due, delivery, reason="not_watched", detail=detail)
@@ -149,6 +155,13 @@ class TimerRouter:
         await self.evaluator.context.ports.commands.send(advance, id=f"advance.{due.id}")
         return []
 
+    async def _look(self, due: Due) -> Sequence[Part]:
+        """Call the episode that starts once another one of its subject has ended."""
+        context = self.evaluator.context
+        expectation, subject = str(due.payload["expectation"]), str(due.payload["subject"])
+        await Holds(context.ports, context.clock).look(context.actor.id, expectation, subject)
+        return []
+
     def _calmed(self, due: Due, *, is_repeat: bool) -> Sequence[Part] | None:
         debounced = calming_in(due.payload)
         if debounced is None:
@@ -173,7 +186,8 @@ class TimerRouter:
         if asked.expectation not in actor.expectations:
             detail = f"revision {asked.revision} has no expectation {asked.expectation!r}"
             return [self._unreadable(due, delivery, reason="unreadable", detail=detail)]
-        return [await self.evaluator.fire(await self._opening(asked, actor))]
+        fired = await self.evaluator.fire(await self._opening(asked, actor))
+        return [] if fired is None else [fired]
 
     async def _actor_for(self, asked: FireRequest) -> Actor:
         """Return the actor at the revision asked for; `CannotRun`: this node cannot make it."""
@@ -200,6 +214,7 @@ class TimerRouter:
             # What a person has allowed is no measure for the others.
             adaptive_budget=None if asked.budget else opened.adaptive_budget,
             log_strategy=asked.log_strategy or opened.log_strategy,
+            holds_subject=opened.holds_subject and not is_dry,
         )
 
     def _unreadable(

@@ -18,6 +18,7 @@ from engine.app.tools import ERROR_CLASSES
 from engine.app.workflow import APPROVAL_EXPIRED, DENIED
 from engine.episodes import events as episode_events
 from engine.episodes.episode import ALL_OUTPUTS_FAILED
+from engine.episodes.overlap.hold import OVERLAP
 from engine.episodes.settle import NOT_HAPPENED
 from engine.findings import events as finding_events
 from engine.triggers import rules
@@ -124,6 +125,7 @@ LATER: Final = (
     DENIED,
     APPROVAL_EXPIRED,
     answers.SUPERSEDED,
+    OVERLAP,
     answers.WAIT_EXPIRED,
     ALL_OUTPUTS_FAILED,
     NOT_HAPPENED,

@@ -93,6 +93,10 @@ class EpisodeOpened(Event, frozen=True, kw_only=True, tag="episode.opened@1"):
     adaptive_budget: AdaptiveBudget | None = None
     """Bounds within which its budget followed what earlier episodes used. What it uses counts for
     later ones. None: its budget is fixed, and it does not count."""
+    holds_subject: bool = False
+    """Whether no other episode of its subject starts before it has ended."""
+    held_by: str = ""
+    """The episode after whose end it starts; empty: it starts at once."""
 
 
 class EpisodeStarted(Event, frozen=True, kw_only=True, tag="episode.started@1"):

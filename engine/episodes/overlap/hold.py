@@ -1,0 +1,128 @@
+"""Which episode holds a subject of an expectation, and which one follows it. Pure.
+
+    allow        every cause opens an episode, and nothing holds anything
+    skip         a cause is refused while an episode holds the subject
+    buffer_one   one waits for the end of that episode; further ones are refused
+    cancel_other the episodes that hold it and wait are canceled, and the new one follows
+
+The hold is a key in a bucket. Whether an episode still holds is on its journal: a hold names it
+from before it opens, and stands until it has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.app.actor import Overlap
+from engine.episodes.open import without_payload
+from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
+from streams.model.triggers import ManualTrigger
+from streams.ports.timers import Timer
+
+OVERLAP: Final = "overlap"
+"""Reason of a refusal, and error class of an episode that ended unopened. Purpose of the timer by
+which a subject is looked at after an end; its key is the episode."""
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who holds a subject."""
+
+    holder: EpisodeOpened
+    """Without what only its strategy needs."""
+    next: EpisodeOpened | None = None
+    """The one that starts once the holder has ended."""
+    follows: str = ""
+    """The episode whose end started the holder; empty: it started at once."""
+
+
+class SubjectHeld(msgspec.Struct, frozen=True):
+    """The cause is refused: this episode holds its subject."""
+
+    episode_id: str
+
+
+class SubjectTaken(msgspec.Struct, frozen=True, kw_only=True):
+    """The cause opens its episode, once the hold is stored."""
+
+    hold: Hold
+    held_by: str = ""
+    """The episode after whose end it starts; empty: it starts at once."""
+    cancels: tuple[EpisodeOpened, ...] = ()
+    """Those that are canceled for it, before the hold is stored."""
+
+
+def take(
+    hold: Hold | None, opened: EpisodeOpened, overlap: Overlap, *, over: Collection[str]
+) -> SubjectTaken | SubjectHeld:
+    """Return what a cause comes to; `over` are the episodes of `hold` that have ended."""
+    hold = without_ended(hold, over)
+    if hold is None:
+        return SubjectTaken(hold=Hold(holder=slim(opened)))
+    holder, own = hold.holder, opened.episode_id
+    # Its node may have died before the episode was open.
+    if holder.episode_id == own:
+        return SubjectTaken(hold=hold)
+    if hold.next is not None and hold.next.episode_id == own:
+        return SubjectTaken(hold=hold, held_by=holder.episode_id)
+    if overlap == "cancel_other":
+        others = (holder, hold.next) if hold.next is not None else (holder,)
+        hold = replace(hold, next=slim(opened))
+        return SubjectTaken(hold=hold, held_by=holder.episode_id, cancels=others)
+    if overlap == "buffer_one" and hold.next is None:
+        return SubjectTaken(hold=replace(hold, next=slim(opened)), held_by=holder.episode_id)
+    return SubjectHeld(holder.episode_id)
+
+
+def without_ended(hold: Hold | None, over: Collection[str]) -> Hold | None:
+    """Return what is left of a hold once the episodes `over` have ended; None: nobody holds."""
+    if hold is None:
+        return None
+    if hold.next is not None and hold.next.episode_id in over:
+        hold = replace(hold, next=None)
+    if hold.holder.episode_id not in over:
+        return hold
+    if hold.next is None:
+        return None
+    return Hold(holder=hold.next, follows=hold.holder.episode_id)
+
+
+def without(hold: Hold, episode_id: str) -> Hold | None:
+    """Return a hold without an episode that is not to be opened."""
+    return without_ended(hold, {episode_id})
+
+
+def hold_in(value: bytes | None) -> Hold | None:
+    """Return the hold that a key has, if any; `msgspec.ValidationError`: of a newer version."""
+    return msgspec.json.decode(value, type=Hold) if value else None
+
+
+def slim(opened: EpisodeOpened) -> EpisodeOpened:
+    """Return an opening without what only its strategy needs."""
+    bare = without_payload(opened)
+    return replace(bare, metadata={}, overrides=None, step_overrides={}, held_by="")
+
+
+def is_asked_for(opened: EpisodeOpened) -> bool:
+    """Return whether a person or program waits for the episode, and is to see what holds it."""
+    return isinstance(opened.trigger, ManualTrigger)
+
+
+def in_words(opened: EpisodeOpened, held: SubjectHeld) -> str:
+    """Return which episode holds the subject of `opened`."""
+    about = f"{opened.subject_kind} {opened.trigger.entity_id!r}" if opened.subject_kind else ""
+    return f"episode {held.episode_id} holds {about or 'it'} until it ends"
+
+
+def unopened(why: str) -> EpisodeFinished:
+    """Return the end of an episode that never starts."""
+    return EpisodeFinished(status=EndStatus.CANCELED, error_class=OVERLAP, error_detail=why)
+
+
+def look_timer(opened: EpisodeOpened) -> Timer:
+    """Return the timer by which a node looks at a subject: an episode has ended, or waits."""
+    payload = {"expectation": opened.expectation_id, "subject": opened.trigger.entity_id}
+    return Timer(actor=opened.actor_id, purpose=OVERLAP, key=opened.episode_id, payload=payload)
