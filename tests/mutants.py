@@ -5720,6 +5720,20 @@ TABLE: Final[Sequence[Mutant]] = (
         NAMES,
     ),
     Mutant(
+        "side effects: those of episodes that do not overlap are right",
+        "engine/functions/side_effects.py",
+        'if not is_fired or expectation.overlap != "allow":',
+        "if not is_fired:",
+        "tests/engine/functions/test_side_effects.py",
+    ),
+    Mutant(
+        "side effects: those for each episode are meant so",
+        "engine/functions/side_effects.py",
+        "if not asked or all(_is_per_episode(call) for call in asked):",
+        "if not asked:",
+        "tests/engine/functions/test_side_effects.py",
+    ),
+    Mutant(
         "names: what a method of a class calls on itself is no call of ctx",
         "engine/functions/names.py",
         " if isinstance(strategy, Function) and functions else ()",

@@ -28,22 +28,24 @@ def check(
     It checks the functions of expectations, those that definitions may name, and the functions of
     the same module that they call, for clocks, random values, sleeps, tasks, threads and I/O. It
     checks these functions and strategy classes for tools, outputs and severities that do not exist.
-    It needs no servers.
+    It warns of side effects behind an approval that several open episodes may wait for. It needs no
+    servers.
     """
     from engine.functions.names import unknown_names
+    from engine.functions.side_effects import overlapping
     from engine.functions.source import unreplayable
     from vigil.serving.app import load
 
     app = load(name, option="")
-    ways, names = unreplayable(app), unknown_names(app)
+    ways, names, warned = unreplayable(app), unknown_names(app), overlapping(app)
     rows: list[Row] = [
         {"actor": place.actor_id, "expectation": place.name, **msgspec.structs.asdict(each)}
-        for each, place in (*ways.items(), *names.items())
+        for each, place in (*ways.items(), *names.items(), *warned.items())
     ]
     rows.sort(key=lambda row: _by_line(str(row["place"])))
     if rows or is_json:
         show_rows(rows, COLUMNS, is_json=is_json)
-    if rows:
+    if ways or names:
         counts = {
             "that a replay cannot repeat": len(ways),
             "where a name does not exist": len(names),
@@ -51,7 +53,8 @@ def check(
         said = ", ".join(f"{count} place(s) {what}" for what, count in counts.items() if count)
         raise Trouble(f"{name}: {said}")
     if not is_json:
-        typer.echo(f"{name}: {len(app.actors)} actor(s), nothing found")
+        found = f"{len(warned)} warning(s)" if warned else "nothing found"
+        typer.echo(f"{name}: {len(app.actors)} actor(s), {found}")
 
 
 def _by_line(place: str) -> tuple[str, int]:
