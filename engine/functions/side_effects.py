@@ -77,7 +77,9 @@ def _asks(source: FunctionSource, call: ast.Call, ctx: tuple[str, ...]) -> bool:
     return _is_of(call, "approval", ctx) or value_of(call.func, source.function) is approval
 
 
-def _tool_of(source: FunctionSource, call: ast.Call, ctx: tuple[str, ...]) -> FunctionTool | None:
+def _tool_of(
+    source: FunctionSource, call: ast.Call, ctx: tuple[str, ...]
+) -> FunctionTool[..., object] | None:
     calls_one = _is_of(call, "call", ctx) or value_of(call.func, source.function) is tool_call
     named = value_of(call.args[0], source.function) if calls_one and call.args else None
     return named if isinstance(named, FunctionTool) else None

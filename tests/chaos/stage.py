@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ from tests.chaos import ledger
 
 APP: Final = "tests.chaos.app:app"
 WAIT_S_MAX: Final = 30.0
+
+LOOK_S: Final = 0.1
+"""How soon a node that has died is started again."""
 
 
 @dataclass(frozen=True)
@@ -82,3 +86,28 @@ async def opened(
             connect(cluster.nats_url, stack=Stack()) as ports,
         ):
             yield Stage(cluster, ports, entries, {chaos_app.LEDGER: str(port), **settings})
+
+
+@asynccontextmanager
+async def kept_going(
+    cluster: Cluster, names: tuple[str, ...], *, app: str, **settings: str
+) -> AsyncIterator[None]:
+    """Nodes that are started again as soon as they have died, as a supervisor does."""
+    env = {"VIGIL_LEASE_S": "2", "VIGIL_GRACE_S": "1", **settings}
+    running: dict[str, NodeProcess] = {
+        name: await cluster.start(name, app=app, **env) for name in names
+    }
+
+    async def keep() -> None:
+        while True:
+            for name, node in running.items():
+                if not node.is_running:
+                    running[name] = cluster.launch(name, app=app, **env)
+            await asyncio.sleep(LOOK_S)
+
+    keeping = asyncio.create_task(keep())
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)

@@ -2,46 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 from streams.jetstream import connect
 from streams.subjects import Stack
-from tests.acceptance.cluster import Cluster, NodeProcess
+from tests.acceptance.cluster import Cluster
+from tests.chaos.stage import kept_going
 
 APP: Final = "tests.chaos.poisonous:app"
 
 INNOCENTS: Final = 12
 
 WAIT_S: Final = 120.0
-
-LOOK_S: Final = 0.1
-
-
-@asynccontextmanager
-async def kept_going(cluster: Cluster, names: tuple[str, ...]) -> AsyncIterator[None]:
-    """Nodes that are started again as soon as they have died, as a supervisor does."""
-    env = {"VIGIL_LEASE_S": "2", "VIGIL_GRACE_S": "1"}
-    running: dict[str, NodeProcess] = {
-        name: await cluster.start(name, app=APP, **env) for name in names
-    }
-
-    async def keep() -> None:
-        while True:
-            for name, node in running.items():
-                if not node.is_running:
-                    running[name] = cluster.launch(name, app=APP, **env)
-            await asyncio.sleep(LOOK_S)
-
-    keeping = asyncio.create_task(keep())
-    try:
-        yield
-    finally:
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
 
 
 async def ends(cluster: Cluster, actor: str) -> list[tuple[str, str]]:
@@ -53,7 +26,7 @@ async def test_episodes_that_kill_their_process_end_and_nobody_beside_them_does(
     async with (
         Cluster(tmp_path) as cluster,
         connect(cluster.nats_url, stack=Stack()) as ports,
-        kept_going(cluster, ("n1", "n2", "n3")),
+        kept_going(cluster, ("n1", "n2", "n3"), app=APP),
     ):
         for number in range(INNOCENTS):
             await ports.domain_events.publish("innocent.called", {}, id=f"i{number}")
@@ -73,7 +46,7 @@ async def test_an_episode_that_blocks_the_loop_ends_and_its_last_process_is_kill
     async with (
         Cluster(tmp_path) as cluster,
         connect(cluster.nats_url, stack=Stack()) as ports,
-        kept_going(cluster, ("n1", "n2", "n3")),
+        kept_going(cluster, ("n1", "n2", "n3"), app=APP),
     ):
         await ports.domain_events.publish("poison.blocks", {}, id="p1")
         for number in range(INNOCENTS):
