@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vigil import CallContext, FunctionContext, tool
+from vigil import CallContext, FunctionContext, clear_finding, tool
 from vigil.tools import http_request
 
 
@@ -67,6 +67,7 @@ async def awaiting(ctx: FunctionContext) -> None:
     ctx.observe(1)  # wrong: not awaited
     ctx.synthesize("why?")  # wrong: not awaited
     ctx.output("mail", {})  # wrong: not awaited
+    ctx.report(clear_finding("a:b:c"))  # wrong: not awaited
     ctx.sleep(1)  # wrong: not awaited
     ctx.checkpoint(1)  # wrong: not awaited
     ctx.findings.get("a:b:c")  # wrong: not awaited
