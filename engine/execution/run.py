@@ -230,7 +230,7 @@ class Attempt:
                 detail="".join(detail),
                 **_line_of(finished.error_detail),
             )
-        if finished is not None:
+        if finished is not None and finished.findings:
             log_raised(self.opened, finished.findings)
         labels = {"actor": self.opened.actor_id, "mode": self.opened.mode.value}
         telemetry.episodes_ended.add(1, {**labels, "status": self.episode.status.value})
