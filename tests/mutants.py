@@ -566,7 +566,14 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/episodes/writer.py",
         "if not is_known and not is_ours:",
         "if not is_known:",
-        "tests/engine/functions/test_reports.py",
+        "tests/engine/episodes/test_writer.py",
+    ),
+    Mutant(
+        "reports: a former owner applies none",
+        "engine/episodes/writer.py",
+        "if not is_known and not is_ours:",
+        "if False:",
+        "tests/engine/episodes/test_writer.py",
     ),
     Mutant(
         "findings that were read together are the latest claim's",

@@ -347,3 +347,27 @@ async def test_a_closed_scribe_writes_no_more(ports, held, journal):
     held.open.set()
     await turned()
     assert await commits(ports, journal) == [[EpisodeOpened]]
+
+
+async def test_what_is_stored_and_not_yet_answered_is_no_other_owners(ports, held, journal):
+    """A branch may look at the journal while another one's append is under way."""
+    held.stores_before = True
+    journal.record(begin)
+    await turned()
+
+    newest = await ports.log.last(journal._subject)
+    assert newest.seq > journal.version
+    journal.check_newest(newest)
+
+
+async def test_what_another_writer_has_stored_is_another_owners(ports, held, journal):
+    held.open.set()
+    journal.record(begin)
+    await journal.barrier()
+    journal.check_newest(await ports.log.last(journal._subject))
+
+    await write(ports, journal.episode.opened.episode_id, STARTED)
+    with pytest.raises(VersionConflict):
+        journal.check_newest(await ports.log.last(journal._subject))
+    with pytest.raises(VersionConflict):
+        journal.check_newest(None)
