@@ -8810,7 +8810,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "the kit: a class opens nothing where it decides",
-        "engine/app/strategy.py",
+        "engine/execution/strategy.py",
         "outside = IN_STRATEGY.set(True)",
         "outside = IN_STRATEGY.set(False)",
         OUTSIDE,

@@ -8,8 +8,7 @@ in its source is not.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeAlias, get_type_hints
@@ -220,17 +219,6 @@ def abort(error_class: str, detail: str = "") -> Abort:
 
 
 Handled: TypeAlias = S | Retry | Abort
-
-
-@contextmanager
-def in_strategy() -> Iterator[None]:
-    """Let the code within be that of a strategy, which a replay runs again."""
-    outside = IN_STRATEGY.set(True)
-    try:
-        yield
-    finally:
-        with suppress(ValueError):  # Python may close it in another context.
-            IN_STRATEGY.reset(outside)
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):

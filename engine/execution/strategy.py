@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from engine import validation
 from engine.app.actions import Action, Converge, Done, Step, fingerprint, problem_of
 from engine.app.actor import Expectation
 from engine.app.context import OUT_OF_REACH, Context, Findings, migrate, view_of
-from engine.app.strategy import Abort, Retry, StepTaken, Strategy, conclude, in_strategy
+from engine.app.strategy import IN_STRATEGY, Abort, Retry, StepTaken, Strategy, conclude
 from engine.app.tools import Failure
 from engine.episodes import dry_run, recovery, results
 from engine.episodes.episode import Performed, Save
@@ -99,7 +100,7 @@ class StrategyRunner:
     async def next_step(self, current: Any, *, turn: int, tokens_used: int) -> Action:
         """Return the strategy's action for its `turn`-th turn."""
         ctx = self._context(turn=turn, tokens_used=tokens_used)
-        with in_strategy():
+        with _in_strategy():
             action = await call(self.strategy.next_step, current, ctx)
         if not isinstance(action, Action):
             raise EpisodeFailed(
@@ -128,7 +129,7 @@ class StrategyRunner:
         stored = step.stored
         kept = step.result if stored is None else await self.fetch(stored)
         result = failure or unraw(kept)
-        with in_strategy():
+        with _in_strategy():
             handled = await call(self.strategy.handle_result, current, taken, result)
         if isinstance(handled, Abort):
             raise EpisodeFailed(handled.error_class, handled.detail)
@@ -183,6 +184,17 @@ class StrategyRunner:
             turn=turn,
             tokens_used=tokens_used,
         )
+
+
+@contextmanager
+def _in_strategy() -> Iterator[None]:
+    """Let the code within be that of a strategy, which a replay runs again."""
+    outside = IN_STRATEGY.set(True)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # Python may close it in another context.
+            IN_STRATEGY.reset(outside)
 
 
 def ended_early(recorded: recovery.Asked, action: Converge | Done) -> EpisodeFailed:
