@@ -305,7 +305,8 @@ async def checkpoint_of(ports, pool, projection="journal"):
 async def lost(ports, pool) -> LogLost:
     """Return why a projector ends."""
     with pytest.raises(LogLost) as told:
-        await project(ports, pool, node="n1", clock=HurriedClock(), stop=asyncio.Event())
+        async with asyncio.timeout(lives.WAIT_S):
+            await project(ports, pool, node="n1", clock=HurriedClock(), stop=asyncio.Event())
     return told.value
 
 

@@ -152,7 +152,8 @@ def test_a_reactor_does_not_begin_anew_in_a_stream_that_ends_before_its_position
         await ports.gates.put(published_key("journal"), b"4")
         reactor = Reactor(ports, SimClock(), "n1", SimClock().now(), Stream.JOURNAL)
         with pytest.raises(LogLost):
-            await reactor.follow()
+            async with SimClock().timeout(NOTICED_S):
+                await reactor.follow()
 
     simulate(play())
 
@@ -165,7 +166,8 @@ def test_a_node_whose_reactor_finds_a_loss_writes_nothing_more_and_says_why():
         await ports.gates.put(published_key("journal"), b"4")
         node = Node(App(actors=[]), ports, name="n1", clock=SimClock())
         with pytest.raises(LogLost):
-            await node.run()
+            async with SimClock().timeout(NOTICED_S):
+                await node.run()
         return node_key("n1") in await ports.gates.entries()
 
     assert simulate(play())  # Its entry lapses: it has not even taken leave.
