@@ -3717,7 +3717,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "gates: a duplicate changes nothing",
         "engine/triggers/evaluate.py",
-        "if not expectation.cooldown_s and expectation.breaker is None and not holds:",
+        "if not expectation.cooldown_s and expectation.breaker is None:",
         "if True:",
         "tests/engine/triggers/test_duplicates.py",
     ),
@@ -3768,6 +3768,34 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/episodes/overlap/hold.py",
         "    if holder.episode_id == own:\n",
         "    if False:\n",
+        OVERLAPPING,
+    ),
+    Mutant(
+        "overlap: one that is kept behind one that is never opened starts",
+        "engine/episodes/overlap/store.py",
+        "elif newest is None and hold.next is not None:",
+        "elif False:",
+        OVERLAPPING,
+    ),
+    Mutant(
+        "overlap: what another node has opened keeps its subject",
+        "engine/episodes/overlap/store.py",
+        'if not await self._end_unopened(opened, "there was no room for it"):',
+        "if False:",
+        OVERLAPPING,
+    ),
+    Mutant(
+        "overlap: a cause whose episode has just ended displaces nothing",
+        "engine/episodes/overlap/store.py",
+        "            if opened.episode_id in over:\n",
+        "            if False:\n",
+        OVERLAPPING,
+    ),
+    Mutant(
+        "overlap: a cause whose episode was displaced does not come back",
+        "engine/episodes/overlap/store.py",
+        "if not rules.is_named(hold, opened) and await self._is_opened(opened):",
+        "if False:",
         OVERLAPPING,
     ),
     Mutant(

@@ -26,7 +26,7 @@ from engine.app.triggers import tick_key, trigger_of
 from engine.dead_letters.write import rejected
 from engine.episodes import open as opening
 from engine.episodes.breaker_store import EpisodeContext
-from engine.episodes.overlap.hold import SubjectHeld, in_words, is_asked_for
+from engine.episodes.overlap.hold import OVERLAP, SubjectHeld, in_words, is_asked_for
 from engine.episodes.overlap.store import Holds
 from engine.errors import EpisodeFailed
 from engine.findings.expire import DueFinding, FindingExpiry
@@ -373,7 +373,7 @@ class TriggerEvaluator:
                         self.note_duplicate(opened)
                         return None
                     if await self._passes(part, opened, ruling, snapshot):
-                        return await self._within_overlap(opened, part)
+                        return await self._within_overlap(opened, part, is_late)
                 case LookUp() | Debounced():
                     raise AssertionError("all is looked up, and a tick waits for nothing")
         raise Unavailable(opened.episode_id, detail="what its gate remembers is fought over")
@@ -404,26 +404,27 @@ class TriggerEvaluator:
         """Return whether another cause has opened the episode; False if no gate remembers it."""
         # An open episode begins no cooldown and is no probe: its time was when it was opened. Any
         # cause may come to it, also an event whose id was used long ago.
-        holds = expectation.overlap != "allow"
-        if not expectation.cooldown_s and expectation.breaker is None and not holds:
+        if not expectation.cooldown_s and expectation.breaker is None:
             return False
         return await self.builder.is_open(opened)
 
     async def _within_overlap(
-        self, opened: EpisodeOpened, part: Gated | Ticked
+        self, opened: EpisodeOpened, part: Gated | Ticked, is_late: Callable[[], bool]
     ) -> EpisodeOpened | Unreadable | None:
         """Return what is left to open once the subject is held; None: nothing."""
         if not opened.holds_subject:
             return opened
         try:
-            return await self._held(opened)
+            return await self._held(opened, is_late)
         except (TooLarge, Unwritable) as error:
             if isinstance(part, Ticked):
                 raise
             stack = self.context.ports.stack
             return rejected(part.event, stack, reason="too_large", detail=str(error))
 
-    async def _held(self, opened: EpisodeOpened) -> EpisodeOpened | None:
+    async def _held(
+        self, opened: EpisodeOpened, is_late: Callable[[], bool] = lambda: False
+    ) -> EpisodeOpened | None:
         expectation = self.context.actor.expectations[opened.expectation_id]
         found = await self._holds.take(opened, expectation.overlap)
         if isinstance(found, SubjectHeld):
@@ -432,6 +433,7 @@ class TriggerEvaluator:
             return None
         if not found.held_by:
             return found
+        _check_late(opened, is_late=is_late())
         context = self.context
         found = replace(found, in_lane=context.is_laned)
         now, trace = context.clock.now(), traceparent()
@@ -448,7 +450,7 @@ class TriggerEvaluator:
     async def _refuse_overlap(
         self, opened: EpisodeOpened, held: SubjectHeld, expectation: Expectation
     ) -> None:
-        self._count("overlap", expectation)
+        self._count(OVERLAP, expectation)
         why = in_words(opened, held)
         log.info("refused: overlap", actor=opened.actor_id, expectation=expectation.name, why=why)
         if is_asked_for(opened):

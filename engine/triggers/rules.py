@@ -31,15 +31,7 @@ from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import HOPS_MAX, DomainEvent
 
 Reason: TypeAlias = (
-    Literal[
-        "not_watched",
-        "too_many_hops",
-        "cooldown",
-        "superseded",
-        "breaker_open",
-        "sampled_out",
-        "overlap",
-    ]
+    Literal["not_watched", "too_many_hops", "cooldown", "superseded", "breaker_open", "sampled_out"]
     | MisfitReason
 )
 """A stable class of refusals, as counted."""

@@ -29,6 +29,7 @@ from tests.simulation.rest import at_s
 from tests.simulation.wakeful import (
     COOLDOWN_S,
     HALF_OPEN_S,
+    OVERLAPS,
     SAMPLE,
     START_WITHIN_S,
     THRESHOLD,
@@ -86,6 +87,43 @@ def a_sample_is_the_same_for_all_nodes(evidence: Evidence) -> Breaches:
     chosen = {id_ for id_ in ids if share_of(id_, NAME, "rested", "sampled") < SAMPLE}
     if sorted(opened) != sorted(chosen):
         yield f"opened {opened}, chosen {chosen}"
+
+
+def episodes_that_may_not_overlap_do_not(evidence: Evidence) -> Breaches:
+    """None starts before the last one of its subject has ended; with `skip`, none is opened."""
+    for name, overlap in OVERLAPS.items():
+        spans: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
+        for life in evidence.of(name):
+            starts, ends = life.of(EpisodeStarted), life.of(EpisodeFinished)
+            if not ends or not starts:
+                continue  # It was ended before it could start.
+            since = life.records[0].seq if overlap == "skip" else starts[0].seq
+            span = evidence.stored_s(since), evidence.stored_s(ends[0].seq), life.id
+            spans[life.opened.trigger.entity_id].append(span)
+        for key, found in spans.items():
+            for before, after in pairwise(sorted(found)):
+                if after[0] < before[1]:
+                    yield f"{name} {key!r}: {after} began within {before}"
+
+
+def what_waits_for_an_end_starts_after_it(evidence: Evidence) -> Breaches:
+    for life in evidence.of(*OVERLAPS):
+        holder, starts = evidence.lives.get(life.opened.held_by), life.of(EpisodeStarted)
+        if holder is None or not starts:
+            continue
+        ended_s = evidence.stored_s(holder.of(EpisodeFinished)[0].seq)
+        if evidence.stored_s(starts[0].seq) < ended_s:
+            yield f"{life.id} started before {holder.id} had ended"
+
+
+def what_may_not_overlap_was_held(evidence: Evidence) -> Breaches:
+    """Of each subject that there were events about, an episode has done its work."""
+    for name in OVERLAPS:
+        lives = [life for life in evidence.of(name) if life.converged is not None]
+        done = {life.opened.trigger.entity_id for life in lives}
+        for event in readable(evidence, "sim.cool"):
+            if key_of(event) not in done:
+                yield f"{name}: {identity(event)} opened nothing, and nothing else has"
 
 
 def a_breaker_opens_by_its_threshold(evidence: Evidence) -> Breaches:
@@ -251,6 +289,9 @@ INVARIANTS: Final[Sequence[Callable[[Evidence], Breaches]]] = (
     what_opens_has_taken_the_cooldown,
     what_a_cooldown_refuses_was_in_its_time,
     a_sample_is_the_same_for_all_nodes,
+    episodes_that_may_not_overlap_do_not,
+    what_waits_for_an_end_starts_after_it,
+    what_may_not_overlap_was_held,
     a_breaker_opens_by_its_threshold,
     failures_in_a_row_open_a_breaker,
     a_breaker_has_one_probe_at_a_time,

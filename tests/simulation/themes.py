@@ -24,7 +24,8 @@ class Theme(StrEnum):
     TICKS = "ticks"
     """Schedules, with each way to catch up."""
     COOLDOWN = "cooldown"
-    """Expectations that rest after they have fired, and one that takes a sample."""
+    """Expectations that rest after they have fired, one that takes a sample, and those of which no
+    two episodes of a subject are open."""
     CALM = "calm"
     """Expectations that wait until a subject has calmed down."""
     BREAKER = "breaker"

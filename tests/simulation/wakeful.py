@@ -54,6 +54,13 @@ CLUSTER_MAX: Final[Mapping[str, int]] = {
 
 SHED_QUEUE_MAX: Final = 2
 
+OVERLAPS: Final[Mapping[str, str]] = {
+    "held": "skip",
+    "kept": "buffer_one",
+    "newest": "cancel_other",
+}
+"""Expectation → what an event does while an episode of its subject is open."""
+
 
 class Trying(Plan):
     """Calls the shop, and breaks down where that fails."""
@@ -81,6 +88,11 @@ def _cooldown() -> Iterator[Actor]:
     watch_for(rested, "cool", Quiet(), subject_key="key", cooldown_s=COOLDOWN_S)
     watch_for(rested, "sampled", Quiet(), on=event("sim.cool"), sample=SAMPLE)
     yield rested
+    alone, slow = Actor("alone"), tool_call("slow", "wait", {})
+    for name, overlap in OVERLAPS.items():
+        of_key = {"on": event("sim.cool"), "subject_key": "key", "overlap": overlap}
+        watch_for(alone, name, Plan(slow), **of_key)
+    yield alone
 
 
 def _calm() -> Iterator[Actor]:
@@ -173,6 +185,8 @@ ENDS: Final = {
     "trip_hard": {_DONE, _CRASHED, ("canceled", "circuit_breaker_tripped")},
     "hurry": {_DONE, ("canceled", "expired")},
     **{name: {_DONE, ("canceled", "shed_oldest")} for name in ("lucky", "latest")},
+    **{name: {_DONE, ("canceled", "overlap")} for name in ("held", "kept")},
+    "newest": {_DONE, ("canceled", "overlap"), ("canceled", "canceled")},
     **asking.ENDS,
     **sending.ENDS,
     **flowing.ENDS,

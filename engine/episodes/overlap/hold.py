@@ -24,8 +24,8 @@ from streams.model.triggers import ManualTrigger
 from streams.ports.timers import Timer
 
 OVERLAP: Final = "overlap"
-"""Reason of a refusal, and error class of an episode that ended unopened. Purpose of the timer by
-which a subject is looked at after an end; its key is the episode."""
+"""Reason of a refusal, as counted, and error class of an episode that ended unopened. Purpose of
+the timer by which a subject is looked at after an end; its key is the episode."""
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,6 +53,12 @@ class SubjectTaken(msgspec.Struct, frozen=True, kw_only=True):
     """The episode after whose end it starts; empty: it starts at once."""
     cancels: tuple[EpisodeOpened, ...] = ()
     """Those that are canceled for it, before the hold is stored."""
+
+
+def is_named(hold: Hold | None, opened: EpisodeOpened) -> bool:
+    """Return whether an episode holds, or follows."""
+    named = () if hold is None else (hold.holder, hold.next)
+    return any(each is not None and each.episode_id == opened.episode_id for each in named)
 
 
 def take(

@@ -9,6 +9,7 @@ subject: so a node that was frozen meanwhile cannot open it any more.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 import msgspec
@@ -20,7 +21,7 @@ from engine.episodes.cancel import ask_to_cancel
 from engine.episodes.overlap import hold as rules
 from engine.episodes.overlap.hold import Hold, SubjectHeld, hold_in
 from engine.runtime.store import append_first
-from streams.clock import Clock
+from streams.clock import SKEW_S, Clock
 from streams.errors import RevisionConflict, Unavailable, UnreadableEvent
 from streams.keys import overlap_key, start_key
 from streams.model.commands import Cancel
@@ -46,13 +47,22 @@ class Holds:
     clock: Clock
 
     async def take(self, opened: EpisodeOpened, overlap: Overlap) -> EpisodeOpened | SubjectHeld:
-        """Hold the subject of `opened`; return the opening, `held_by` another one if it waits."""
+        """Hold the subject of `opened`; return the opening, `held_by` another one if it waits.
+
+        One that was opened before is returned as it is, and holds nothing anew.
+        """
         key = self._key(opened)
         # First, so that nobody finds the episode in the key without it.
         await self.ports.gates.put(start_key(opened.episode_id), b"", ttl_s=UNOPENED_S)
         for _ in range(TRIES_MAX):
             entry, hold = await self._read(key)
-            ruling = rules.take(hold, opened, overlap, over=await self._over(hold))
+            over = await self._over(hold)
+            # What the key named once has a journal: it was opened, or ended unopened.
+            if opened.episode_id in over:
+                return opened
+            if not rules.is_named(hold, opened) and await self._is_opened(opened):
+                return opened
+            ruling = rules.take(hold, opened, overlap, over=over)
             if isinstance(ruling, SubjectHeld):
                 return ruling
             for each in ruling.cancels:
@@ -70,8 +80,8 @@ class Holds:
                 return None
             hold = rules.without_ended(before, await self._over(before))
             if await self._change(key, hold, entry, was=before):
-                if hold is not None and hold.follows:
-                    await self._call(hold.holder)
+                if hold is not None:
+                    await self._see_to(hold)
                 return hold
         raise Unavailable(key, detail="others change it at the same time")
 
@@ -81,7 +91,10 @@ class Holds:
         return hold is None or hold.holder.episode_id == opened.episode_id
 
     async def give_back(self, opened: EpisodeOpened) -> None:
-        """Free the subject of an episode that is not opened."""
+        """Free the subject of an episode that there is no room for, and that is not opened."""
+        # First, as another node may be about to open it.
+        if not await self._end_unopened(opened, "there was no room for it"):
+            return
         key = self._key(opened)
         for _ in range(TRIES_MAX):
             entry, hold = await self._read(key)
@@ -106,6 +119,13 @@ class Holds:
         """Return which episodes of a hold have ended; one that was never opened is ended here."""
         named = [] if hold is None else [hold.holder, *([hold.next] if hold.next else [])]
         return {each.episode_id for each in named if await self._has_ended(each)}
+
+    async def _is_opened(self, opened: EpisodeOpened) -> bool:
+        subject = self.ports.stack.episode(opened.episode_id)
+        try:
+            return await self.ports.log.last(subject) is not None
+        except UnreadableEvent:  # Of a newer version, but there.
+            return True
 
     async def _has_ended(self, opened: EpisodeOpened) -> bool:
         try:
@@ -138,12 +158,16 @@ class Holds:
         command = Cancel(actor_id=other.actor_id, episode_id=id_, by=rules.OVERLAP, reason=why)
         await ask_to_cancel(self.ports, command, id=f"cancel.{id_}.{by.episode_id}")
 
-    async def _call(self, opened: EpisodeOpened) -> None:
-        """Have an episode ask for its turn, or a node, unless it has begun or is not open yet."""
-        newest = await self.ports.log.last(self.ports.stack.episode(opened.episode_id))
-        if opening.untouched(newest) is not None:
-            timer = opening.place(opened.actor_id, opened.episode_id)
-            await self.ports.timers.send(timer, id=f"follows.{opened.episode_id}")
+    async def _see_to(self, hold: Hold) -> None:
+        """Have a holder that follows another one begin; look again if it may never be opened."""
+        holder, timers = hold.holder, self.ports.timers
+        newest = await self.ports.log.last(self.ports.stack.episode(holder.episode_id))
+        if hold.follows and opening.untouched(newest) is not None:
+            timer = opening.place(holder.actor_id, holder.episode_id)
+            await timers.send(timer, id=f"follows.{holder.episode_id}")
+        elif newest is None and hold.next is not None:
+            at = self.clock.now() + timedelta(seconds=UNOPENED_S + SKEW_S)
+            await timers.arm(rules.look_timer(hold.next), at=at)
 
     async def _change(
         self, key: str, hold: Hold | None, entry: BucketEntry | None, *, was: Hold | None

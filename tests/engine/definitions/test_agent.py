@@ -94,6 +94,7 @@ OF_EXPECTATIONS = {  # option: (as data, as code, what must be said besides)
     "on": ({"event": "c.d"}, event("c.d"), {}),
     "subject_key": ("order.id", "order.id", {}),
     "cooldown_s": (60, 60, {}),
+    "overlap": ("skip", "skip", {}),
     "debounce_s": (0.5, 0.5, {}),
     "max_wait_s": (9, 9, {"debounce_s": 3}),
     "breaker": (

@@ -250,6 +250,61 @@ async def test_of_two_nodes_that_take_a_subject_at_once_one_does():
         assert found == [first]
 
 
+@LANES
+async def test_one_that_is_kept_starts_if_the_one_before_it_is_never_opened(lane):
+    async with run(app_of("buffer_one", **lane)) as vigil:
+        holds = Holds(vigil.ports, SystemClock())
+        await holds.take(opening_of(1), "buffer_one")
+        kept = await holds.take(opening_of(2), "buffer_one")
+        assert kept.held_by == "e1"
+        kept = replace(kept, in_lane=bool(lane))
+        await open_episode(vigil.ports, kept, at=datetime.now(UTC), trace="")
+        await vigil.run_until_idle()
+        assert vigil.episode("e2").status == "queued"
+        await vigil.advance(seconds=2 * UNOPENED_S)
+        assert vigil.episode("e2").status == "blocked"
+        assert vigil.episode("e1").error_class == "overlap"
+
+
+async def test_what_there_is_no_room_for_gives_its_subject_back():
+    async with run(app_of("skip")) as vigil:
+        holds = Holds(vigil.ports, SystemClock())
+        dropped, opened = opening_of(1), opening_of(2)
+        await holds.take(dropped, "skip")
+        await holds.give_back(dropped)
+        assert await holds.take(opened, "skip") == opened
+        await open_episode(vigil.ports, opened, at=datetime.now(UTC), trace="")
+        await holds.give_back(opened)
+        assert await holds.take(opening_of(3), "skip") == SubjectHeld("e2"), (
+            "another node opened it"
+        )
+
+
+async def test_a_cause_that_a_newer_one_has_displaced_does_not_come_back():
+    """A second node has been delivered the event, and knows only that it has not begun."""
+    async with run(app_of("cancel_other")) as vigil:
+        for number in range(3):
+            await happens(vigil, number)
+        records = [each.id for each in vigil.episodes() if each.payload["n"] == 1]
+        journal = await vigil.ports.log.read(vigil.ports.stack.episode(records[0]))
+        displaced = replace(journal[0].commit.events[0], held_by="")
+        holds = Holds(vigil.ports, SystemClock())
+        assert await holds.take(displaced, "cancel_other") == displaced
+        await vigil.run_until_idle()
+        assert seen(vigil)[-1] == (2, "blocked")
+
+
+async def test_a_cause_whose_episode_has_just_ended_displaces_nothing():
+    """The key still names both: nobody has looked since the end."""
+    async with run(app_of("cancel_other")) as vigil:
+        holds = Holds(vigil.ports, SystemClock())
+        first, second = opening_of(1), opening_of(2)
+        await holds.take(first, "cancel_other")
+        assert (await holds.take(second, "cancel_other")).held_by == "e1"
+        assert await holds.take(first, "cancel_other") == first
+        assert (await holds.look("worker", "thing", "web-1")).holder.episode_id == "e2"
+
+
 async def test_a_node_that_was_frozen_cannot_open_what_another_cause_has_taken_the_subject_from():
     async with run(app_of("skip")) as vigil:
         holds = Holds(vigil.ports, SystemClock())
