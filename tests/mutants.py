@@ -1245,8 +1245,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "gates: who stood still begins no cooldown",
         "engine/triggers/evaluate.py",
-        "_check_late(opened, is_late=is_late())",
-        "pass",
+        "                case Fire():\n                    _check_late(opened, is_late=is_late())",
+        "                case Fire():\n                    pass",
         "tests/engine/triggers/test_admit.py",
     ),
     Mutant(
@@ -3768,6 +3768,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/episodes/overlap/hold.py",
         "    if holder.episode_id == own:\n",
         "    if False:\n",
+        OVERLAPPING,
+    ),
+    Mutant(
+        "overlap: who stood still opens nothing that waits",
+        "engine/triggers/evaluate.py",
+        "        _check_late(opened, is_late=is_late())\n        context",
+        "        context",
         OVERLAPPING,
     ),
     Mutant(

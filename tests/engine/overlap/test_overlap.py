@@ -13,9 +13,16 @@ from engine.episodes.open import open_episode
 from engine.episodes.overlap.hold import SubjectHeld
 from engine.episodes.overlap.store import UNOPENED_S, Holds
 from engine.errors import Refused
+from engine.triggers.evaluate import TriggerEvaluator
+from engine.triggers.rules import Gated
 from streams.clock import SystemClock
+from streams.errors import Unavailable
+from streams.memory import memory_ports
 from streams.model.commands import Start
+from streams.ports.domain_events import DomainEvent
+from tests.engine.crew import crew_of
 from tests.engine.reactor import journals as given
+from tests.spec import EPOCH
 from vigil import Actor, App, ConvergeResult, event, every, manual
 from vigil.testing import crash_everywhere, run
 
@@ -264,6 +271,27 @@ async def test_one_that_is_kept_starts_if_the_one_before_it_is_never_opened(lane
         await vigil.advance(seconds=2 * UNOPENED_S)
         assert vigil.episode("e2").status == "blocked"
         assert vigil.episode("e1").error_class == "overlap"
+
+
+async def test_a_node_that_stood_still_once_the_subject_was_held_leaves_the_event_to_others():
+    app, ports = app_of("buffer_one"), memory_ports(clock=SystemClock())
+    evaluator = TriggerEvaluator(crew_of(app, ports))
+    first = await evaluator.evaluate(part_of(app, 1))
+    await open_episode(ports, first, at=EPOCH, trace="")
+    second = await evaluator.builder.of(
+        app.actors["worker"].expectations["thing"], first.trigger, "event:x2"
+    )
+    looks = iter([False, True])
+    with pytest.raises(Unavailable, match="it came so late"):
+        await evaluator.evaluate(part_of(app, 2), is_late=lambda: next(looks))
+    assert not await evaluator.builder.is_open(second)
+
+
+def part_of(app, number):
+    happened = DomainEvent(
+        id=f"x{number}", name="thing.happened", payload={"host": "web-1"}, seq=number, at=EPOCH
+    )
+    return Gated(expectation=app.actors["worker"].expectations["thing"], event=happened)
 
 
 async def test_what_there_is_no_room_for_gives_its_subject_back():
