@@ -8,8 +8,9 @@ nobody waits for another one, because giving a signal twice does nothing.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
-from operator import attrgetter
+from functools import partial
 from typing import Final, TypeAlias
 
 from engine.runtime.store import Turn, Turns
@@ -50,6 +51,8 @@ class SignalArrivals:
     """Up to which sequence this node knows all signals."""
     _ungiven: dict[int, DomainEvent] = field(default_factory=dict)
     """By sequence: those that may not be on the journals of their references."""
+    _of_ref: defaultdict[str, set[int]] = field(default_factory=partial(defaultdict, set))
+    """Their sequences, by reference."""
     _reading: Turn = field(default_factory=Turn)
     _turns: Turns = field(default_factory=Turns)
 
@@ -82,12 +85,17 @@ class SignalArrivals:
         async with self._reading:
             if self._lacks_some:
                 await self._read()
-        same = [each for each in self._ungiven.values() if each.payload.get("ref") == ref]
-        return sorted((each for each in same if each.seq < seq), key=attrgetter("seq"))
+        return [self._ungiven[each] for each in sorted(self._of_ref.get(ref, ())) if each < seq]
 
     def is_given(self, seq: int) -> None:
         """Note that a signal is on the journal of its reference, or never will be."""
-        self._ungiven.pop(seq, None)
+        event = self._ungiven.pop(seq, None)
+        if event is None:
+            return
+        ref = _ref_of(event)
+        self._of_ref[ref].discard(seq)
+        if not self._of_ref[ref]:
+            del self._of_ref[ref]
 
     @property
     def _lacks_some(self) -> bool:
@@ -97,7 +105,8 @@ class SignalArrivals:
     def _note_new(self, delivery: Delivery[DomainEvent | Unreadable]) -> None:
         if delivery.seq <= self._read_seq:  # The stream, or its queue, was made anew.
             self._has_begun, self._newest_seq, self._closed = False, 0, 0
-            self._gap, self._ungiven = delivery.nth, {}
+            self._gap = delivery.nth
+            self._forget(up_to=max(self._ungiven, default=0))
         self._newest_new = delivery.nth
         if not self._lacks_some:
             self._read_seq = delivery.seq
@@ -114,8 +123,7 @@ class SignalArrivals:
                 self._add(each)
             self._read_seq = up_to
         if len(self._ungiven) > FORGET_AT:
-            floor = await self._acknowledged_seq()
-            self._ungiven = {seq: each for seq, each in self._ungiven.items() if seq > floor}
+            self._forget(up_to=await self._acknowledged_seq())
         if len(self._ungiven) > EARLIER_MAX:
             raise Unavailable(RESOLVED, detail="too many earlier ones are not acknowledged")
         self._closed = max(self._closed, closes)
@@ -124,6 +132,16 @@ class SignalArrivals:
         assert self._source is not None, "what was noted came from the queue"
         return (await self._source.position()).acknowledged_seq
 
+    def _forget(self, *, up_to: int) -> None:
+        for seq in [each for each in self._ungiven if each <= up_to]:
+            self.is_given(seq)
+
     def _add(self, event: DomainEvent | Unreadable) -> None:
         if isinstance(event, DomainEvent):
             self._ungiven[event.seq] = event
+            self._of_ref[_ref_of(event)].add(event.seq)
+
+
+def _ref_of(event: DomainEvent) -> str:
+    """Return the reference of a signal; of what is no signal, any text."""
+    return str(event.payload.get("ref"))

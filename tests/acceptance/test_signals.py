@@ -44,12 +44,14 @@ class Kills:
 
     def __init__(self, cluster: Cluster, nodes: Sequence[NodeProcess]) -> None:
         self._cluster, self._nodes, self.count = cluster, list(nodes), 0
+        self._turn = asyncio.Lock()
 
     async def kill(self) -> None:
-        self._nodes.pop(0).kill()
-        self.count += 1
-        name = f"n{3 + self.count}"
-        self._nodes.append(await self._cluster.start(name, app=APP, VIGIL_LEASE_S=LEASE_S))
+        async with self._turn:
+            self._nodes.pop(0).kill()
+            self.count += 1
+            name = f"n{3 + self.count}"
+            self._nodes.append(await self._cluster.start(name, app=APP, VIGIL_LEASE_S=LEASE_S))
 
 
 async def send_bursts(cluster: Cluster, refs: Sequence[str], kills: Kills) -> None:
