@@ -6149,8 +6149,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "order of arrival: what others have in hand comes first",
         "engine/waits/arrivals.py",
-        'return sorted((each for each in same if each.seq < seq), key=attrgetter("seq"))',
-        "return []",
+        "in sorted(self._of_ref.get(ref, ())) if each < seq]",
+        "in ()]",
         "tests/engine/waits/test_arrivals.py",
     ),
     Mutant(
