@@ -52,6 +52,7 @@ async def test_what_a_journal_still_has_of_the_state_is_no_row(ports, pool):
 
 async def test_rows_of_the_state_that_a_journal_has_made_are_not_added_to(ports, pool, stack):
     """Their positions are those of another stream: each event would be there twice."""
+    keep_in_journal(ports, stack.finding(KEY), lives.raised(KEY))
     await lives.write_events(pool, lives.raised(KEY), stack=stack, subject=stack.finding(KEY))
     await append(ports.log, stack.finding(KEY), (lives.raised(KEY),))
     before = await rows_of(pool, "finding_events", stack=stack)
