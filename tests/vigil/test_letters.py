@@ -10,6 +10,7 @@ from vigil.commands.dead import what_to_do
 
 LETTER = {
     "status": "waiting",
+    "reason": "unreadable",
     "output_key": None,
     "output_status": None,
     "letter_key": "events.7",
