@@ -2069,6 +2069,27 @@ TABLE: Final[Sequence[Mutant]] = (
         LOSS_WATCH,
     ),
     Mutant(
+        "losses: a leader that was started again may catch up",
+        "streams/model/losses.py",
+        "    return loss.lack is Lack.ENDS_EARLY and state is not None and state.copies > 1\n",
+        "    return False\n",
+        LOSS_WATCH,
+    ),
+    Mutant(
+        "losses: catching up has an end",
+        "vigil/serving/loss_watch.py",
+        " < CATCH_UP_S",
+        " >= 0",
+        LOSS_WATCH,
+    ),
+    Mutant(
+        "losses: the time to catch up begins anew",
+        "vigil/serving/loss_watch.py",
+        "                self._behind_since_s.pop(part, None)\n",
+        "                pass\n",
+        LOSS_WATCH,
+    ),
+    Mutant(
         "losses: a node whose reactor finds one ends",
         "engine/node/node.py",
         "                raise self._lost  # Nothing more may be written.\n",

@@ -46,7 +46,7 @@ from streams.errors import (
 )
 from streams.keys import NODES, node_key
 from streams.layout import FOLLOWED, Stream
-from streams.model.losses import LogLost, ends_early
+from streams.model.losses import LogLost, ends_early, may_catch_up
 from streams.ports.all import Ports
 from streams.ports.bucket import Bucket, BucketEntry
 from streams.ports.domain_events import FencedWriter, Publication
@@ -168,6 +168,8 @@ class Reactor:
         position = await Position.read(self.ports, self._part)
         state = await self.ports.states.of(self._part)
         if (loss := ends_early(self._part, position.seq, state)) is not None:
+            if may_catch_up(loss, state):
+                raise Unavailable(f"stream {self._part}", detail=f"its leader says it {loss.words}")
             raise LogLost(self.ports.stack.name, [loss])
         writer = LazyWriter(
             self.ports, self._part, node=self.node, clock=self.clock, position=position

@@ -21,9 +21,9 @@ from projections import claims
 from projections.project import AggregateFolds
 from projections.rows import RowBatch, arrange
 from streams.clock import Clock
-from streams.errors import UnreadableEvent
+from streams.errors import Unavailable, UnreadableEvent
 from streams.layout import Stream
-from streams.model.losses import Lack, LogLost, Loss, ends_early
+from streams.model.losses import Lack, LogLost, Loss, ends_early, may_catch_up
 from streams.ports.all import Ports
 from streams.ports.leases import ClaimWatch
 from streams.ports.log import Follower, Recorded
@@ -131,6 +131,9 @@ class LogSource:
         state = await ports.states.of(self.projection)
         loss = ends_early(self.projection, after, state)
         if loss is not None:
+            if may_catch_up(loss, state):
+                detail = f"its leader says it {loss.words}"
+                raise Unavailable(f"stream {self.projection}", detail=detail)
             raise LogLost(name, [loss])
         # A commit may be gone by now; one that is there is the one that we saw.
         stands = (

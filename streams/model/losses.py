@@ -47,6 +47,8 @@ class StreamState(msgspec.Struct, frozen=True, kw_only=True):
     last_seq: int
     """Of the newest message that it ever had, or 0."""
     messages: int
+    copies: int = 1
+    """How many servers are to have it."""
 
 
 class Consent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -207,6 +209,15 @@ def ends_early(part: str, seq: int, state: StreamState | None) -> Loss | None:
     """Return what a stream has lost for who was at `seq` and knows nothing else of it."""
     floor = state.first_seq if state is not None else FIRST_SEQ
     return what_is_lost(part, KnownPast(seq=seq, floor=floor), state)
+
+
+def may_catch_up(loss: Loss, state: StreamState | None) -> bool:
+    """Return whether a stream may only seem to end early.
+
+    A server that was started again cuts its copy back, and repeats the log of the copies from there
+    on. It may lead before it is done, and then says that the stream ends where it is by now.
+    """
+    return loss.lack is Lack.ENDS_EARLY and state is not None and state.copies > 1
 
 
 def keeps_all(part: str) -> bool:

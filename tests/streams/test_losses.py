@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from streams.model.losses import (
     Consent,
@@ -17,6 +18,7 @@ from streams.model.losses import (
     accepted,
     ends_early,
     further,
+    may_catch_up,
     read_notes,
     what_is_lost,
 )
@@ -142,3 +144,21 @@ def test_the_line_says_what_is_lost_and_what_to_do():
     assert "`vigil doctor`" in said
     assert "`vigil recover --accept-loss`" in said
     assert "\n" not in said
+
+
+def copied(last, *, copies) -> StreamState:
+    return replace(holding(1, last), copies=copies)
+
+
+def test_only_one_of_several_copies_may_still_catch_up():
+    loss = ends_early("journal", 7, holding(1, 6))
+    assert may_catch_up(loss, copied(6, copies=3))
+    assert not may_catch_up(loss, copied(6, copies=1))
+
+
+@pytest.mark.parametrize(
+    ("was", "now"), [(known(), holding(3, 9)), (known(), holding(1, 9, created=LATER))]
+)
+def test_what_was_emptied_or_made_anew_catches_up_with_nothing(was, now):
+    loss = what_is_lost("journal", was, now)
+    assert not may_catch_up(loss, replace(now, copies=3))

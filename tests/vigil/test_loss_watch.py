@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec import structs
 
 from engine.app.app import App
 from engine.node.node import Node
@@ -13,10 +15,10 @@ from engine.reactor.reactor import Reactor
 from streams.keys import lost_key, node_key, published_key
 from streams.layout import Stream
 from streams.memory import memory_ports
-from streams.model.losses import Lack, LogLost
+from streams.model.losses import Lack, LogLost, StreamState
 from tests.engine.reactor import journals as given
 from tests.simulation.time import SimClock, simulate
-from vigil.serving.loss_watch import CONFIRM_S, LOOK_S, LossWatch
+from vigil.serving.loss_watch import CATCH_UP_S, CONFIRM_S, LOOK_S, LossWatch
 
 NOTICED_S: Final = 5.0
 
@@ -91,6 +93,56 @@ def test_rows_that_know_more_than_a_stream_has_stop_the_process_before_it_begins
 
     (lost,) = simulate(play()).losses
     assert (lost.lack, lost.known_seq, lost.last_seq) == (Lack.ENDS_EARLY, 4, 3)
+
+
+class OfThree:
+    """Streams with three copies; the leader of the journal has yet to repeat its newest message."""
+
+    def __init__(self, states) -> None:
+        self._states, self.is_behind = states, True
+
+    def __getattr__(self, name):
+        return getattr(self._states, name)
+
+    async def of(self, part: str) -> StreamState:
+        state = structs.replace(await self._states.of(part), copies=3)
+        if part == "journal" and self.is_behind:
+            return structs.replace(state, last_seq=state.last_seq - 1)
+        return state
+
+
+def test_a_leader_that_was_started_again_is_given_time_to_catch_up():
+    ports, fill = stack_of(3)
+    clock = SimClock()
+
+    async def play():
+        await fill()
+        states = OfThree(ports.states)
+        watching = watch(replace(ports, states=states), journal=3)
+        await watching.begin()
+        following = asyncio.create_task(watching.follow())
+        for _ in range(3):  # Each time anew.
+            await clock.sleep(CATCH_UP_S - 2 * LOOK_S)
+            assert not following.done()
+            states.is_behind = False
+            await clock.sleep(2 * LOOK_S)
+            states.is_behind = True
+        following.cancel()
+
+    simulate(play())
+
+
+def test_a_leader_that_does_not_catch_up_has_lost_its_past():
+    ports, fill = stack_of(3)
+
+    async def play():
+        await fill()
+        watching = watch(replace(ports, states=OfThree(ports.states)), journal=3)
+        await watching.begin()
+        return await lost_within(watching, CATCH_UP_S + LOOK_S + NOTICED_S)
+
+    (lost,) = simulate(play()).losses
+    assert (lost.lack, lost.known_seq, lost.last_seq) == (Lack.ENDS_EARLY, 3, 2)
 
 
 def test_a_reactor_that_knows_more_than_a_stream_has_stops_the_process_before_it_begins():

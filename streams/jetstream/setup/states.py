@@ -64,6 +64,7 @@ def state_in(info: JsonObject) -> StreamState:
         first_seq=state["first_seq"],
         last_seq=state["last_seq"],
         messages=state["messages"],
+        copies=info["config"].get("num_replicas", 1),
     )
 
 
