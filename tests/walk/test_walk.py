@@ -14,12 +14,12 @@ from vigil import Actor, App, event
 
 # What `make walk` counts today. These may only fall.
 MOST = {  # way: files, changes
-    "converge": (25, 85),
-    "proposal": (41, 164),
+    "converge": (25, 84),
+    "proposal": (41, 163),
     "approval and delivery": (30, 168),
-    "approved output": (48, 332),
-    "kill to next step": (24, 148),
-    "kill to end": (24, 190),
+    "approved output": (48, 331),
+    "kill to next step": (23, 143),
+    "kill to end": (24, 183),
 }
 CHAIN_MOST = 24
 
