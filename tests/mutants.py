@@ -2104,6 +2104,27 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/projections/test_projector.py",
     ),
     Mutant(
+        "losses: rows wait for a leader that catches up",
+        "projections/postgres/batches.py",
+        "            if may_catch_up(loss, state):\n",
+        "            if False:\n",
+        "tests/projections/test_projector.py",
+    ),
+    Mutant(
+        "losses: a reactor waits for a leader that catches up",
+        "engine/reactor/reactor.py",
+        "            if may_catch_up(loss, state):\n",
+        "            if False:\n",
+        LOSS_WATCH,
+    ),
+    Mutant(
+        "losses: people are not asked to accept what may catch up",
+        "streams/jetstream/setup/losses.py",
+        "(part in marked or not may_catch_up(loss, state))",
+        "True",
+        "tests/cluster/test_lost_past.py",
+    ),
+    Mutant(
         "losses: nodes of a lost stack are not started again",
         "vigil/serving/processes.py",
         " or code == EXIT_LOST:",

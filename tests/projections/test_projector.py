@@ -41,6 +41,7 @@ from tests.projections.lives import (
     wait_projected,
     wait_until,
 )
+from tests.streams.three_copies import OfThree
 
 
 async def fill(ports, *, first: int = 1, count: int = 5) -> None:
@@ -316,6 +317,19 @@ async def test_a_journal_that_ends_before_the_rows_is_not_taken_for_theirs(ports
         await store.apply(connection, [], since=since, position=1_000, now=AT)
     (found,) = (await lost(ports, pool)).losses
     assert (found.part, found.lack, found.known_seq) == ("journal", Lack.ENDS_EARLY, 1_000)
+
+
+async def test_rows_wait_while_the_leader_of_several_copies_catches_up(ports, pool):
+    await fill(ports, count=2)
+    async with projecting(ports, pool):
+        await wait_projected(ports, pool)
+    states = OfThree(ports.states)
+    with capture_logs() as logged:
+        async with projecting(replace(ports, states=states), pool):
+            await wait_until(has_said(logged, "Unavailable"))
+            states.is_behind = False
+            await fill(ports, first=3)
+            await wait_projected(ports, pool)
 
 
 async def test_a_journal_made_anew_is_not_taken_for_the_old_one_however_long_it_is(ports, pool):

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Final
 
 import pytest
-from msgspec import structs
 
 from engine.app.app import App
 from engine.node.node import Node
@@ -15,9 +14,10 @@ from engine.reactor.reactor import Reactor
 from streams.keys import lost_key, node_key, published_key
 from streams.layout import Stream
 from streams.memory import memory_ports
-from streams.model.losses import Lack, LogLost, StreamState
+from streams.model.losses import Lack, LogLost
 from tests.engine.reactor import journals as given
 from tests.simulation.time import SimClock, simulate
+from tests.streams.three_copies import OfThree
 from vigil.serving.loss_watch import CATCH_UP_S, CONFIRM_S, LOOK_S, LossWatch
 
 NOTICED_S: Final = 5.0
@@ -93,22 +93,6 @@ def test_rows_that_know_more_than_a_stream_has_stop_the_process_before_it_begins
 
     (lost,) = simulate(play()).losses
     assert (lost.lack, lost.known_seq, lost.last_seq) == (Lack.ENDS_EARLY, 4, 3)
-
-
-class OfThree:
-    """Streams with three copies; the leader of the journal has yet to repeat its newest message."""
-
-    def __init__(self, states) -> None:
-        self._states, self.is_behind = states, True
-
-    def __getattr__(self, name):
-        return getattr(self._states, name)
-
-    async def of(self, part: str) -> StreamState:
-        state = structs.replace(await self._states.of(part), copies=3)
-        if part == "journal" and self.is_behind:
-            return structs.replace(state, last_seq=state.last_seq - 1)
-        return state
 
 
 def test_a_leader_that_was_started_again_is_given_time_to_catch_up():
@@ -206,6 +190,29 @@ def test_a_reactor_does_not_begin_anew_in_a_stream_that_ends_before_its_position
         with pytest.raises(LogLost):
             async with SimClock().timeout(NOTICED_S):
                 await reactor.follow()
+
+    simulate(play())
+
+
+def test_a_reactor_waits_while_the_leader_of_several_copies_catches_up():
+    ports, fill = stack_of(3)
+    clock = SimClock()
+
+    async def play():
+        await fill()
+        await ports.gates.put(published_key("journal"), b"3")
+        states = OfThree(ports.states)
+        reactor = Reactor(replace(ports, states=states), clock, "n1", clock.now(), Stream.JOURNAL)
+        following = asyncio.create_task(reactor.follow())
+        await clock.sleep(NOTICED_S)
+        assert not following.done()
+        states.is_behind = False
+        await ports.log.append(
+            given.STACK.episode("e3"), given.recorded("s", 1, given.OPENED).commit, after=0
+        )
+        await clock.sleep(CATCH_UP_S)
+        assert int((await ports.gates.get(published_key("journal"))).value) == 4
+        following.cancel()
 
     simulate(play())
 

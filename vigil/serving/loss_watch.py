@@ -23,6 +23,7 @@ import msgspec
 import structlog
 
 from engine import telemetry
+from engine.runtime.gather import gather_bounded
 from engine.runtime.tasks import wait_first
 from engine.runtime.watch import follow
 from streams.clock import Clock, SystemClock
@@ -162,16 +163,15 @@ class LossWatch:
 
     async def _losses(self, parts: Sequence[str]) -> dict[str, Loss]:
         """Return what streams have lost, and note what is known of the others now."""
-        room, lost = asyncio.Semaphore(LOOKS_IN_FLIGHT_MAX), dict[str, Loss]()
+        lost: dict[str, Loss] = {}
 
         async def look(part: str) -> None:
             # Before the question: what is acknowledged while it is on its way is not in the answer.
             newest = self.ports.states.newest(part)
-            async with room:
-                try:
-                    state = await self.ports.states.of(part)
-                except Unavailable:
-                    return  # No leader answers: the next look.
+            try:
+                state = await self.ports.states.of(part)
+            except Unavailable:
+                return  # No leader answers: the next look.
             known = self._known.get(part, KnownPast())
             known = msgspec.structs.replace(known, seq=max(known.seq, newest))
             loss = what_is_lost(part, known, state)
@@ -182,7 +182,7 @@ class LossWatch:
                 self._behind_since_s.pop(part, None)
                 self._known[part], self._seen[part] = further(known, state), state
 
-        await asyncio.gather(*map(look, parts))
+        await gather_bounded(look, parts, in_flight_max=LOOKS_IN_FLIGHT_MAX)
         return lost
 
     def _is_given_time(self, part: str) -> bool:

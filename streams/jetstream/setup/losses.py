@@ -45,6 +45,7 @@ from streams.model.losses import (
     StreamState,
     accepted,
     begun,
+    may_catch_up,
     what_is_lost,
 )
 from streams.subjects import Stack
@@ -135,8 +136,11 @@ async def _find(link: Link, stack: Stack, known: Mapping[str, int]) -> FoundLoss
     for part in states.parts:
         noted = notes.get(part, KnownPast())
         seq = max(noted.seq, *(each.get(part, 0) for each in (known, positions, marked)))
-        loss = what_is_lost(part, msgspec.structs.replace(noted, seq=seq), await states.of(part))
-        losses += [loss] if loss is not None else []
+        state = await states.of(part)
+        loss = what_is_lost(part, msgspec.structs.replace(noted, seq=seq), state)
+        # A mark says that somebody has given the stream its time to catch up.
+        if loss is not None and (part in marked or not may_catch_up(loss, state)):
+            losses.append(loss)
     return FoundLosses(stack, losses, marks, notes)
 
 
