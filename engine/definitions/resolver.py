@@ -21,7 +21,7 @@ from engine.definitions.store import body_of
 from engine.episodes.recovery import NO_SUCH_EDITION
 from engine.errors import EpisodeFailed
 from engine.runtime.catalog import CannotRun, Hindrance
-from engine.runtime.usercode import call
+from engine.usercode.call import call
 from streams.errors import BadName, UnreadableEvent
 from streams.json import NOTHING
 from streams.model.definitions import RegisteredDefinition

@@ -66,10 +66,10 @@ from engine.functions.history import history_of
 from engine.functions.result import conclusion
 from engine.functions.run import OWN_TIMEOUT, Rest
 from engine.outputs.pool import OutputContext
-from engine.runtime.cancel_scope import Canceled, CancelScope
-from engine.runtime.usercode import call, in_text
-from engine.runtime.wall_time import WallTime
 from engine.secrets import without
+from engine.usercode.call import call, in_text
+from engine.usercode.cancel_scope import Canceled, CancelScope
+from engine.usercode.wall_time import WallTime
 from engine.validation import KEPT_BYTES_MAX
 from engine.waits import answer as answers
 from engine.waits import wait as blocking

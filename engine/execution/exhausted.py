@@ -24,7 +24,7 @@ from engine.errors import BudgetExceeded, EpisodeFailed
 from engine.functions.history import CHANGED, history_of
 from engine.functions.result import conclusion
 from engine.runtime.store import read_up_to
-from engine.runtime.usercode import attempt, call
+from engine.usercode.call import attempt, call
 from streams.clock import Clock
 from streams.errors import VersionConflict
 from streams.json import unraw

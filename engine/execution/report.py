@@ -21,7 +21,7 @@ from engine.episodes import dry_run, results
 from engine.episodes.episode import Announce, Episode, Performed
 from engine.episodes.writer import JournalWriter
 from engine.findings.apply import FindingApplier, log_raised
-from engine.runtime.usercode import call
+from engine.usercode.call import call
 from engine.validation import KEPT_BYTES_MAX
 from streams.json import NOTHING, raw
 from streams.model.events import EpisodeOpened, StepAnnounced, StepKind

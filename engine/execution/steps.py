@@ -55,9 +55,9 @@ from engine.execution.conclude import Conclusion
 from engine.execution.report import reported
 from engine.outputs.keys import idempotency_key, inline_key
 from engine.runtime.gather import gather_bounded
-from engine.runtime.tool_calls import ToolCalls
-from engine.runtime.usercode import attempt, call, in_text
 from engine.secrets import hide, removed, texts_in, without
+from engine.usercode.call import attempt, call, in_text
+from engine.usercode.tool_calls import ToolCalls
 from streams.clock import Clock
 from streams.errors import BadName, TooLarge, Unavailable
 from streams.json import NOTHING, JsonObject, raw, unraw

@@ -26,7 +26,7 @@ from engine.errors import (
     NondeterministicReplay,
     Unencodable,
 )
-from engine.runtime.usercode import call
+from engine.usercode.call import call
 from streams.json import unraw
 from streams.model.events import (
     CheckpointSaved,

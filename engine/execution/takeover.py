@@ -27,8 +27,8 @@ from engine.episodes.recovery import Takeover
 from engine.errors import EpisodeFailed
 from engine.runtime.context import ActorContext
 from engine.runtime.leases import LeaseEvents
-from engine.runtime.usercode import call, in_text
 from engine.runtime.watch import follow
+from engine.usercode.call import call, in_text
 from streams.clock import Clock
 from streams.errors import Unavailable, UnreadableEvent
 from streams.keys import episode_of_claim

@@ -45,7 +45,7 @@ from engine.findings.store import (
 )
 from engine.runtime.gather import gather_bounded
 from engine.runtime.store import Loaded, Store, Turns, only_newest
-from engine.runtime.usercode import attempt
+from engine.usercode.call import attempt
 from streams.clock import Clock
 from streams.json import NOTHING
 from streams.model.events import EpisodeOpened, FindingEvent, FindingUpdated

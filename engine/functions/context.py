@@ -33,7 +33,7 @@ from engine.functions.gather import Gathers, Pending
 from engine.functions.history import History
 from engine.functions.order import REMEDY, REMEDY_OF_FORK
 from engine.functions.run import FunctionRun, LiveTurns
-from engine.runtime.usercode import call
+from engine.usercode.call import call
 from engine.validation import Duration
 from engine.waits.answer import PLAN
 from streams.json import JsonObject, raw, unraw

@@ -21,7 +21,7 @@ from engine.episodes.recovery import kind_of, text_of_step
 from engine.errors import Interrupted
 from engine.functions.history import History
 from engine.functions.place import place_of_call
-from engine.runtime.cancel_scope import CancelScope
+from engine.usercode.cancel_scope import CancelScope
 from streams.model.events import StepAnnounced, StepRecorded
 
 NOT_SHOWN: Final = " with values that are not shown", " with other values"

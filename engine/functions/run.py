@@ -59,9 +59,9 @@ from engine.functions.history import CHANGED, REFUSED, History
 from engine.functions.order import Asked, Comparison, Order
 from engine.functions.pending import PendingCall
 from engine.functions.place import place_of_call, place_of_error
-from engine.runtime.cancel_scope import CancelScope
-from engine.runtime.leavable import leavable, leave
-from engine.runtime.usercode import call, is_from_outside
+from engine.usercode.call import call, is_from_outside
+from engine.usercode.cancel_scope import CancelScope
+from engine.usercode.leavable import leavable, leave
 from engine.waits.wait import HELD_S, sleep_until, slept
 from streams.clock import Clock
 from streams.json import NOTHING, raw, unraw

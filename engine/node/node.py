@@ -36,7 +36,7 @@ from engine.runtime.isolation import Isolation
 from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.store import Turns
 from engine.runtime.tasks import NodeTasks, wait_first
-from engine.runtime.tool_calls import ToolCalls
+from engine.usercode.tool_calls import ToolCalls
 from engine.waits import signals as waits
 from engine.workflows.begin import StartTool
 from streams.clock import Clock, SystemClock

@@ -39,7 +39,7 @@ from engine.functions.history import history_of
 from engine.functions.place import place_of_call
 from engine.functions.result import conclusion
 from engine.functions.run import Rest
-from engine.runtime.cancel_scope import CancelScope
+from engine.usercode.cancel_scope import CancelScope
 from engine.validation import Duration
 from streams.clock import Clock, SystemClock
 from streams.errors import BadName, UnreadableEvent

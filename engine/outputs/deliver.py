@@ -39,7 +39,7 @@ from engine.outputs.rate_limit import PLACE_S
 from engine.outputs.store import OutputStore
 from engine.runtime.context import ActorContext
 from engine.runtime.store import Overtaken
-from engine.runtime.usercode import in_text
+from engine.usercode.call import in_text
 from engine.validation import backoff_s, jittered_s
 from streams.clock import Clock
 from streams.errors import Unavailable, VersionConflict

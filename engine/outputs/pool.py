@@ -15,7 +15,7 @@ from engine.episodes.breaker_store import EpisodeContext
 from engine.episodes.open import call_by
 from engine.findings.index import FindingIndex
 from engine.outputs.rate_limit import Throttle, WaitingEpisode
-from engine.runtime.usercode import BAD_ADAPTER, delivery, in_text
+from engine.usercode.call import BAD_ADAPTER, delivery, in_text
 from streams.clock import Clock
 from streams.errors import Unavailable
 from streams.model.events import EpisodeOpened

@@ -1,1 +1,1 @@
-"""Plumbing of the engine that knows no feature. Read `leases.py` and `usercode.py` first."""
+"""Plumbing of the engine that knows no feature. Read `leases.py` and `store.py` first."""

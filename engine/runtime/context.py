@@ -15,7 +15,7 @@ from engine.runtime.permits import Permit, Permits
 from engine.runtime.slots import Slots
 from engine.runtime.store import Turns
 from engine.runtime.tasks import NodeTasks
-from engine.runtime.tool_calls import ToolCalls
+from engine.usercode.tool_calls import ToolCalls
 from streams.clock import Clock
 from streams.model.events import EpisodeOpened
 from streams.ports.all import Ports

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import structlog
 
-from engine.runtime.leavable import CLEANUP_S, place_in
+from engine.usercode.leavable import CLEANUP_S, place_in
 from streams.clock import Clock
 
 CUT_OFF_S: Final = CLEANUP_S + 3.0

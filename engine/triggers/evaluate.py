@@ -31,7 +31,6 @@ from engine.episodes.overlap.store import Holds
 from engine.errors import EpisodeFailed
 from engine.findings.expire import DueFinding, FindingExpiry
 from engine.runtime.context import ActorContext
-from engine.runtime.usercode import call, in_text
 from engine.triggers import rules
 from engine.triggers.debounce_store import DebounceStore
 from engine.triggers.rules import (
@@ -46,6 +45,7 @@ from engine.triggers.rules import (
     Ticked,
     TriggerState,
 )
+from engine.usercode.call import call, in_text
 from streams.errors import (
     RevisionConflict,
     TooLarge,

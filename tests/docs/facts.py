@@ -66,7 +66,7 @@ LIMITS: Final = (
     "engine.app.actor.ATTEMPTS_MAX",
     "engine.episodes.episode.CYCLE_STEPS_MAX",
     "engine.episodes.episode.ROUNDS",
-    "engine.runtime.usercode.TRACE_CHARS_MAX",
+    "engine.usercode.call.TRACE_CHARS_MAX",
     "engine.episodes.writer.EVENTS_PER_COMMIT_MAX",
     "engine.triggers.admit.IN_FLIGHT_MAX",
     "engine.findings.apply.FINDINGS_IN_FLIGHT_MAX",

@@ -136,10 +136,10 @@ IN_CODE = (
         (
             "engine/functions/run.py",
             "engine/node/node.py",
-            "engine/runtime/leavable.py",
+            "engine/usercode/leavable.py",
             "engine/runtime/tasks.py",
-            "engine/runtime/threads.py",
-            "engine/runtime/usercode.py",
+            "engine/usercode/threads.py",
+            "engine/usercode/call.py",
             "engine/workflows/steps.py",
             "vigil/serving/app.py",
         ),

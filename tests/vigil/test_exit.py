@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime.leavable import LEFT
+from engine.usercode.leavable import LEFT
 from streams.jetstream import connect
 from streams.subjects import Stack
 from tests.acceptance.cluster import Cluster, wait_until

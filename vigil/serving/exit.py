@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from engine.runtime.leavable import place_in
+from engine.usercode.leavable import place_in
 from vigil.errors import EXIT_UNCLEAN
 from vigil.serving.app import NOT_THE_USERS
 from vigil.serving.loop_watch import place_of

@@ -20,7 +20,7 @@ from engine.app.strategy import Function
 from engine.errors import EngineError
 from engine.functions.source import unreplayable_in
 from engine.operations.replay import load, replay
-from engine.runtime.leavable import awaited_by, place_in
+from engine.usercode.leavable import awaited_by, place_in
 from streams.clock import SystemClock
 from vigil.testing.outside import Outside, OutsideCall
 from vigil.testing.virtual_time import TURN_S, VirtualSelector

@@ -27,8 +27,8 @@ from engine.app.tools import (
     Tool,
     ToolFailed,
 )
-from engine.runtime.threads import Threads
-from engine.runtime.usercode import attempt
+from engine.usercode.call import attempt
+from engine.usercode.threads import Threads
 from streams.clock import Clock
 from streams.errors import StreamError
 from streams.json import raw, unraw

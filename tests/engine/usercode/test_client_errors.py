@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from engine.app.tools import ToolFailed
-from engine.runtime.client_errors import class_of_client_error
-from engine.runtime.usercode import attempt
+from engine.usercode.call import attempt
+from engine.usercode.client_errors import class_of_client_error
 
 REQUEST = httpx.Request("GET", "http://status.example")
 

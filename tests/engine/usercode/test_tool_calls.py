@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from engine.app.actions import tool_call
 from engine.app.function_tool import tool
 from engine.app.tools import CallContext, ToolBreaker, ToolFailed
-from engine.runtime import tool_calls
-from engine.runtime.threads import Threads
-from engine.runtime.tool_calls import ToolCalls
+from engine.usercode import tool_calls
+from engine.usercode.threads import Threads
+from engine.usercode.tool_calls import ToolCalls
 from streams.memory import memory_ports
 from tests.engine.stage import Later
 

@@ -10,8 +10,8 @@ import pytest
 import structlog
 
 from engine.errors import EpisodeFailed
-from engine.runtime import cancel_scope
-from engine.runtime.cancel_scope import Canceled, CancelScope
+from engine.usercode import cancel_scope
+from engine.usercode.cancel_scope import Canceled, CancelScope
 from tests.engine.stage import CLOCK
 
 ROUNDS_MAX = 50_000

@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from engine.errors import EpisodeFailed
-from engine.runtime.cancel_scope import Canceled, CancelScope
-from engine.runtime.wall_time import WallTime
+from engine.usercode.cancel_scope import Canceled, CancelScope
+from engine.usercode.wall_time import WallTime
 from tests.engine.stage import CLOCK
 from tests.simulation.time import SimClock, simulate
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from engine.runtime.threads import Threads
+from engine.usercode.threads import Threads
 from tests.engine.stage import eventually
 
 

@@ -16,8 +16,8 @@ from engine.app import outputs, tools
 from engine.app.outputs import DeliveryFailed
 from engine.app.tools import ToolFailed
 from engine.errors import CRASH, EpisodeFailed, Interrupted, StrategyError
-from engine.runtime.client_errors import class_of_client_error
-from engine.runtime.leavable import CLEANUP_S, LEFT, close, leavable, place_in
+from engine.usercode.client_errors import class_of_client_error
+from engine.usercode.leavable import CLEANUP_S, LEFT, close, leavable, place_in
 from streams.errors import LeaseLost
 
 P = ParamSpec("P")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from engine.errors import BudgetExceeded
-from engine.runtime.cancel_scope import CancelScope
+from engine.usercode.cancel_scope import CancelScope
 from streams.clock import Clock
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import structlog
 
 from engine.errors import CRASH, EpisodeFailed
-from engine.runtime.leavable import CLEANUP_S, LEFT, close, leavable, place_in
+from engine.usercode.leavable import CLEANUP_S, LEFT, close, leavable, place_in
 from streams.clock import Clock
 
 T = TypeVar("T")

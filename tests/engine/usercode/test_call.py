@@ -13,8 +13,8 @@ from engine.app.findings import raise_finding
 from engine.app.outputs import DeliveryFailed
 from engine.app.tools import ToolFailed
 from engine.errors import EpisodeFailed, InvalidFinding
-from engine.runtime import usercode
-from engine.runtime.usercode import RAISED_CHARS_MAX, attempt, call, delivery
+from engine.usercode import call as usercode
+from engine.usercode.call import RAISED_CHARS_MAX, attempt, call, delivery
 from streams.errors import LeaseLost
 
 
