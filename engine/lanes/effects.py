@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from engine import telemetry
 from engine.episodes import events as episode_events
 from engine.episodes import open as opening
-from engine.episodes.breaker_store import EpisodeContext
+from engine.episodes.breakers.store import EpisodeContext
 from engine.episodes.episode import CancelEpisode, Status, decide, expiry, fold
 from engine.episodes.service_level import labels_of, outcome_of, times_of
 from engine.lanes import lane as lane_rules

@@ -22,7 +22,7 @@ from engine import telemetry
 from engine.cluster import nodes as cluster_nodes
 from engine.cluster.members import Membership
 from engine.dead_letters.write import DeadLetterWriter
-from engine.episodes.breaker_store import EpisodeContext
+from engine.episodes.breakers.store import EpisodeContext
 from engine.episodes.events import OVERFLOW
 from engine.lanes import lane as lane_rules
 from engine.lanes.effects import LaneEffects, no_place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from engine.episodes.breaker_store import EpisodeContext
+from engine.episodes.breakers.store import EpisodeContext
 from engine.lanes import lane as lane_rules
 from engine.lanes.lane import EMPTY, Lane
 from engine.runtime.store import Loaded, Store, all_of_it, append_events

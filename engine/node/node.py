@@ -20,7 +20,7 @@ from engine.cluster.modes import NodeMode
 from engine.definitions.loader import DefinitionLoader
 from engine.definitions.make import in_code
 from engine.definitions.resolver import RevisionResolver
-from engine.episodes.breaker_store import BreakerWatcher
+from engine.episodes.breakers.store import BreakerWatcher
 from engine.episodes.cancel import RunningEpisodes
 from engine.execution.cancel import CancelWatcher
 from engine.execution.steps import PublishTool

@@ -22,7 +22,7 @@ from engine.app.workflow_plan import workflow_of
 from engine.cluster import nodes
 from engine.cluster.members import Membership
 from engine.cluster.mode_watch import ModeWatcher
-from engine.episodes.breaker_store import Breakers
+from engine.episodes.breakers.store import Breakers
 from engine.episodes.cancel import RunningEpisodes
 from engine.execution import commands as execution
 from engine.findings.index import FindingIndex

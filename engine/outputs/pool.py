@@ -11,7 +11,7 @@ import structlog
 
 from engine.app.outputs import DeliveryFailed, OutputView, Route
 from engine.dead_letters.write import DeadLetterWriter
-from engine.episodes.breaker_store import EpisodeContext
+from engine.episodes.breakers.store import EpisodeContext
 from engine.episodes.open import call_by
 from engine.findings.index import FindingIndex
 from engine.outputs.rate_limit import Throttle, WaitingEpisode

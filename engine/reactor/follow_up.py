@@ -15,7 +15,7 @@ from engine.app.findings import AgeEvent
 from engine.episodes import dry_run
 from engine.episodes import events as episode_events
 from engine.episodes import open as opening
-from engine.episodes.breaker import TRIPPED
+from engine.episodes.breakers.breaker import TRIPPED
 from engine.episodes.latest_ends import CountEnd, end_to_count
 from engine.episodes.overlap.hold import look_timer
 from engine.findings import events as finding_events

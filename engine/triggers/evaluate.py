@@ -25,7 +25,7 @@ from engine.app.actor import Expectation
 from engine.app.triggers import tick_key, trigger_of
 from engine.dead_letters.write import rejected
 from engine.episodes import open as opening
-from engine.episodes.breaker_store import EpisodeContext
+from engine.episodes.breakers.store import EpisodeContext
 from engine.episodes.overlap.hold import OVERLAP, SubjectHeld, in_words, is_asked_for
 from engine.episodes.overlap.store import Holds
 from engine.errors import EpisodeFailed

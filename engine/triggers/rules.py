@@ -21,8 +21,8 @@ import msgspec
 from engine.app.actor import Expectation
 from engine.app.conditions import Misfit, MisfitReason, misfit
 from engine.app.triggers import EventSource, Schedule, trigger_of
-from engine.episodes import breaker
-from engine.episodes.breaker import CLOSED, BreakerState, Passage
+from engine.episodes.breakers import breaker
+from engine.episodes.breakers.breaker import CLOSED, BreakerState, Passage
 from engine.findings.expire import DueFinding
 from streams.json import JsonObject
 from streams.model.events import EpisodeOpened

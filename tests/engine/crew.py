@@ -7,7 +7,7 @@ from itertools import count
 from engine.app.app import App
 from engine.definitions.make import in_code
 from engine.definitions.resolver import RevisionResolver
-from engine.episodes.breaker_store import Breakers
+from engine.episodes.breakers.store import Breakers
 from engine.episodes.cancel import RunningEpisodes
 from engine.findings.index import FindingIndex
 from engine.outputs.pool import AdapterPool, OutputContext

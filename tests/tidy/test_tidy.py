@@ -29,7 +29,7 @@ PURE = (  # What waits for nobody. A name that ends in a slash is a whole folder
     "engine/cluster/nodes.py",
     "engine/dead_letters/letter.py",
     "engine/definitions/",
-    "engine/episodes/breaker.py",
+    "engine/episodes/breakers/breaker.py",
     "engine/episodes/dry_run.py",
     "engine/episodes/episode.py",
     "engine/episodes/events.py",

@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
-from engine.episodes.breaker import CLOSED
+from engine.episodes.breakers.breaker import CLOSED
 from streams.jetstream import connect
 from streams.keys import breaker_key
 from streams.subjects import Stack

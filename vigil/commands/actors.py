@@ -13,7 +13,7 @@ from engine.app.actor import Actor
 from engine.app.checks import Breaker
 from engine.cluster.modes import PauseOrder
 from engine.cluster.nodes import ExpectationInfo, known
-from engine.episodes.breaker import CLOSED, BreakerState
+from engine.episodes.breakers.breaker import CLOSED, BreakerState
 from engine.triggers import schedule
 from projections.errors import NotCaughtUp, PostgresUnavailable, QueryRefused
 from projections.postgres.pool import Pool

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from engine.app.checks import HALF_OPEN_AFTER_S_MAX, THRESHOLD_MAX, Breaker, problem_of_breaker
-from engine.episodes.breaker import (
+from engine.episodes.breakers.breaker import (
     CLOSED,
     BreakerState,
     cancels,

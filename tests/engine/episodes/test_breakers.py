@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 from engine.app.actions import tool_call
 from engine.app.checks import Breaker
 from engine.cluster.modes import NodeMode
-from engine.episodes.breaker import CLOSED, TRIPPED, BreakerState
-from engine.episodes.breaker_store import NOTE_TRIES_MAX, Breakers, SeenBreaker
+from engine.episodes.breakers.breaker import CLOSED, TRIPPED, BreakerState
+from engine.episodes.breakers.store import NOTE_TRIES_MAX, Breakers, SeenBreaker
 from engine.episodes.cancel import EpisodeRun, RunningEpisodes
 from engine.node.node import Node
 from engine.runtime import watch

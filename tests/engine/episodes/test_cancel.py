@@ -10,7 +10,7 @@ import pytest
 from engine.app.actions import tool_call
 from engine.app.checks import Breaker
 from engine.app.triggers import event
-from engine.episodes.breaker import TRIPPED, BreakerState
+from engine.episodes.breakers.breaker import TRIPPED, BreakerState
 from streams.keys import breaker_key
 from streams.model.events import EndStatus, StepAnnounced, StepRecorded
 from tests.engine.stage import (

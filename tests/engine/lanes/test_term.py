@@ -13,7 +13,7 @@ from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.checks import Breaker
 from engine.app.triggers import event, manual
-from engine.episodes.breaker import BreakerState
+from engine.episodes.breakers.breaker import BreakerState
 from engine.episodes.fire import fire
 from engine.episodes.open import place
 from engine.lanes import intake, scheduler

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from engine.episodes import dry_run
 from engine.episodes import open as placing
-from engine.episodes.breaker import TRIPPED
+from engine.episodes.breakers.breaker import TRIPPED
 from engine.reactor import follow_up
 from engine.reactor.follow_up import Effect, SendCommand
 from engine.runtime.publish import PublicEvent

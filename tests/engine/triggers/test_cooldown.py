@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine.app.checks import Breaker
-from engine.episodes.breaker import BreakerState
+from engine.episodes.breakers.breaker import BreakerState
 from engine.triggers.evaluate import Cooldowns
 from engine.triggers.rules import Fire
 from streams.keys import cooldown_key

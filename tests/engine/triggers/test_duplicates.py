@@ -10,7 +10,7 @@ import msgspec
 from engine.app.checks import Breaker
 from engine.app.dedupe import by_value
 from engine.app.triggers import event, every, spec_of
-from engine.episodes.breaker import BreakerState
+from engine.episodes.breakers.breaker import BreakerState
 from engine.episodes.fire import fire
 from engine.node.node import Node
 from engine.triggers.evaluate import TriggerEvaluator

@@ -14,7 +14,7 @@ from engine.app.app import App
 from engine.app.checks import Breaker
 from engine.app.triggers import event, every
 from engine.cluster.modes import NodeMode
-from engine.episodes.breaker import BreakerState
+from engine.episodes.breakers.breaker import BreakerState
 from engine.episodes.open import PLACE
 from engine.node.node import Node
 from engine.runtime.slots import Slots

@@ -14,7 +14,7 @@ from engine.app.checks import Breaker
 from engine.app.conditions import gt, missing
 from engine.app.strategy import ConvergeResult, Strategy
 from engine.app.triggers import event, sources_of
-from engine.episodes.breaker import BreakerState
+from engine.episodes.breakers.breaker import BreakerState
 from engine.triggers.rules import (
     REASONS,
     Debounced,

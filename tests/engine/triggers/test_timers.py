@@ -14,7 +14,7 @@ from engine.app.checks import Breaker
 from engine.app.conditions import gt
 from engine.app.triggers import event, every, manual
 from engine.episodes import fire as firing
-from engine.episodes.breaker import BreakerState
+from engine.episodes.breakers.breaker import BreakerState
 from engine.episodes.fire import fire, fired_episode_id
 from engine.errors import BadRequest
 from engine.triggers import admit, debounce, schedule, timers

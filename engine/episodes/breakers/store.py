@@ -17,9 +17,9 @@ import structlog
 from engine import telemetry
 from engine.app.actor import Actor, Expectation
 from engine.app.checks import Breaker
-from engine.episodes import breaker
 from engine.episodes import events as episode_events
-from engine.episodes.breaker import CLOSED, BreakerState, Change, Outcome
+from engine.episodes.breakers import breaker
+from engine.episodes.breakers.breaker import CLOSED, BreakerState, Change, Outcome
 from engine.episodes.cancel import EpisodeRun, RunningEpisodes
 from engine.episodes.episode import CancelEpisode
 from engine.runtime.catalog import Catalog

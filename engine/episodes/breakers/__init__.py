@@ -1,0 +1,1 @@
+"""Circuit breakers: when one opens, and where all nodes see it."""
