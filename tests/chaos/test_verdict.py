@@ -22,7 +22,7 @@ from streams.model.events import (
 from streams.model.triggers import Budget, EventTrigger
 from streams.ports.log import Commit, Recorded
 from tests.chaos.ledger import Call, Effect, Entries
-from tests.chaos.verdict import Verdict, judge
+from tests.chaos.verdict import Verdict, exercised, judge
 
 BEGUN: Final = datetime(2030, 1, 1, tzinfo=UTC)
 KEY: Final = "one:1"
@@ -165,3 +165,14 @@ def test_the_steps_of_branches_are_told_apart_by_their_paths():
     lived = life(opened(), STARTED, *begun, slept, *done, DONE)
     noted = Entries({}, {f"one:{path}": [Effect(key="", receipt=1)] for path in ("1.1.1", "1.2.1")})
     assert verdict(lived, entries=noted).faults() == []
+
+
+def counted(*events: LogEvent):
+    return exercised({(Kind.EPISODE, "one"): life(*events)}, Entries({}, {}))
+
+
+def test_a_takeover_counts_though_steps_were_recorded_after_it():
+    taken_over = (opened(), STARTED, STARTED, ANNOUNCED, RECORDED, DONE)
+
+    assert counted(*taken_over)["takeovers"] == 1
+    assert counted(*WELL)["takeovers"] == 0

@@ -23,6 +23,7 @@ from streams.model.triggers import EventTrigger
 from streams.ports.log import Recorded
 from tests.acceptance.agreement import Lives, steps_of
 from tests.chaos.ledger import Entries
+from tests.lives import takeovers
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def exercised(lives: Lives, entries: Entries) -> Counter[str]:
     folded = [fold(life) for (kind, _), life in lives.items() if kind is Kind.EPISODE]
     ends = [episode.finished.error_class for episode in folded if episode.finished]
     return Counter(
-        takeovers=sum(episode.crashes for episode in folded),
+        takeovers=sum(takeovers(life) for (kind, _), life in lives.items() if kind is Kind.EPISODE),
         calls_repeated=sum(len(calls) - 1 for calls in entries.calls.values()),
         outcomes_unknown=ends.count("outcome_unknown"),
         functions_done=sum(

@@ -47,6 +47,7 @@ from streams.model.events import (
 )
 from streams.model.triggers import EventTrigger
 from streams.ports.log import START, Commit, Recorded
+from tests.lives import takeovers
 
 WAIT_S: Final = 60.0
 """Longest wait for something that must come, in seconds: a message that nobody answers for comes
@@ -137,6 +138,10 @@ class Life(NamedTuple):
         finished = self.episode.finished
         assert finished is not None, "it has not ended"
         return finished
+
+    @property
+    def takeovers(self) -> int:
+        return takeovers(self.records)
 
     @property
     def seen(self) -> list[object]:

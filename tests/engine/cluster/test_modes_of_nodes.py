@@ -73,7 +73,7 @@ async def test_an_episode_leaves_a_node_that_may_not_run_it_any_more_at_its_next
 
     assert nodes_of(done) == ["n1", "n2"]
     assert tool.calls == ["a"]
-    assert done.episode.crashes == 0
+    assert done.takeovers == 0
 
 
 async def test_an_episode_that_may_go_on_before_its_next_barrier_stays(ports, busy):

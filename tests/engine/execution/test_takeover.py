@@ -146,7 +146,7 @@ async def test_a_node_that_stops_says_that_it_left(ports):
         await lived(ports, id_, lambda so_far: so_far.of(EpisodeLeft))
     async with running(app, ports, "n2"):
         done = await lived(ports, id_)
-    assert done.episode.crashes == 0
+    assert done.takeovers == 0
     assert tool.calls == ["a"]
 
 

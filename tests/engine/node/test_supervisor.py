@@ -119,7 +119,7 @@ async def test_a_node_that_is_stopped_while_it_replaces_an_actor_hands_all_over(
         ends = [await lived(ports, each) for each in (old, new)]
     assert sorted(tool.calls) == ["end", "end", "new", "old"]
     assert [nodes_of(each) for each in ends] == [["n1", "n2"], ["n1", "n2"]]
-    assert [each.episode.crashes for each in ends] == [0, 0]
+    assert [each.takeovers for each in ends] == [0, 0]
 
 
 async def test_a_node_that_is_killed_while_it_replaces_an_actor_loses_nothing(ports):

@@ -383,7 +383,7 @@ async def test_what_follows_a_block_is_done_by_whoever_is_called_next(ports):
         await resolve(ports, "payment:42", {"paid": True}, by="billing")
         done = await lived(ports, id_)
     assert done.seen == [{"paid": True}]
-    assert done.episode.crashes == 0
+    assert done.takeovers == 0
 
 
 async def test_an_answer_that_was_durable_when_its_node_died_is_gone_on_with(ports):
@@ -418,7 +418,7 @@ async def test_it_is_resumed_on_another_node(ports):
         await approve(ports, id_, plan_hash=block.approval.plan_hash, by="ada")
         done = await lived(ports, id_)
     assert [each.node for each in done.of(EpisodeStarted)] == ["first", "second"]
-    assert (done.episode.crashes, len(done.seen)) == (0, 2)
+    assert (done.takeovers, len(done.seen)) == (0, 2)
 
 
 async def test_a_slow_node_that_sees_to_an_old_block_leaves_the_new_one_seen_to(ports):

@@ -163,7 +163,7 @@ async def test_whatever_its_node_died_at_it_is_found_and_frees_the_place(ports, 
         await resolve(ports, "payment:42", by="billing")
         for id_ in (first, second):
             done = await lived(ports, id_)
-            assert (done.end.status, done.seen, done.episode.crashes) == (EndStatus.DONE, [None], 0)
+            assert (done.end.status, done.seen, done.takeovers) == (EndStatus.DONE, [None], 0)
             assert len(done.of(EpisodeBlocked)) == 1
             assert len(done.of(EpisodeFinished)) == 1
     assert (await turns_of(ports)).most_at_once == 1
