@@ -32,6 +32,7 @@ def read(*files: Path) -> Sequence[Line]:
 
 
 def _is_replaced(old: Line, by: Line) -> bool:
+    # guard: older-lines-give-way
     return old["suite"] == by["suite"] and (key(old) == key(by) or old.get("at") != by.get("at"))
 
 

@@ -135,7 +135,7 @@ def still_gains(per_s: Sequence[float]) -> bool:
     """Return whether more in flight is worth trying, after each try brought so many per second."""
     best, gainless = 0.0, 0
     for each in per_s:
-        gainless = 0 if each >= best * GAIN_MIN else gainless + 1
+        gainless = 0 if each >= best * GAIN_MIN else gainless + 1  # guard: slow-try-no-end
         best = max(best, each)
     return gainless < GAINLESS_MAX
 

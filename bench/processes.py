@@ -46,6 +46,7 @@ class Used:
 def cpu_s(pid: int) -> float:
     """Return the processor time of a process and its descendants, ended ones too, in seconds."""
     process = psutil.Process(pid)
+    # guard: children-processor-time
     used_s = sum(process.cpu_times()[:4])  # user, system, and both of children that have ended
     for child in process.children(recursive=True):
         with suppress(psutil.NoSuchProcess):

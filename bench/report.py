@@ -79,7 +79,7 @@ def said_of_runs(lines: Iterable[Line]) -> str:
     fewest, most = counts[0], counts[-1]
     many = f"{fewest} to {most}" if fewest < most else str(most)
     said = "One run of each." if most == 1 else f"Medians of {many} runs."
-    if fewest >= RUNS_MIN:
+    if fewest >= RUNS_MIN:  # guard: few-runs-marked
         return said
     return f"**{said} Fewer than {RUNS_MIN} show that it works, and not how fast it is.**"
 
@@ -94,7 +94,7 @@ def measured(found: Sequence[Line], shown: str) -> str:
 def _said_of_others(found: Sequence[Line]) -> str:
     """Return what to make of numbers from a machine that was busy with something else."""
     cores = max((number(line, "other_cores") for line in found), default=0.0)
-    if cores < SHARED_CORES_MIN:
+    if cores < SHARED_CORES_MIN:  # guard: shared-machine-marked
         return ""
     return (
         f" **The machine was shared: other work had up to {cores:.2g} of its cores meanwhile."

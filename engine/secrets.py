@@ -69,6 +69,7 @@ def removed(given: object, shown: object) -> Iterator[str]:
 def _with_token(text: str) -> Iterator[str]:
     yield text
     kind, _, token = text.partition(" ")
+    # guard: header-token-alone
     if token and " " not in token:  # Such as `Bearer <token>`.
         yield token
         if len(kind) >= PART_CHARS_MIN:

@@ -185,6 +185,7 @@ class _Span(AbstractContextManager[object]):
     """A span that tells the kind of an error, and not its text, which may quote a secret."""
 
     def __init__(self, name: str, parent: Context | None) -> None:
+        # guard: trace-has-no-error-text
         self._entered = _tracer.start_as_current_span(
             name, parent, record_exception=False, set_status_on_exception=False
         )
@@ -208,5 +209,5 @@ def keep_urls_out_of_logs() -> None:
     """Keep httpx from logging requests: for some receivers, the address is the password."""
     for name in ("httpx", "httpcore"):
         logger = logging.getLogger(name)
-        if logger.level == logging.NOTSET:
+        if logger.level == logging.NOTSET:  # guard: no-address-logged
             logger.setLevel(logging.WARNING)

@@ -116,7 +116,7 @@ def encode(value: object, *, what: str, bytes_max: int | None = KEPT_BYTES_MAX) 
     """
     try:
         plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-        encoded = exact(plain)
+        encoded = exact(plain)  # guard: infinite-not-kept-as-null
     except (TypeError, ValueError) as error:
         where = "" if isinstance(value, BaseModel) else place_of_problem(value)
         problem = f"JSON has no such value at {where}" if where else f"{error}"
@@ -303,7 +303,7 @@ def parsed(model: type[M], data: object) -> M:
 def as_json(value: object) -> Any:  # noqa: ANN401 - the shape is the user's
     """Return what JSON makes of `value`, keys in order; `TypeError` or `ValueError`: it is none."""
     exact(value)
-    return msgspec.json.decode(msgspec.json.encode(value))
+    return msgspec.json.decode(msgspec.json.encode(value))  # guard: definition-read-in-order
 
 
 def tag(kind: str) -> str:

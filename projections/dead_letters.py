@@ -109,6 +109,7 @@ def _letter(record: Recorded, event: DeadLettered, *, letter_key: str) -> Letter
         payload=event.payload,
         payload_size_bytes=event.payload_size_bytes,
         lettered_at=record.commit.at,
+        # guard: letter-of-output-exact
         output_key=_output_key(event.subject) if letter_key.startswith(_OF_OUTPUTS) else None,
     )
 

@@ -112,7 +112,7 @@ def workflow_contents(body: msgspec.Raw) -> WorkflowContents:
 def _read(body: msgspec.Raw, decoder: msgspec.json.Decoder[T], *, otherwise: T) -> T:
     try:
         return decoder.decode(body)
-    except UNDECODABLE:
+    except UNDECODABLE:  # guard: unreadable-definition-passed
         return otherwise
 
 
@@ -185,6 +185,7 @@ class DefinitionFold:
         """Take the next commit; `UnreadableEvent`: it is not this definition's, and left out."""
         events = events_of(record, _EVENTS, whose="a definition")
         for event in events:
+            # guard: change-of-one-definition
             if key(f"{event.kind.value}.{event.id}") != self._name:
                 detail = f"it is about the {event.kind.value} {event.id!r}"
                 raise UnreadableEvent(record.subject, seq=record.seq, detail=detail)
@@ -204,6 +205,7 @@ class DefinitionFold:
         self._kind = event.kind
         match event:
             case DefinitionApplied():
+                # guard: first-applied-stays
                 known = (
                     self._row.first_applied_at
                     if isinstance(self._row, DefinitionRevisionAdded)

@@ -136,7 +136,7 @@ def answered(
     row.resolved_reason = event.reason or None
     row.decision_id = event.decision_id or None
     row.resolved_at = at
-    row.edited_hash = event.edited_hash or None
+    row.edited_hash = event.edited_hash or None  # guard: changed-approval-row
     row.acting_episode_id = event.acting_episode_id or None
     return row
 
@@ -146,7 +146,7 @@ def _request(block: BlockBegun, approval: Approval) -> None:
     block.plan_hash = approval.plan_hash
     block.summary = approval.summary or None
     block.approvers = approval.approvers
-    block.editable = approval.editable
+    block.editable = approval.editable  # guard: inbox-says-changeable
     block.request = approval.request or None
 
 
@@ -216,7 +216,7 @@ def _shown_key(key: str) -> str:
 
     What is left is unique: the episode and the turn, or the call of a function.
     """
-    return key.rpartition(":")[0] or key
+    return key.rpartition(":")[0] or key  # guard: step-row-no-argument-hash
 
 
 def recorded(event: StepRecorded, *, episode_id: str, seq: int, at: datetime) -> StepChange:
@@ -246,12 +246,12 @@ def is_whole(event: StepRecorded) -> bool:
 
     Who may see only some of it could guess a short secret from that.
     """
-    return not event.is_hidden and event.result_shown == NOTHING
+    return not event.is_hidden and event.result_shown == NOTHING  # guard: digest-only-of-whole
 
 
 def shown_result(event: StepRecorded) -> msgspec.Raw:
     """Return the result of a step as people may see it."""
-    if event.is_hidden:
+    if event.is_hidden:  # guard: hidden-in-no-row
         return NOTHING
     return event.result if event.result_shown == NOTHING else event.result_shown
 
@@ -419,7 +419,7 @@ class EpisodeFold:
                 self._advance = _opened(event, episode_id=self._episode_id, seq=seq, at=at)
             case EpisodeStarted():
                 _start(self._advanced(seq), event, at=at)
-                if event.attempt > 1:
+                if event.attempt > 1:  # guard: later-starts-in-rows
                     place = _Place(episode_id=self._episode_id, seq=seq, at=at)
                     self._attempts[event.attempt] = attempted(event, **place)
             case EpisodeLeft():
@@ -442,7 +442,7 @@ class EpisodeFold:
             case StepRecorded():
                 self._put(recorded(event, **place))
                 advance = self._advanced(seq)
-                advance.turns_added += event.is_turn
+                advance.turns_added += event.is_turn  # guard: attempts-no-turns-in-rows
                 advance.tokens_added += event.cost_tokens
                 _run(advance, event)
                 advance.model = advance.model or event.model or None
@@ -515,7 +515,7 @@ def _opened(event: EpisodeOpened, *, episode_id: str, seq: int, at: datetime) ->
     )
     if event.service_level is not None:
         row.service_level = msgspec.structs.asdict(event.service_level)
-    if event.fork is not None:
+    if event.fork is not None:  # guard: fork-rows-show-no-workflow
         row.forked_from = uuid_or_none(event.fork.episode_id)
         row.forked_at_step, row.forked_by = event.fork.step_no, event.fork.by
         row.forked_reason = event.fork.reason or None
@@ -559,6 +559,7 @@ def _converge(advance: EpisodeProgress, event: EpisodeConverged) -> None:
     if event.confidence is not None:
         advance.confidence = event.confidence
     advance.summary = event.summary or advance.summary
+    # guard: exhausted-in-metadata
     exhausted = {EXHAUSTED: event.exhausted} if event.exhausted else {}
     if event.metadata or exhausted:
         advance.metadata = {**(advance.metadata or {}), **event.metadata, **exhausted}
@@ -566,13 +567,13 @@ def _converge(advance: EpisodeProgress, event: EpisodeConverged) -> None:
 
 def _defer(advance: EpisodeProgress, event: EpisodeDeferred) -> None:
     _enter(advance, "blocked", blocked_by=OUTPUTS)
-    advance.outputs = event.outputs or advance.outputs
+    advance.outputs = event.outputs or advance.outputs  # guard: silent-outcomes-stay
 
 
 def _finish(advance: EpisodeProgress, event: EpisodeFinished, *, at: datetime) -> None:
     _enter(advance, event.status.value)
     advance.finished_at = at
-    advance.turns_used, advance.turns_added = event.turns_used, 0
+    advance.turns_used, advance.turns_added = event.turns_used, 0  # guard: end-turns-not-added
     advance.tokens_used = event.tokens_used
     advance.tokens_added = 0
     _run(advance, event)

@@ -132,6 +132,7 @@ class FindingFold:
         """Take the next commit; `UnreadableEvent`: it is no finding's, and left out."""
         for event_no, event in enumerate(events_of(record, _EVENTS, whose="a finding")):
             saved = _saved(event, finding_key=self._finding_key, seq=record.seq)
+            # guard: followed-raise-superseded
             if isinstance(event, FindingRaised) and saved.raise_no > 1:
                 self._supersede(saved)
             self._saved[saved.raise_no] = saved

@@ -126,7 +126,7 @@ class LaneFold:
                 placed.state, placed.journal_seq = "admitted", seq
             case Admitted() as admitted:
                 admitted.journal_seq = seq
-            case None if not self._kept_seq:
+            case None if not self._kept_seq:  # guard: kept-lane-is-whole
                 self._rows[episode_id] = Admitted(
                     actor_id=self._actor_id, episode_id=episode_id, journal_seq=seq
                 )

@@ -246,6 +246,7 @@ def _ask(row: Proposed, approval: Approval, *, at: datetime) -> None:
 
 def _move(row: Progress, event: _Later, *, at: datetime) -> None:
     row.status = _STATUSES[type(event)].value
+    # guard: retried-output-no-old-error
     row.next_attempt_at = row.error_class = row.error_detail = None
     match event:
         case OutputApproved() | OutputRejected():
@@ -275,7 +276,7 @@ def _decide(row: Progress, event: OutputApproved | OutputRejected, *, at: dateti
     row.decision_id = event.decision_id or None
     row.decided_at = at
     if isinstance(event, OutputApproved) and event.edited_hash:
-        row.edited_hash = event.edited_hash
+        row.edited_hash = event.edited_hash  # guard: changed-output-row
         if isinstance(row, Proposed):
             row.payload = event.edited_payload
         else:
@@ -287,6 +288,7 @@ def _fail(row: Progress, event: OutputPostponed | OutputFailed, *, at: datetime)
     row.error_class, row.error_detail = event.error_class, event.error_detail or None
     if isinstance(event, OutputPostponed):
         row.next_attempt_at = event.retry_at
+    # guard: unanswered-request-expired
     elif event.attempt == 0 and event.error_class == APPROVAL_EXPIRED:
         row.resolution, row.decided_at = Resolution.EXPIRED.value, at
         row.decided_reason = event.error_detail or None
@@ -295,5 +297,6 @@ def _fail(row: Progress, event: OutputPostponed | OutputFailed, *, at: datetime)
 def _ask_again(row: Progress, asked: Approval, *, at: datetime) -> None:
     row.status, row.asked_at = OutputStatus.AWAITING_APPROVAL.value, at
     row.expires_at = asked.expires_at
+    # guard: asked-again-undecided
     row.resolution = row.decided_by = row.decided_reason = row.decision_id = None
     row.decided_at = row.edited_hash = None

@@ -42,7 +42,7 @@ class SignalFold:
 
     def add(self, record: Recorded) -> None:
         """Take the next commit; `UnreadableEvent`: it does not belong there."""
-        events_of(record, _SIGNALS, whose="a signal")
+        events_of(record, _SIGNALS, whose="a signal")  # guard: no-signal-stops-no-projector
 
     def changes(self) -> Iterator[RowChange]:
         """Yield nothing."""

@@ -204,7 +204,7 @@ def _ask(
         case StepApproved():
             _settle(row, StepStatus.PENDING)
             row.decided_by, row.decided_reason = event.by or None, event.reason or None
-            row.edited_hash = event.edited_hash or None
+            row.edited_hash = event.edited_hash or None  # guard: changed-step-row
         case StepDenied():
             _settle(row, StepStatus.FAILED)
             row.error_class = "approval_expired" if event.is_expiry else "denied"

@@ -44,7 +44,7 @@ def exact(value: object) -> msgspec.Raw:
     """Return `value` as `raw` does; raise `ValueError`, too, for a float that is not finite."""
     encoded = raw(value)
     # Only where there is a null may something have become one.
-    if b"null" in bytes(encoded) and not _is_finite(_plain(value)):
+    if b"null" in bytes(encoded) and not _is_finite(_plain(value)):  # guard: infinite-is-not-null
         raise ValueError("a number that is not finite; JSON has none")
     return encoded
 

@@ -256,6 +256,7 @@ class Stack(Layout, frozen=True):
             raise BadName(f"no aggregate lives at {subject!r}")
         found = Kind(kind)
         key = as_subject_token(token) if found is Kind.SIGNAL else decode_token(token)
+        # guard: aggregate-in-its-partition
         if self.partitions > 1 and f"{within}." != self._within(found, key):
             raise BadName(f"{found.value} {key!r} does not live at {subject!r}")
         return found, key

@@ -27,7 +27,7 @@ HASH_BYTES: Final = 16
 """Of a longer text's hash."""
 
 _NONE: Final = "="
-_HASHED: Final = "=h"
+_HASHED: Final = "=h"  # guard: hash-is-no-encoding
 _HASH = re.compile(rf"{_HASHED}[0-9a-f]{{{2 * HASH_BYTES}}}")
 
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
@@ -83,7 +83,7 @@ def subject_token(subject: str) -> str:
 
 def as_subject_token(token: str) -> str:
     """Return `token` if `subject_token` may have made it, else raise `BadName`."""
-    if token != _NONE and not _HASH.fullmatch(token):
+    if token != _NONE and not _HASH.fullmatch(token):  # guard: unknown-token-refused
         decode_token(token)
     return token
 

@@ -1,14 +1,14 @@
 """Tries mutants: switches off each guard of `tests/mutants.py` and sees that a test turns red.
 
     python -m tests.mutation                 all of them
-    python -m tests.mutation lane deadline   those whose guard, file or tests have one of the words
+    python -m tests.mutation lane deadline   those whose guard, marker, file or tests have a word
     python -m tests.mutation --new           those that were not killed since their files changed
     python -m tests.mutation --green         without first seeing that the tests pass as they are
 
 Each of `--jobs` workers has a copy of the tree, so nothing here can leave a guard off. A worker has
 imported what others have written, and forks for each mutant: a trial costs little more than its
-tests. What was killed is remembered in `.mutants`, with a digest of the mutant, and of the code
-of its file and its tests: comments and docstrings may change.
+tests. What was killed is remembered in `.mutants`, with a digest of the code of the changed file
+and of its tests: words, names of markers, comments and docstrings may change.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ from typing import Final
 
 import pytest
 
-from tests.mutants import ROOT, TABLE, Mutant
+from tests.markers import ROOT, BadRow
+from tests.mutants import TABLE, Mutant
+from tests.mutators import switched_off
 
 KILLED: Final = ROOT / ".mutants"
 
@@ -81,11 +83,12 @@ OF_OTHERS: Final = (
 
 def digest(mutant: Mutant) -> str:
     """Return a digest of what a trial of `mutant` depends on most."""
-    made = hashlib.sha256(repr(mutant).encode())
+    path, text = switched_off(mutant.marker, mutant.change)
+    made = hashlib.sha256(f"{path.relative_to(ROOT)} {mutant.tests}".encode())
+    made.update(code_of(text, path.suffix))
     tests = ROOT / mutant.tests
-    files = sorted(tests.rglob("*.py")) if tests.is_dir() else [tests]
-    for path in (ROOT / mutant.file, *files):
-        made.update(code_of(path))
+    for each in sorted(tests.rglob("*.py")) if tests.is_dir() else [tests]:
+        made.update(code_of(each.read_text(), each.suffix))
     return made.hexdigest()[:16]
 
 
@@ -98,12 +101,11 @@ class WithoutTexts(ast.NodeTransformer):
 
 
 @cache
-def code_of(path: Path) -> bytes:
+def code_of(text: str, suffix: str) -> bytes:
     """Return the code of a Python file, without comments and docstrings; another one whole."""
-    text = path.read_bytes()
-    return (
-        ast.dump(WithoutTexts().visit(ast.parse(text))).encode() if path.suffix == ".py" else text
-    )
+    if suffix != ".py":
+        return text.encode()
+    return ast.dump(WithoutTexts().visit(ast.parse(text))).encode()
 
 
 def remembered() -> set[str]:
@@ -150,9 +152,10 @@ class Tree:
 
     def tried(self, mutant: Mutant, worker: Worker) -> Trial:
         """Return how the tests go with the guard switched off."""
-        path = self.path / mutant.file
+        marked, text = switched_off(mutant.marker, mutant.change)
+        path = self.path / marked.relative_to(ROOT)
         original = path.read_text()
-        self._write(path, original.replace(mutant.text, mutant.becomes))
+        self._write(path, text)
         try:
             return worker.run(self, mutant.tests, WHOLE)
         finally:
@@ -240,12 +243,25 @@ def waited(child: int, *, until_s: float) -> int | None:
 
 def wanted(words: Sequence[str]) -> list[Mutant]:
     """Return the mutants that have one of the words, or all."""
-    return [
-        mutant
-        for mutant in TABLE
-        if not words
-        or any(word in part for word in words for part in (mutant.guard, mutant.file, mutant.tests))
-    ]
+    return [mutant for mutant in TABLE if not words or has_one(mutant, words)]
+
+
+def has_one(mutant: Mutant, words: Sequence[str]) -> bool:
+    """Return whether one of the words is in what is said of the mutant."""
+    path, _ = switched_off(mutant.marker, mutant.change)
+    said = (mutant.guard, mutant.marker, path.relative_to(ROOT).as_posix(), mutant.tests)
+    return any(word in part for word in words for part in said)
+
+
+def faults() -> list[str]:
+    """Return what is wrong with rows of the table, each with its marker."""
+    found = []
+    for mutant in TABLE:
+        try:
+            switched_off(mutant.marker, mutant.change)
+        except BadRow as error:
+            found.append(f"{mutant.guard}: {error}")
+    return found
 
 
 class Trials:
@@ -289,6 +305,16 @@ class Trials:
             self._free.get()[0].stop()
 
 
+def tell(mutant: Mutant, trial: Trial, *, at: str) -> None:
+    """Print how a mutant fared, and remember it if it was killed."""
+    how = "killed" if trial.failed else "SURVIVED" if trial.passed else "UNKNOWN"
+    print(f"{at:>9}  {how:8}  {trial.seconds:5.1f} s  {mutant.guard}", flush=True)
+    if trial.failed:
+        remember(mutant)
+    elif not trial.passed:
+        print(trial.said, flush=True)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Try the mutants; return 1 if one survives."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
@@ -297,6 +323,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--green", action="store_true")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args(arguments)
+    if wrong := faults():
+        parser.error("\n".join(["the table of mutants is at fault:", *wrong]))
     killed = remembered() if asked.new else set()
     mutants = [mutant for mutant in wanted(asked.words) if digest(mutant) not in killed]
     survivors = 0
@@ -310,13 +338,7 @@ def main(arguments: Sequence[str]) -> int:
             mutants = [mutant for mutant in mutants if mutant.tests not in red]
             for number, (mutant, trial) in enumerate(trials.of(mutants), 1):
                 survivors += not trial.failed
-                at = f"{number}/{len(mutants)}"
-                how = "killed" if trial.failed else "SURVIVED" if trial.passed else "UNKNOWN"
-                print(f"{at:>9}  {how:8}  {trial.seconds:5.1f} s  {mutant.guard}", flush=True)
-                if trial.failed:
-                    remember(mutant)
-                elif not trial.passed:
-                    print(trial.said, flush=True)
+                tell(mutant, trial, at=f"{number}/{len(mutants)}")
         finally:
             trials.stop()
     print(f"{len(mutants) - survivors} of {len(mutants)} killed")

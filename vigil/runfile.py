@@ -46,7 +46,7 @@ def file_lock(path: Path) -> Iterator[bool]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            yield False
+            yield False  # guard: neighbour-node-names
         else:
             yield True
 

@@ -174,7 +174,7 @@ def read_each(given: Mapping[str, object], stacks: str) -> list[Config]:
         raise Mistake("--stack and --stacks: say one of them")
     if not names or len(set(names)) < len(names):
         raise Mistake(f"--stacks {stacks!r}: name stacks with commas between, each once")
-    return [read({**given, "stack": name}) for name in names]
+    return [read({**given, "stack": name}) for name in names]  # guard: node-of-own-stack
 
 
 def shown(key: str, value: object) -> str:

@@ -110,7 +110,7 @@ def letter(
 
 
 def _one_line(text: str) -> str:
-    if len(text.splitlines()) > 1 or text.endswith(("\r", "\n")):
+    if len(text.splitlines()) > 1 or text.endswith(("\r", "\n")):  # guard: payload-makes-no-header
         raise ValueError("more than one line")
     return text
 
@@ -218,7 +218,7 @@ class Email(OutputAdapter):
             password=password,
             timeout=self._timeout_s,
             use_tls=self._tls == "tls",
-            start_tls=self._tls == "starttls",
+            start_tls=self._tls == "starttls",  # guard: starttls-required
             tls_context=self._context,
         )
 
@@ -226,7 +226,7 @@ class Email(OutputAdapter):
 async def _say_goodbye(smtp: aiosmtplib.SMTP) -> None:
     try:
         await smtp.quit(timeout=QUIT_S_MAX)
-    except (aiosmtplib.SMTPException, OSError):
+    except (aiosmtplib.SMTPException, OSError):  # guard: accepted-mail-delivered
         return
 
 
@@ -295,7 +295,7 @@ def _failure(error: aiosmtplib.SMTPException | OSError) -> DeliveryFailed:
             return _reply(error.code, error.message)
         case _ if type(error) in _LACKS:
             return DeliveryFailed("smtp_not_supported", str(error), permanent=True)
-        case TimeoutError():
+        case TimeoutError():  # guard: mail-server-timeout
             return DeliveryFailed("delivery_timeout", str(error))
         case _ if is_about_tls(error):
             return DeliveryFailed("tls_failed", str(error))
@@ -305,7 +305,7 @@ def _failure(error: aiosmtplib.SMTPException | OSError) -> DeliveryFailed:
 
 def _nobody(refused: Sequence[aiosmtplib.SMTPRecipientRefused]) -> DeliveryFailed:
     """Return the failure of a mail that nobody accepted: permanent only if all refusals are."""
-    softest = min(refused, key=lambda each: each.code)
+    softest = min(refused, key=lambda each: each.code)  # guard: partial-mail-not-given-up
     return _reply(softest.code, f"{softest.recipient}: {softest.message}")
 
 

@@ -84,7 +84,7 @@ def check(answer: HttpAnswer, *, now: datetime) -> None:
     raise DeliveryFailed(
         f"http_{status}",
         _words(answer),
-        permanent=not is_transient,
+        permanent=not is_transient,  # guard: transient-retried
         retry_after_s=retry_after_s(answer.headers.get("retry-after", ""), now=now),
     )
 
@@ -205,7 +205,7 @@ def _client(timeout_s: float, tls: ssl.SSLContext | None) -> httpx.AsyncClient:
     return httpx.AsyncClient(
         verify=tls or True,
         http2=False,
-        follow_redirects=False,
+        follow_redirects=False,  # guard: delivery-no-redirect
         timeout=timeout_s,
         limits=httpx.Limits(
             max_connections=CONNECTIONS_MAX,
@@ -223,9 +223,9 @@ async def _beginning(response: httpx.Response) -> bytes:
         async with asyncio.timeout(ANSWER_S_MAX):
             async for chunk in response.aiter_raw():
                 read += chunk
-                if len(read) >= ANSWER_BYTES_MAX:
+                if len(read) >= ANSWER_BYTES_MAX:  # guard: delivery-answer-bounded
                     break
-    except (httpx.HTTPError, TimeoutError):
+    except (httpx.HTTPError, TimeoutError):  # guard: delivery-stands-once-answered
         return bytes(read)
     return bytes(read[:ANSWER_BYTES_MAX])
 

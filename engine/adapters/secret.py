@@ -145,7 +145,7 @@ class Confidence:
         """Return `failure` with a detail that people may read."""
         return DeliveryFailed(
             failure.error_class,
-            self.hide(failure.detail)[:SHOWN_CHARS_MAX],
+            self.hide(failure.detail)[:SHOWN_CHARS_MAX],  # guard: receiver-quote-no-secret
             permanent=failure.permanent,
             retry_after_s=failure.retry_after_s,
         )
@@ -193,6 +193,7 @@ def _key(part: str) -> bytes:
         key = base64.b64decode(part.removeprefix(PREFIX), validate=True)
     except (NotBase64, ValueError) as error:
         raise ValueError(f"a secret is {PREFIX} and base64") from error
+    # guard: secret-is-exact-text
     if not part.startswith(PREFIX) or not KEY_BYTES_MIN <= len(key) <= KEY_BYTES_MAX:
         raise ValueError(f"a secret is {PREFIX} and {KEY_BYTES_MIN} to {KEY_BYTES_MAX} bytes")
     return key

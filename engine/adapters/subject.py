@@ -90,7 +90,7 @@ async def _send(ports: Ports, message: SubjectMessage, output: OutputView) -> Se
         bytes(message.data),
         id=output.idempotency_key,
         headers=message.headers,
-        hops=await _hops(ports, output.episode_id),
+        hops=await _hops(ports, output.episode_id),  # guard: output-keeps-chain
     )
 
 

@@ -93,7 +93,7 @@ class Webhook(OutputAdapter):
             named = await self._send(output, confidence)
         except DeliveryFailed as failure:
             raise confidence.in_public(failure) from None
-        return named and confidence.hide_in_name(named)
+        return named and confidence.hide_in_name(named)  # guard: delivery-id-no-secret
 
     async def close(self) -> None:
         """Close the connections."""
@@ -163,7 +163,7 @@ def _problem_of_header(name: object) -> str | None:
 
 
 def _value(name: str, value: str) -> str:
-    if not _is_value(value):
+    if not _is_value(value):  # guard: header-is-one-line
         raise DeliveryFailed("bad_header", f"{name}: not a line of ASCII", permanent=True)
     return value
 

@@ -238,7 +238,7 @@ def approval(
         expires_s=_seconds("expires_s", expires_s),
         on_expiry=_on_expiry(on_expiry, OF_APPROVALS),
         remind_every_s=_seconds("remind_every_s", remind_every_s),
-        editable=True if editable else msgspec.UNSET,
+        editable=True if editable else msgspec.UNSET,  # guard: default-not-in-fingerprint
         shared=msgspec.UNSET if shared else False,
         per_episode=True if per_episode else msgspec.UNSET,
     )
@@ -279,10 +279,10 @@ def _approvers(given: Iterable[str] | str | None) -> tuple[str, ...]:
     if given is None:
         return ()
     names = (given,) if isinstance(given, str) else tuple(given)
-    if not names:
+    if not names:  # guard: empty-deciders-refused
         raise InvalidAction(f"approvers: {NAMES_NOBODY}")
     for each in names:
-        _check_approver(each)
+        _check_approver(each)  # guard: approver-has-name
     return names
 
 
@@ -297,7 +297,7 @@ def _seconds(field: str, given: float | None) -> float:
         return 0.0
     said: object = given
     is_number = isinstance(said, int | float) and not isinstance(said, bool)
-    if is_number and given <= 0:
+    if is_number and given <= 0:  # guard: no-time-is-not-forever
         raise InvalidAction(f"{field}: {given:g} is not more than 0; write more, or leave it out")
     return given
 
@@ -390,6 +390,7 @@ def _object(field: str, value: object) -> str | None:
 
 def without_transient(args: JsonObject) -> JsonObject:
     """Return `args` without those that are never stored: names starting with `_`."""
+    # guard: transient-keys
     return {key: value for key, value in args.items() if not key.startswith("_")}
 
 

@@ -271,6 +271,7 @@ def checked_options(check: Check, options: ExpectationOptions) -> dict[str, Any]
     return {
         option.name: value
         if value is None and option.default is None
+        # guard: options-checked-at-declaration
         else _CHECKS[option.name](check, option.name, value)
         for option, value in given
     }
@@ -294,9 +295,10 @@ def contradiction(expectation: Expectation) -> tuple[str, str] | None:
     if expectation.concurrency != 1 and not expectation.concurrency_key:
         return "concurrency", "counts by concurrency_key, and there is none"
     adapts = expectation.adaptive_budget
+    # guard: first-budget-within-bounds
     if adapts is not None and (problem := problem_of_adapting(adapts, expectation.budget)):
         return "adaptive_budget", problem
-    if unheard := unasked(expectation):
+    if unheard := unasked(expectation):  # guard: option-no-cause-is-asked
         option, causes = unheard
         return option, f"is for {causes}, and none fires it; leave it out"
     return None
@@ -314,7 +316,7 @@ def unasked(expectation: Expectation) -> tuple[str, str] | None:
     of_ticks = {"breaker": expectation.breaker, "sample": expectation.sample != 1}
     if option := next((name for name, is_set in of_events.items() if is_set), ""):
         return option, "events"
-    if expectation.schedules:
+    if expectation.schedules:  # guard: schedule-without-ticks-options
         return None
     option = next((name for name, is_set in of_ticks.items() if is_set), "")
     return (option, "events and ticks") if option else None
@@ -465,6 +467,7 @@ class Actor:
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
+        # guard: own-tools-within-capabilities
         if beyond := [each for each in self.tools if not self.may_call(each)]:
             raise check.refuse("tools", f"{beyond[0]!r} is none of its capabilities")
 
@@ -491,7 +494,7 @@ class Actor:
             chosen, state_type = _chosen(check, strategy)
         asked = check.callback("synthesizer", synthesizer) or declared.synthesizer
         expectation = replace(declared, strategy=chosen, state_type=state_type, synthesizer=asked)
-        made = copy(self)
+        made = copy(self)  # guard: strategy-replaced-in-copy
         object.__setattr__(made, "expectations", {**self.expectations, name: expectation})
         return made
 
@@ -510,7 +513,7 @@ class Actor:
             state_type=state_type,
             **checked_options(check, options),
         )
-        if found := contradiction(expectation):
+        if found := contradiction(expectation):  # guard: options-contradict
             raise check.refuse(*found)
         self.expectations[name] = expectation
         return expectation
@@ -539,7 +542,7 @@ class Actor:
 
     def runs_on(self, stack: str) -> bool:
         """Return whether nodes of the stack called `stack`, its `env` included, have it."""
-        return not self.stacks or stack in self.stacks
+        return not self.stacks or stack in self.stacks  # guard: actor-on-its-stacks
 
     def may_call(self, capability: str) -> bool:
         """Return whether its strategies may call tools of `capability`."""

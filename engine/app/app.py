@@ -146,7 +146,7 @@ class App:
             known = ", ".join(sorted({*actor.tools, *self.tools} - OF_THE_ENGINE)) or "none"
             problem = f"no tool is called {absent[0]!r}; there are: {known}"
             raise Check(actor.id).refuse("capabilities", problem)
-        if problem := _problem_of_queue(actor):
+        if problem := _problem_of_queue(actor):  # guard: queue-bound-without-queue
             raise Check(actor.id).refuse("queue_max", problem)
         if problem := _problem_of_breakers(actor):
             raise Check(actor.id).refuse("breaker", problem)
@@ -154,6 +154,7 @@ class App:
             check, strategy = Check(actor.id, expectation.name), expectation.strategy
             needs = getattr(strategy, "needs", Needs())
             self._check_named(check, needs)
+            # guard: app-has-asked-synthesizer
             if needs.synthesizer and self.synthesizer_of(actor, expectation) is None:
                 raise check.refuse("strategy", "there is no synthesizer to ask; App(synthesizer=…)")
 
@@ -178,6 +179,7 @@ class App:
         chosen, asked = strategies or {}, synthesizers or {}
         for place in sorted({*chosen, *asked}):
             id_, _, name = place.rpartition(".")
+            # guard: replaced-in-app-must-exist
             if id_ not in actors or name not in actors[id_].expectations:
                 raise Check(ALL).refuse("replaced", _no_such_expectation(place, actors))
             strategy, synthesizer = chosen.get(place), asked.get(place)
@@ -215,7 +217,7 @@ class App:
             problem = f"no gatherer is called {needs.gatherer!r}; App(gatherers=…) has {known}"
             raise check.refuse("strategy", problem)
         for index, adapter in enumerate(needs.outputs):
-            if adapter not in self.outputs:
+            if adapter not in self.outputs:  # guard: app-has-named-adapters
                 known = ", ".join(sorted(self.outputs)) or "nothing"
                 problem = f"no output is called {adapter!r}; App(outputs=…) has {known}"
                 raise check.refuse(f"strategy.config.outputs.{index}.adapter", problem)
@@ -266,6 +268,7 @@ def _strategies(given: object) -> Mapping[str, Strategy[Any] | StrategyFunction]
 
 def _strategy(given: object) -> Strategy[Any] | StrategyFunction:
     check = Check(ALL)
+    # guard: expectation-function-nameable
     return check.strategy_function(given).run if isfunction(given) else check.strategy(given)
 
 
@@ -286,6 +289,7 @@ def _problem_of_breakers(actor: Actor) -> str | None:
     if not actor.is_laned:
         return None
     for expectation in actor.expectations.values():
+        # guard: no-node-breaker-in-lane
         if expectation.breaker is not None and expectation.breaker.scope == "node":
             return (
                 f'scope="node" of expectation {expectation.name!r}: its episodes take turns, and'
@@ -323,6 +327,7 @@ def absent_from(app: App, stack: str) -> Absent:
     actors = {actor.id for actor in app.actors.values() if not actor.runs_on(stack)}
     lacking = {each.name for each in app.workflows.values() if _asks(each) & actors}
     within = {name: tuple(_inner(each)) for name, each in app.workflows.items()}
+    # guard: workflow-with-its-inner
     workflows = {name for name in within if {name, *ancestors(within, name)} & lacking}
     return Absent(actors=tuple(sorted(actors)), workflows=tuple(sorted(workflows)))
 

@@ -117,7 +117,7 @@ def problem_of_budget(budget: object) -> str | None:
         return f"wall_s={wall_s!r} is not a number of seconds; use 0 for no limit"
     for limit in LIMITS:
         value = getattr(budget, limit)
-        if value < 0:
+        if value < 0:  # guard: budget-limit-not-negative
             return f"{limit}={value!r} is below 0; use 0 for no limit"
         if value > COUNT_MAX:
             return f"{limit}={value!r} is over {COUNT_MAX:,}; use 0 for no limit"
@@ -290,7 +290,7 @@ class Check:
 
     def sound(self, field_: str, value: F, problem_of: Callable[[F], str | None]) -> F:
         """Return a value with which `problem_of` finds nothing wrong."""
-        if problem := problem_of(value):
+        if problem := problem_of(value):  # guard: limit-is-a-number
             raise self.refuse(field_, problem)
         return value
 
@@ -354,7 +354,7 @@ class Check:
     def path(self, field_: str, value: str) -> str:
         """Return a path into the payload, or an empty one for none."""
         checked = self.label(field_, value)
-        if checked and (problem := problem_of_path(checked)):
+        if checked and (problem := problem_of_path(checked)):  # guard: bad-path-told-at-declaration
             raise self.refuse(field_, problem)
         return checked
 

@@ -193,6 +193,7 @@ def _reason(condition: Condition, found: object) -> MisfitReason | None:
 
 
 def _outside(found: object, *bounds: tuple[Order, Scalar]) -> MisfitReason | None:
+    # guard: text-and-numbers-incomparable
     if any(_kind(found) != _kind(bound) for _, bound in bounds):
         return "filter_type"
     fits = all(_ORDERS[how](found, bound) for how, bound in bounds)
@@ -205,6 +206,7 @@ def is_same(one: object, other: object) -> bool:
         return one.keys() == other.keys() and all(is_same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(is_same, one, other))
+    # guard: true-is-not-one
     return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
@@ -217,7 +219,7 @@ def _kind(value: object) -> str:
 
 def _problem_of(condition: Condition) -> str | None:
     match condition:
-        case OneOf(values=()):
+        case OneOf(values=()):  # guard: choice-has-values
             return "no value is one of none; name some, or ask for missing()"
         case OneOf(values=values):
             return next(filter(None, map(_problem_of_value, values)), None)
@@ -244,6 +246,7 @@ def _problem_of_range(low: Scalar, high: Scalar) -> str | None:
 
 
 def _problem_of_value(value: object) -> str | None:
+    # guard: filter-is-json
     return None if _is_json(value) else f"{value!r} is neither JSON nor a condition like gt(90)"
 
 

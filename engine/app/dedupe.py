@@ -132,7 +132,7 @@ def key_of(dedupe: Dedupe, event: DomainEvent) -> str:
             return f"payload:{_digest(event.payload)}{_bucket(window, event.at)}"
         case ByPayload(paths=paths, window=window):
             values = [_value(event.payload, path) for path in paths]
-            if all(value is None for value in values):
+            if all(value is None for value in values):  # guard: missing-value-known-by-id
                 return event_key(event.id)
             return f"payload:{_digest([paths, values])}{_bucket(window, event.at)}"
         case ByValue(path=path, window=window):

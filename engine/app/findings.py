@@ -104,6 +104,7 @@ def problem_of_escalation(escalation: object) -> str | None:
 
 def expire(finding: Finding, *, cause: DueTimer, at: datetime) -> FindingExpired | None:
     """Return the expiry of `finding` if it is due, or None."""
+    # guard: finding-ends-at-its-time
     is_over = finding.expires_at is not None and finding.expires_at <= at
     if finding.status is not FindingStatus.ACTIVE or not is_over:
         return None

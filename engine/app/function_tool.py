@@ -71,7 +71,7 @@ INVALID_ARGUMENTS: Final = "invalid_arguments"
 INVALID_RETURN: Final = "invalid_return"
 """Error class of a call whose result is not what the signature says that it returns."""
 
-RETRIED: Final = TROUBLE | {RATE_LIMITED, BREAKER_OPEN}
+RETRIED: Final = TROUBLE | {RATE_LIMITED, BREAKER_OPEN}  # guard: breaker-and-rate-awaited
 """Error classes of calls that are repeated: with others, the tool has answered."""
 
 TIMEOUT_S_MAX: Final = 3_600.0
@@ -185,7 +185,7 @@ class FunctionTool(Tool, Generic[P, R_co, Q, T_co]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function as if it were no tool; `InvalidAction`: in the code of a strategy."""
-        if IN_STRATEGY.get():
+        if IN_STRATEGY.get():  # guard: no-tool-past-journal
             name = self.arguments.__name__
             raise InvalidAction(
                 f"{name}(…) called directly; await ctx.call({name}, …), or return"
@@ -220,10 +220,12 @@ class FunctionTool(Tool, Generic[P, R_co, Q, T_co]):
         `key` fixes the jitter.
         """
         retries = self.retries
+        # guard: retry-attempts-max
         if retries is None or attempt >= retries.attempts_max or error_class not in RETRIED:
             return 0.0
+        # guard: pauses-grow
         pause_s = backoff_s(attempt, first_s=retries.first_s, most_s=retries.most_s)
-        return jittered_s(pause_s, seed=f"{key}.{attempt}")
+        return jittered_s(pause_s, seed=f"{key}.{attempt}")  # guard: jitter-of-call
 
     def redact(self, args: JsonObject) -> object:
         """Return `args` without the values of what is hidden."""
@@ -260,7 +262,7 @@ class FunctionTool(Tool, Generic[P, R_co, Q, T_co]):
         Raises `CallFailed` if it is something else.
         """
         try:
-            return msgspec.convert(recorded, self.returns)
+            return msgspec.convert(recorded, self.returns)  # guard: tool-result-type
         except msgspec.ValidationError as error:
             problem = f"the result of {self.arguments.__name__}() does not fit its type: {error}"
             raise CallFailed(INVALID_RETURN, problem) from error
@@ -453,7 +455,7 @@ class _Check:
             known = ", ".join(get_args(CacheScope))
             raise self.refuse(f"cache_scope: {scope!r} is not one of {known}")
         checked = self.number("cache_ttl_s", ttl_s, most=CACHE_TTL_S_MAX)
-        if checked and side_effect:
+        if checked and side_effect:  # guard: side-effect-at-each-call
             raise self.refuse("cache_ttl_s: a side effect is to happen at each call")
         return checked or 0.0
 
@@ -473,9 +475,9 @@ class _Check:
             return None
         if not isinstance(value, Retries):
             raise self.refuse(f"retries: {value!r} is not Retries(attempts_max=…)")
-        if problem := problem_of_retries(value):
+        if problem := problem_of_retries(value):  # guard: impossible-retries-refused
             raise self.refuse(f"retries: {problem}")
-        if not may_repeat:
+        if not may_repeat:  # guard: only-idempotent-retried
             raise self.refuse("retries: a side effect is repeated only with idempotent=True")
         return value
 
@@ -494,10 +496,12 @@ class _Check:
                 problem = "arguments are given by name; name each of them"
                 raise self.refuse(f"parameter {each.name}: {problem}")
             if each.name == CONTEXT:
+                # guard: tool-ctx-place
                 if place and each.kind is not inspect.Parameter.KEYWORD_ONLY:
                     raise self.refuse(f"parameter {CONTEXT}: write it first, or after `*`")
                 continue
             fields.append(self._field(each, self._hints.get(each.name, Any)))
+        # guard: no-unknown-arguments
         return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
 
     def returned(self) -> object:
@@ -507,7 +511,7 @@ class _Check:
             type_ = get_args(type_)[-1]
         if type_ in _NOTHING:  # It raises; a stub may return anything.
             return Any
-        self._check_type("what it returns", type_)
+        self._check_type("what it returns", type_)  # guard: tool-result-from-json
         return type_
 
     def _field(
@@ -545,7 +549,7 @@ def _without(value: object, hidden: frozenset[str]) -> object:
                 for key, each in value.items()
             }
         case list():
-            return [_without(each, hidden) for each in value]
+            return [_without(each, hidden) for each in value]  # guard: hidden-in-lists
         case _:
             return value
 
@@ -559,7 +563,7 @@ def _named(tools: object) -> Mapping[str, Tool]:
         if not isinstance(each, FunctionTool):
             raise TypeError(f"{each!r} is no function with @tool; such tools need a name: a dict")
         group = groups.setdefault(each.capability, {})
-        if group.setdefault(each.action, each) is not each:
+        if group.setdefault(each.action, each) is not each:  # guard: tool-names-unique
             raise ValueError(f"two functions are called {each.capability}.{each.action}")
     return {capability: ToolGroup(functions) for capability, functions in groups.items()}
 

@@ -149,7 +149,7 @@ def as_adapter(candidate: object) -> OutputAdapter:
     """Return `candidate` as an adapter; raise `TypeError` if it cannot be one."""
     match candidate:
         case OutputAdapter():
-            if problem := _problem_of(candidate):
+            if problem := _problem_of(candidate):  # guard: undeliverable-adapter-refused
                 raise TypeError(f"{type(candidate).__name__}: {problem}")
             return candidate
         case _ if inspect.iscoroutinefunction(candidate):
@@ -293,7 +293,7 @@ def checked_intent(intent: object) -> OutputIntent:
 
 
 def _problem_of_keys(intent: OutputIntent) -> str | None:
-    if intent.dedupe_key and intent.key:
+    if intent.dedupe_key and intent.key:  # guard: dedupe-key-alone
         return "key: there is a dedupe_key, which says it all; give one of them"
     if len(intent.key) > KEY_CHARS_MAX:
         return f"key: {len(intent.key):,} characters, the limit is {KEY_CHARS_MAX}"

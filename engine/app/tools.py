@@ -259,7 +259,7 @@ class Synthesis(msgspec.Struct, frozen=True, kw_only=True):
         counts = (self.input_tokens, self.output_tokens)
         if not all(isinstance(count, int) for count in counts) or not isinstance(self.model, str):
             raise TypeError("Synthesis: tokens must be whole numbers and the model text")
-        if min(counts) < 0 or sum(counts) > SYNTHESIS_TOKENS_MAX:
+        if min(counts) < 0 or sum(counts) > SYNTHESIS_TOKENS_MAX:  # guard: impossible-tokens
             raise ValueError(
                 f"Synthesis: {counts[0]} and {counts[1]} tokens; none may be negative, and together"
                 f" they are at most {SYNTHESIS_TOKENS_MAX:,}"
@@ -365,7 +365,7 @@ def parse_overrides(text: str | bytes) -> Overrides:
     if strays := sorted(said.keys() - set(FIELDS)):
         raise ValueError(f"no field {strays[0]!r}; there are {', '.join(FIELDS)}")
     synthesis = said.get("synthesis")
-    if synthesis is None and "synthesis" in said:
+    if synthesis is None and "synthesis" in said:  # guard: override-stands-for-something
         raise ValueError("synthesis: null stands for none; leave it out")
     return _made(said.get("tools", {}), synthesis, said.get("persist_findings", False))
 
@@ -482,4 +482,4 @@ def publish(name: str, events: Sequence[Announcement], *, attempt: int = 1) -> T
 def event_id(episode_id: str, about: str) -> str:
     """Return the id of an event that an episode publishes; the same in every replay."""
     mark = blake2b(about.encode(errors="surrogatepass"), digest_size=_MARK_BYTES).hexdigest()
-    return f"{episode_id}.about.{mark}"
+    return f"{episode_id}.about.{mark}"  # guard: entity-event-one-id

@@ -274,7 +274,7 @@ def spec_of(schedule: Schedule) -> str:
     mark = mark_of(schedule.payload)
     match schedule:
         case Every(interval_s=interval_s):
-            return f"every {interval_s}s{mark}"
+            return f"every {interval_s}s{mark}"  # guard: schedule-timer-has-payload
         case Cron(expression=expression, tz=tz):
             return f"cron {expression} {tz}{mark}"
         case _:
@@ -305,7 +305,7 @@ def schedule_in(spec: str) -> Schedule | None:
         schedule = every(said) if kind == "every" else cron(expression, tz=tz)
     except ValueError:
         return None
-    return schedule if spec_of(schedule) == plain else None
+    return schedule if spec_of(schedule) == plain else None  # guard: payload-schedule-armable
 
 
 def next_tick(schedule: Schedule, after: datetime) -> datetime:
@@ -332,6 +332,7 @@ def due_ticks(schedule: Schedule, tick: datetime, now: datetime) -> Catch:
         return _in_turn(schedule, tick, now)
     newest = _newest(schedule, tick, now)
     is_missed = (now - newest).total_seconds() > TICK_LATE_S
+    # guard: missed-tick-skipped
     opens = () if is_missed and schedule.catch_up == "skip" else (newest,)
     return Catch(opens, next_tick(schedule, newest))
 
@@ -340,7 +341,7 @@ def tick_key(schedule: Schedule, tick: datetime) -> str:
     """Return the dedupe key of the episode that `tick` opens."""
     tick, mark = tick.astimezone(UTC), mark_of(schedule.payload)
     if schedule.window is None:
-        return f"schedule:{_iso(tick)}{mark}"
+        return f"schedule:{_iso(tick)}{mark}"  # guard: tick-cause-has-payload
     start = tick - (tick - FIRST_WINDOW) % WINDOWS[schedule.window]
     return f"schedule:{_iso(start)}@{schedule.window}{mark}"
 

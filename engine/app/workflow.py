@@ -143,6 +143,7 @@ def remedy(
 
     `attempts` counts those since a person last retried it; `seed` selects the jitter.
     """
+    # guard: denied-not-asked-again
     is_final = error_class in policy.skip_on or error_class in DECIDED
     if is_final or attempts >= policy.attempts_max:
         return policy.then
@@ -313,7 +314,7 @@ class WorkflowCheck(Check):
     def approvers(self, values: Sequence[str]) -> tuple[str, ...]:
         """Return the names of those who may decide."""
         names = self.texts("approvers", values, most=APPROVERS_MAX)
-        if not names:
+        if not names:  # guard: empty-approvers-refused
             raise self.refuse("approvers", NAMES_NOBODY)
         return names
 
@@ -487,7 +488,7 @@ class Workflow:
         if len(self.steps) >= STEPS_MAX:
             raise check.refuse("name", f"one step too many; the limit is {STEPS_MAX}")
         step = checked_step(check, runs, **options)
-        if way := cycle({**self.graph(), name: step.depends_on}):
+        if way := cycle({**self.graph(), name: step.depends_on}):  # guard: no-circular-steps
             raise check.refuse("depends_on", f"leads in a circle: {way}")
         self.steps[name] = step
         return step

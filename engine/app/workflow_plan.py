@@ -144,7 +144,7 @@ def _check_nesting(workflows: Mapping[str, Workflow]) -> None:
         name: tuple(dict.fromkeys(each.workflow for each in one.steps.values() if each.workflow))
         for name, one in workflows.items()
     }
-    if way := cycle(graph):
+    if way := cycle(graph):  # guard: no-self-running-workflow
         name, _, rest = way.partition(" → ")
         inner = rest.partition(" → ")[0]
         step = next(each.name for each in workflows[name].steps.values() if each.workflow == inner)
@@ -184,9 +184,9 @@ def _task(actor: str, expectation: str, actors: Mapping[str, Actor]) -> Task:
         priority=declared.priority,
         overrides=declared.dry_run,
         log_strategy=LogStrategy(declared.log_strategy),
-        public_events=PublicEvents(actors[actor].public_events),
-        service_level=declared.service_level,
-        adaptive_budget=declared.adaptive_budget,
+        public_events=PublicEvents(actors[actor].public_events),  # guard: instance-knows-publishing
+        service_level=declared.service_level,  # guard: workflow-step-promises-level
+        adaptive_budget=declared.adaptive_budget,  # guard: step-has-expectations-bounds
     )
 
 

@@ -98,7 +98,7 @@ class Heartbeat:
                 for id_, actor in self.catalog.closed.items()
                 if _is_no_starter(id_)
                 and self.mode_watcher.may(id_).runs
-                and not self.catalog.rests(id_)
+                and not self.catalog.rests(id_)  # guard: leaver-has-no-room
             },
             fallbacks=tuple(sorted(filter(_is_no_starter, self.catalog.called))),
             problems=problems,
@@ -121,6 +121,7 @@ class Heartbeat:
         try:
             async with self.clock.timeout(LEAVE_S_MAX):
                 stands = await self.gates.get(node_key(self.node))
+                # guard: others-presence-left
                 if stands is not None and not self._is_others(stands):
                     await self.gates.delete(stands.key, after=stands.revision)
         except (TimeoutError, RevisionConflict, Unavailable) as error:
@@ -132,7 +133,7 @@ class Heartbeat:
             stands = await self.gates.get(node_key(self.node))
             if stands is not None and self._is_others(stands):
                 self._warn_of(_process_in(stands))
-                if self.is_listed.is_set():
+                if self.is_listed.is_set():  # guard: earlier-namesake-gives-way
                     return
             if await self._try_say(after=stands.revision if stands else 0):
                 self._note_said()

@@ -175,14 +175,17 @@ class ModeWatcher:
     def _apply(self, orders: Orders) -> None:
         mode_before, self._orders = self.mode, orders
         switched: dict[Switch, list[str]] = {}
+        # guard: coming-actor-asked-first
         known = ((id_, each) for id_, each in self.permits.items() if id_ not in self._unasked)
         for actor, each in known:
             may = modes.switch(orders, node=self._node, setting=self.setting, actor=actor)
+            # guard: guest-wakes-nobody
             changes_waking = each.wakes.turn(on=may.wakes and not self._never_wakes)
             changes_running = each.runs.turn(on=may.runs)
-            each.tends.turn(on=may.runs and actor in orders.pauses)
+            each.tends.turn(on=may.runs and actor in orders.pauses)  # guard: woken-goes-on-paused
             if changes_waking or changes_running:
                 switched.setdefault(self.may(actor), []).append(actor)
+        # guard: disabled-node-brings-nothing
         self.runs.turn(on=any(each.runs.is_given for each in self.permits.values()))
         for may, actors in switched.items():
             log.info("switched", mode=self.mode, wakes=may.wakes, runs=may.runs, actors=actors)
@@ -193,4 +196,5 @@ class ModeWatcher:
 def _is_news(entry: BucketEntry, known: BucketEntry) -> bool:
     """Return whether `entry` is newer; a deletion that was never watched has no revision."""
     was_deleted = entry.revision == known.revision and entry.value is None
+    # guard: untold-mode-deletion-ends
     return entry.revision > known.revision or (was_deleted and known.value is not None)

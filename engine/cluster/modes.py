@@ -111,6 +111,7 @@ def mode_of(orders: Orders, *, node: str, setting: NodeMode, actor: str | None =
 def switch(orders: Orders, *, node: str, setting: NodeMode, actor: str) -> Switch:
     """Return what `node`, whose own setting is `setting`, may do for `actor`."""
     may = SWITCHES[mode_of(orders, node=node, setting=setting, actor=actor)]
+    # guard: modes-wake-no-paused
     return Switch(wakes=may.wakes and actor not in orders.pauses, runs=may.runs)
 
 

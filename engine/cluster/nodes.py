@@ -116,6 +116,7 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 _decoder: Final = msgspec.json.Decoder(NodeInfo)
 
+# guard: escalations-seen
 _SHOWN: Final = (Breaker, Budget, AdaptiveBudget, ServiceLevel, ByPayload, ByValue, Mapping)
 """Of the options that are no plain values, those that a text can show. Escalation is a mapping."""
 
@@ -173,7 +174,7 @@ def _room(node: NodeInfo, actor: str) -> int:
     info = node.actors.get(actor)
     if info is None:
         return node.closed.get(actor, 0)
-    return info.slots if info.runs else 0
+    return info.slots if info.runs else 0  # guard: idle-mode-no-room
 
 
 def is_woken(nodes: Iterable[NodeInfo], actor: str) -> bool:
@@ -189,7 +190,8 @@ def has_part(nodes: Iterable[NodeInfo], actor: str) -> bool:
 def _has_part(node: NodeInfo, actor: str) -> bool:
     info = node.actors.get(actor)
     if info is not None:
-        return info.runs
+        return info.runs  # guard: told-idle-keeps-nothing
+    # guard: unrunnable-served-as-possible
     return actor in node.closed and actor not in node.fallbacks
 
 

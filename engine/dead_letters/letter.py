@@ -74,7 +74,7 @@ def fold(records: Iterable[Recorded]) -> DeadLetter:
 def _waiting(letter: DeadLetter) -> DeadLettered:
     if letter.lettered is None:
         raise Rejected("there is no such dead letter")
-    if letter.settled is not None:
+    if letter.settled is not None:  # guard: dead-letter-settled-once
         when = f" at {letter.settled_at:%Y-%m-%d %H:%M:%S} UTC" if letter.settled_at else ""
         raise Rejected(f"it was {letter.status} by {letter.settled.by}{when}")
     return letter.lettered

@@ -74,6 +74,7 @@ def decide(definition: Definition, command: Command) -> DefinitionEvent | None:
     """Return the event of `command`; None: nothing changes. Raises `Refused` if it cannot."""
     if isinstance(command, Apply) and definition.holds and definition.body == command.body:
         return None
+    # guard: changed-definition-looked-again
     if command.seen is not None and command.seen != definition.revision:
         found, seen = definition.revision, command.seen
         raise Refused(f"it is at revision {found} by now, not {seen}; look again")

@@ -70,6 +70,7 @@ class KnownDefinition(msgspec.Struct, frozen=True):
         """Return whether something of it runs here, with `registered.holds` as asked."""
         made = self.made
         is_served = made is not None and (made.actor is not None or made.fallback is not None)
+        # guard: disabled-take-no-room
         return is_served and self.registered is not None and self.registered.holds is holds
 
     def lacks_room(self, *, holds: bool) -> bool:
@@ -87,9 +88,11 @@ class KnownDefinition(msgspec.Struct, frozen=True):
         The definition's revision decides, and not the sequence: another layout of the journal
         begins those anew.
         """
+        # guard: newer-by-apply-time
         if self.registered is None or registered.is_newer_than(self.registered):
             return entry.revision > self.revision
         is_same = not self.registered.is_newer_than(registered)
+        # guard: unmade-tried-again
         return is_same and self.has_failed and entry.revision >= self.revision
 
 
@@ -131,8 +134,9 @@ class DefinitionLoader:
         known = {key: each.revision for key, each in self._known.items() if each.made}
         found = await self._registry.entries(under=DEFINITIONS)
         missing = known.keys() - found.keys()
+        # guard: returning-not-taken-for-gone
         asked = [await self._registry.get(key) or _gone(key, known[key]) for key in missing]
-        await self._hear([*found.values(), *asked])
+        await self._hear([*found.values(), *asked])  # guard: untold-deletion-found
         self.has_looked.set()
 
     async def _hear(self, entries: Iterable[BucketEntry]) -> None:
@@ -140,8 +144,8 @@ class DefinitionLoader:
         async with self._turn:
             for entry in entries:
                 self._is_behind |= await self._take(entry)
-            self._is_behind |= self._give_room_up()
-            self._is_behind |= await self._use_room()
+            self._is_behind |= self._give_room_up()  # guard: disabled-limit
+            self._is_behind |= await self._use_room()  # guard: no-room-run-later
             if self._is_behind:
                 contents = catalog_of(self._app, self._made(), stack=self._stack)
                 self._notify(contents)
@@ -159,6 +163,7 @@ class DefinitionLoader:
         registered = decode_registered(entry.value)
         if registered is None:
             return self._note_newer(entry, known)
+        # guard: older-definition-ignored
         if known is not None and not known.is_older_than(entry, registered):
             return False
         return await self._load(entry.key, entry.revision, registered)
@@ -227,6 +232,7 @@ class DefinitionLoader:
         ]
         if registered.holds:
             return len(alike) < DEFINITIONS_MAX
+        # guard: disabled-last-served
         return sum(1 for each in alike if each.revision > revision) < DISABLED_MAX
 
     def _notify(self, contents: CatalogContents) -> None:

@@ -166,6 +166,7 @@ def catalog_of(
 
 
 def _actor(registered: RegisteredDefinition, data: JsonObject, app: App) -> Actor:
+    # guard: old-definition-negative-limits
     actor = to_actor(_without_negative(agent_of(data)), app, revision=registered.revision)
     _check_name(actor.id, registered)
     return actor
@@ -198,7 +199,7 @@ def _check_name(said: str, registered: RegisteredDefinition) -> None:
 
 def _clash(made: MadeDefinition, app: App, stack: str | None) -> str:
     """Return why a node of `app` must not have what was `made`; empty: it may."""
-    if made.actor is not None and made.actor.id in app.actors:
+    if made.actor is not None and made.actor.id in app.actors:  # guard: code-goes-before-defined
         return IN_CODE
     if stack is not None and made.actor is not None and not made.actor.runs_on(stack):
         return f"it is for {', '.join(made.actor.stacks)}, and this stack is {stack}"

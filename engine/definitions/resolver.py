@@ -52,7 +52,7 @@ class RevisionResolver:
         if made is None:
             made = await self._make(registered)
         # What has failed is tried again: its template may have needed what was unavailable then.
-        if registered.holds and not made.problem:
+        if registered.holds and not made.problem:  # guard: failed-revision-remade
             self._keep(key, made)
         return made
 
@@ -97,7 +97,7 @@ class RevisionResolver:
         if body is None:
             return replace(made, lack=f"the journal holds no revision {registered.revision}")
         held = await self._make(msgspec.structs.replace(registered, body=body))
-        return replace(made, lack=held.problem)
+        return replace(made, lack=held.problem)  # guard: disabled-left-to-able
 
     async def _make(self, registered: RegisteredDefinition) -> MadeDefinition:
         try:

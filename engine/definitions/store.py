@@ -180,9 +180,10 @@ async def _copy(ports: Ports, registered: RegisteredDefinition) -> None:
     for _ in range(TRIES_MAX):
         stands = await ports.registry.get(key)
         said = None if stands is None or stands.value is None else decode_registered(stands.value)
-        if said is not None and said.is_newer_than(registered):
+        if said is not None and said.is_newer_than(registered):  # guard: reapplied-told-again
             return
         try:
+            # guard: copy-replaced-by-seer
             await ports.registry.put(key, data, after=stands.revision if stands else 0)
         except RevisionConflict:
             continue

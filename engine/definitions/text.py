@@ -146,6 +146,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call] # PyYAML has no types.
+        # guard: definition-does-not-explode
         if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
             raise _refused(event, "anchors and aliases are not read here")
         if getattr(event, "tag", None):
@@ -248,7 +249,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Dumper.add_representer(str, _Dumper.represent_text)
-for _kind, _pattern, _first in CORE_SCALARS:
+for _kind, _pattern, _first in CORE_SCALARS:  # guard: number-like-text-quoted
     _Dumper.add_implicit_resolver(
         f"tag:yaml.org,2002:{_kind}", re.compile(rf"(?:{_pattern})\Z"), _first
     )

@@ -120,7 +120,7 @@ class Items:
         """Return the items, or their inputs; `TypeError`: a path leads to no list or no object."""
         seen = _seen(trigger, prior)
         items = _found(self.path, seen)
-        if not isinstance(items, list):
+        if not isinstance(items, list):  # guard: mistyped-path-not-empty
             raise TypeError(f"{self.path}: {shown(items)} is not a list")
         if self.said is None:
             return items
@@ -144,13 +144,13 @@ def paths_in(said: object) -> Sequence[tuple[str, str]]:
             raise ValueError(f"write an object of fields, or one path, not {shown(said)}")
         return [("", said)]
     paths = [one for key, each in said.items() for one in _paths(each, key, depth=1)]
-    if len(paths) > PATHS_MAX:
+    if len(paths) > PATHS_MAX:  # guard: input-repeats-bounded
         raise ValueError(f"{len(paths):,} paths, the limit is {PATHS_MAX}")
     return paths
 
 
 def _paths(said: object, place: str, *, depth: int) -> Iterator[tuple[str, str]]:
-    if depth > DEPTH_MAX:
+    if depth > DEPTH_MAX:  # guard: input-depth-bounded
         raise ValueError(f"more than {DEPTH_MAX} objects and lists within each other")
     if is_path(said):
         yield place, said
@@ -190,7 +190,7 @@ def _filled(said: object, seen: JsonObject) -> object:
         return _found(said, seen)
     match said:
         case dict() if _is_static(said):
-            return said[STATIC]
+            return said[STATIC]  # guard: static-input-not-looked-up
         case dict():
             return {key: _filled(each, seen) for key, each in said.items()}
         case list():
@@ -405,6 +405,7 @@ class WorkflowDefinition(Strict):
         self, steps: dict[str, StepDefinition], handler: SerializerFunctionWrapHandler
     ) -> list[dict[str, object]]:
         # JSON's objects have no order; that of the steps is the one in which they begin.
+        # guard: defined-steps-keep-order
         return [{"id": name, **step} for name, step in handler(steps).items()]
 
     @model_validator(mode="after")
@@ -429,7 +430,7 @@ class WorkflowDefinition(Strict):
         step, _, within = rest.partition(".")
         if step not in self.steps:
             return _unknown(step, self.steps)
-        if step not in ancestors(graph, name):
+        if step not in ancestors(graph, name):  # guard: defined-step-told-dependencies
             return f"it does not depend on {step!r}; name that in depends_on"
         if within and self.steps[step].for_each:
             return f"step {step!r} brings a list; write prior.{step}"

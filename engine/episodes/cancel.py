@@ -48,7 +48,7 @@ command cancels it once it is delivered again.
 def cancel_command(actor: str, episode_id: str, *, by: str, reason: str = "") -> commands.Cancel:
     """Return the command that cancels an episode; raises `BadRequest`."""
     check_name("actor", actor)
-    check_id("episode_id", episode_id)
+    check_id("episode_id", episode_id)  # guard: cancel-names-episode
     check_cause(by, reason)
     return commands.Cancel(actor_id=actor, episode_id=episode_id, by=by, reason=reason)
 
@@ -83,8 +83,8 @@ async def ask_to_cancel(ports: Ports, command: Cancel, *, id: str) -> None:
     """Send a cancel command under `id`."""
     key, said = cancel_key(command.episode_id), codec.encode_command(command)
     # The command last: the node that acknowledges it deletes the key.
-    await ports.gates.put(key, said, ttl_s=KEY_TTL_S)
-    await ports.commands.send(command, id=id, trace=traceparent())
+    await ports.gates.put(key, said, ttl_s=KEY_TTL_S)  # guard: full-node-hears-cancel
+    await ports.commands.send(command, id=id, trace=traceparent())  # guard: cancel-outlives-hearer
 
 
 @dataclass(eq=False)
@@ -102,7 +102,7 @@ class EpisodeRun:
             return
         self.canceled = end
         if self._interrupt is not None:
-            self._interrupt()
+            self._interrupt()  # guard: waiting-code-interrupted
 
     @contextmanager
     def interrupting(self, interrupt: Callable[[], None]) -> Iterator[None]:
@@ -126,7 +126,7 @@ class RunningEpisodes:
         """Register `run` within the context; a cancellation that came before applies at once."""
         episode_id = run.opened.episode_id
         self._runs[episode_id] = run
-        if episode_id in self._wishes:
+        if episode_id in self._wishes:  # guard: cancel-wish-from-start
             run.cancel(self._wishes[episode_id])
         try:
             yield
@@ -146,6 +146,7 @@ class RunningEpisodes:
 
     def wish(self, episode_id: str, end: CancelEpisode) -> bool:
         """Cancel an episode if it runs here, now or later; return whether it runs now."""
+        # guard: cancel-wishes-max
         if episode_id not in self._wishes and len(self._wishes) >= WISHES_MAX:
             del self._wishes[next(iter(self._wishes))]
         self._wishes.setdefault(episode_id, end)

@@ -96,12 +96,12 @@ def left_out(intent: FindingIntent) -> FindingOutcome:
 
 def delivers(opened: EpisodeOpened) -> bool:
     """Return whether an episode's outputs are delivered."""
-    return opened.mode is Mode.LIVE
+    return opened.mode is Mode.LIVE  # guard: dry-run-delivers-nothing
 
 
 def undelivered(key: str, *, has_adapter: bool) -> OutputOutcome:
     """Return the outcome of an output that is not delivered."""
-    if has_adapter:
+    if has_adapter:  # guard: dry-run-needs-adapter
         return OutputOutcome(output_key=key, outcome=DRY_RUN)
     failed = OUTCOMES[OutputStatus.FAILED]
     return OutputOutcome(output_key=key, outcome=failed, error_class=NO_ADAPTER)
@@ -146,7 +146,7 @@ def kept_apart(
 
 def prefix_of(opened: EpisodeOpened) -> str:
     """Return the prefix of a dry run's keys; empty: it stores none, or it is live."""
-    return _overrides(opened).persist_findings
+    return _overrides(opened).persist_findings  # guard: dry-finding-hidden-from-meant
 
 
 def key_apart(key: str, prefix: str) -> str:
@@ -174,6 +174,7 @@ def outcome_as_meant(outcome: FindingOutcome, opened: EpisodeOpened) -> FindingO
 
 def own_of(findings: Iterable[Finding], prefix: str) -> dict[str, Finding]:
     """Return what dry runs with `prefix` stored, under its live names and by its live key."""
+    # guard: other-dry-findings-apart
     own = (each for each in findings if each.actor_id == f"{prefix}{_APART}{owner_of(each)}")
     return {each.finding_key: each for each in (as_meant(found, prefix) for found in own)}
 
@@ -195,4 +196,5 @@ def is_meant(finding: Finding) -> bool:
 
 
 def _overrides(opened: EpisodeOpened) -> Overrides:
+    # guard: overrides-only-in-dry-runs
     return (opened.overrides or NO_OVERRIDES) if opened.mode is Mode.DRY_RUN else NO_OVERRIDES

@@ -357,7 +357,7 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def turn(self) -> int:
         """The number of the strategy's next turn, from 1; a restart counts anew."""
-        return self.turns_used - self.turns_before + 1
+        return self.turns_used - self.turns_before + 1  # guard: class-turns-without-attempts
 
 
 UNOPENED: Final = Episode()
@@ -410,7 +410,7 @@ def _step_event(
     used_ms = _wall_used_ms(episode)
     match command:
         case Announce():
-            number = len(episode.reported) if command.findings else 0
+            number = len(episode.reported) if command.findings else 0  # guard: reports-numbered
             return StepAnnounced(step_no=last + 1, finding_no=number, **said)
         case Performed():
             step = StepRecorded(step_no=last + 1, wall_used_ms=used_ms, **said)
@@ -429,9 +429,10 @@ def _step_event(
 def _shown(episode: Episode, step: StepRecorded) -> StepRecorded:
     strategy = episode.opened.log_strategy if episode.opened else LogStrategy.FULL_DEBUG
     # By default only prompts are hidden.
+    # guard: prompts-redacted-by-default
     if strategy is LogStrategy.FULL_DEBUG and step.kind is not StepKind.SYNTHESIS:
         return step
-    return as_shown(step, strategy)
+    return as_shown(step, strategy)  # guard: step-by-opening-strategy
 
 
 def _finished(episode: Episode, command: Finish) -> EpisodeFinished:
@@ -532,6 +533,7 @@ def _started(episode: Episode, event: EpisodeStarted) -> Episode:
         attempts=event.attempt,
         crashes=episode.crashes + crashed,
         is_alone=event.alone,
+        # guard: restarted-class-counts-anew
         turns_before=episode.turns_used if event.fresh else episode.turns_before,
         steps_before=episode.steps_recorded if event.fresh else episode.steps_before,
         traces=() if event.fresh else episode.traces,
@@ -560,8 +562,11 @@ def _without(announced: tuple[StepAnnounced, ...], path: str) -> tuple[StepAnnou
 
 def _outcome(step: StepRecorded) -> bytes:
     """Return a digest of a step's result and branch: equal calls of two branches are no loop."""
+    # guard: asking-time-no-loop
     where = step.path if step.tool_name == NOW else ".".join(step.path.split(".")[1::2])
+    # guard: different-results-no-loop
     result = bytes(step.result) if step.stored is None else step.stored.digest.encode()
+    # guard: branches-equal-calls-no-loop
     brought_back = b"\0".join((result, step.error_class.encode(), where.encode()))
     return hashlib.blake2b(brought_back, digest_size=16).digest()
 
@@ -577,19 +582,21 @@ def _with_step(episode: Episode, step: StepRecorded) -> Episode:
     tokens_used = episode.tokens_used + step.cost_tokens
     trace = Trace(step.fingerprint, tokens_used, _outcome(step), _call(step), step.path)
     # The past that a fork is opened with: those outputs are the other episode's.
+    # guard: fork-past-outputs-not-own
     settled = () if episode.status is Status.QUEUED else _settled_by(step)
     steps = step.step_no - episode.steps_before
     return replace(
         episode,
+        # guard: recorded-step-forgives
         crashes=0 if steps > episode.steps_most else episode.crashes,
         steps_most=max(steps, episode.steps_most),
         steps_recorded=step.step_no,
         turns_used=episode.turns_used + step.is_turn,
         tokens_used=tokens_used,
-        wall_used_s=_wall_used_s(episode, step),
+        wall_used_s=_wall_used_s(episode, step),  # guard: parallel-time-counts-once
         outputs_settled=episode.outputs_settled + settled,
         traces=(*episode.traces, trace)[-WINDOW_STEPS:],
-        announced=_without(episode.announced, step.path),
+        announced=_without(episode.announced, step.path),  # guard: announcement-until-own-step
     )
 
 
@@ -607,6 +614,7 @@ def _settled_by(step: StepRecorded) -> tuple[OutputOutcome, ...]:
 
 def seed_of(opened: EpisodeOpened) -> str:
     """Return what the function of an episode draws with; a fork draws what its past has drawn."""
+    # guard: fork-of-fork-first-seed
     return (opened.fork.seed if opened.fork is not None else "") or opened.episode_id
 
 
@@ -618,7 +626,7 @@ def expiry(episode: Episode, *, at: datetime) -> CancelEpisode | None:
     opened = episode.opened
     if opened is None or opened.start_by is None or at <= opened.start_by:
         return None
-    if episode.status is not Status.QUEUED or episode.attempts:
+    if episode.status is not Status.QUEUED or episode.attempts:  # guard: begun-in-time-stays
         return None
     return CancelEpisode(
         error_class=EXPIRED, error_detail=f"not begun by {opened.start_by.isoformat()}"
@@ -627,11 +635,11 @@ def expiry(episode: Episode, *, at: datetime) -> CancelEpisode | None:
 
 def overspent(budget: Budget, *, turns: int, tokens: int, wall_s: float) -> BudgetExceeded | None:
     """Return which limit is used up and by how much, or None if there is room for a turn."""
-    if 0 < budget.turns <= turns:
+    if 0 < budget.turns <= turns:  # guard: turn-budget
         return BudgetExceeded("turns", f"{turns} used of {budget.turns}")
-    if 0 < budget.tokens <= tokens:
+    if 0 < budget.tokens <= tokens:  # guard: token-budget
         return BudgetExceeded("tokens", f"{tokens} used of {budget.tokens}")
-    if 0 < budget.wall_s <= wall_s:
+    if 0 < budget.wall_s <= wall_s:  # guard: wall-budget
         return BudgetExceeded("wall_s", f"{wall_s:.3f} used of {budget.wall_s:g}")
     return None
 
@@ -653,6 +661,7 @@ def find_loop(traces: Sequence[Trace]) -> tuple[Trace, ...]:
 
 def _goes_round(tail: Sequence[Trace], cycle_steps: int) -> bool:
     thinking = tail[0].tokens_total != tail[-1].tokens_total
+    # guard: loop-detection
     return not thinking and all(
         _mark(trace) == _mark(tail[index % cycle_steps]) for index, trace in enumerate(tail)
     )

@@ -120,6 +120,7 @@ def breaker_canceled(opened: EpisodeOpened, *, detail: str, seq: int) -> PublicE
 def level_missed(opened: EpisodeOpened, end: EpisodeFinished, *, seq: int) -> PublicEvent | None:
     """Return `service_level.missed`: an episode broke what was promised; None: it did not."""
     level, outcome = opened.service_level, end.service_level
+    # guard: level-kept-not-told
     if level is None or outcome is None or outcome is LevelOutcome.MET:
         return None
     payload = {

@@ -92,6 +92,7 @@ def parse_fire(said: JsonObject) -> FireRequest:
     except (TypeError, ValueError) as error:
         raise BadRequest(field="fire", problem=str(error)) from error
     # Earlier versions took less than 0 for no limit, and their requests may still wait.
+    # guard: old-fire-negative-limits
     asked = replace(asked, budget={limit: max(n, 0) for limit, n in asked.budget.items()})
     _check(asked)
     return asked
@@ -110,7 +111,7 @@ def manual_trigger(asked: FireRequest, *, subject_key: str) -> ManualTrigger:
 
 def fire_dedupe_key(key: str, mode: Mode = Mode.LIVE) -> str:
     """Return the dedupe key of a fire with the idempotency key `key`."""
-    return f"{'manual' if mode is Mode.LIVE else mode.value}:{key}"
+    return f"{'manual' if mode is Mode.LIVE else mode.value}:{key}"  # guard: fire-key-per-mode
 
 
 def fired_episode_id(
@@ -143,16 +144,16 @@ def _check(asked: FireRequest) -> None:
 
 def budget_for(asked: FireRequest, declared: Budget) -> Budget:
     """Return what the episode of a checked request may use."""
-    return replace(declared, **asked.budget)
+    return replace(declared, **asked.budget)  # guard: unasked-limit-of-expectation
 
 
 def _check_budget(given: object) -> None:
     if not isinstance(given, dict):
         raise BadRequest(field="budget", problem=f"{given!r} is not a dict of limit to number")
-    if unknown := [limit for limit in given if limit not in LIMITS]:
+    if unknown := [limit for limit in given if limit not in LIMITS]:  # guard: unknown-limit-refused
         known = ", ".join(LIMITS)
         raise BadRequest(field="budget", problem=f"no limit {unknown[0]!r}; there are {known}")
-    if problem := problem_of_budget(replace(Budget(), **given)):
+    if problem := problem_of_budget(replace(Budget(), **given)):  # guard: fired-budget-works
         raise BadRequest(field="budget", problem=problem)
 
 
@@ -248,7 +249,7 @@ async def fire(
         BadRequest: a value is impossible; the error names the field.
         UnknownOutcome: no answer. Asking again with the same `key` is safe.
     """
-    check_switch("dry_run", value=dry_run)
+    check_switch("dry_run", value=dry_run)  # guard: dry-run-by-one-word
     asked = FireRequest(
         expectation=expectation,
         requested_by=by,

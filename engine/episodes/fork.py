@@ -133,11 +133,13 @@ def begun_with(
         event
         for event in _first_life(events)
         if isinstance(event, StepRecorded)
+        # guard: fork-drops-other-states
         or (isinstance(event, CheckpointSaved) and payload is None)
     ]
+    # guard: fork-past-ends-as-asked
     taken = [event for event in past if event.step_no <= origin.step_no]
     steps = sum(isinstance(event, StepRecorded) for event in taken)
-    if steps < origin.step_no:
+    if steps < origin.step_no:  # guard: fork-of-missing-past-refused
         begun_anew = any(isinstance(e, EpisodeStarted) and e.fresh for e in events)
         when = " before its strategy began anew" if begun_anew else ""
         raise Refused(f"it has recorded {steps:,} steps{when}, not {origin.step_no:,}")
@@ -182,7 +184,7 @@ async def open_fork(
 ) -> None:
     """Open a fork with its past, unless it is; `Refused`: it is too large, or may not overlap."""
     subject = ports.stack.episode(opened.episode_id)
-    if opened.holds_subject and await ports.log.last(subject) is None:
+    if opened.holds_subject and await ports.log.last(subject) is None:  # guard: overlap-fork-apart
         await _take_subject(ports, opened)
     commit = Commit(
         id=f"open.{opened.episode_id}", at=at, events=(opened, *past), trace=traceparent()

@@ -89,9 +89,11 @@ def end_to_count(opened: EpisodeOpened, end: EpisodeFinished, *, seq: int) -> Co
 
 
 def _used(opened: EpisodeOpened, end: EpisodeFinished) -> Used | None:
+    # guard: dry-runs-no-evidence
     if opened.adaptive_budget is None or opened.mode is Mode.DRY_RUN or opened.fork is not None:
         return None
     # An episode that failed otherwise, or was canceled, has not used all that it needs.
+    # guard: other-failures-no-evidence
     if end.status in (EndStatus.FAILED, EndStatus.CANCELED) and end.error_class != BUDGET_EXCEEDED:
         return None
     return Used(end.turns_used, end.tokens_used, end.wall_used_ms)
@@ -99,9 +101,10 @@ def _used(opened: EpisodeOpened, end: EpisodeFinished) -> Used | None:
 
 def count(ends: LatestEnds, end: CountEnd, *, part: str) -> LatestEnds:
     """Return the latest ends with one more, which the stream `part` has; each counts once."""
-    if end.seq <= ends.counted.get(part, 0):
+    if end.seq <= ends.counted.get(part, 0):  # guard: level-end-counted-once
         return ends
     counted = {**ends.counted, part: end.seq}
+    # guard: latest-hundred-kept
     used = ends.used if end.used is None else (*ends.used, end.used)[-USED_MAX:]
     return _judged(replace(ends, counted=counted, used=used), end, part=part)
 
@@ -110,6 +113,7 @@ def _judged(ends: LatestEnds, end: CountEnd, *, part: str) -> LatestEnds:
     level = end.level
     if level is None:
         return ends
+    # guard: level-window
     outcomes = (ends.outcomes + (_MET if end.is_met else _BROKEN))[-level.window :]
     episodes, met = len(outcomes), outcomes.count(_MET)
     # Exact, as in the view: 0.07 of 100 episodes are 7.
@@ -123,7 +127,7 @@ def _judged(ends: LatestEnds, end: CountEnd, *, part: str) -> LatestEnds:
 
 def adapted(budget: Budget, within: AdaptiveBudget, used: Sequence[Used]) -> Budget:
     """Return the budget after episodes that used so much, within the bounds."""
-    if len(used) < USED_MIN:
+    if len(used) < USED_MIN:  # guard: budget-needs-evidence
         return budget
     limits: dict[str, int | float] = {}
     for limit, bounds, amounts in (
@@ -135,6 +139,7 @@ def adapted(budget: Budget, within: AdaptiveBudget, used: Sequence[Used]) -> Bud
             fewest, most = bounds
             enough = within.headroom * _percentile(amounts, within.percentile)
             # Rounded first: as a float, 1.1 times 50 is a little over 55.
+            # guard: budget-within-bounds
             limits[limit] = min(max(ceil(round(enough, 6)), fewest), most)
     return replace(budget, **limits)
 
@@ -155,7 +160,7 @@ def ends_in(value: bytes | None) -> LatestEnds:
     """
     try:
         return msgspec.json.decode(value or b"{}", type=LatestEnds)
-    except msgspec.ValidationError:
+    except msgspec.ValidationError:  # guard: level-of-newer-version-kept
         raise
     except msgspec.DecodeError:
         return LatestEnds()
@@ -163,6 +168,7 @@ def ends_in(value: bytes | None) -> LatestEnds:
 
 def without_published(ends: LatestEnds, *, part: str, published: int) -> LatestEnds:
     """Return the ends without published changes: those of `part` up to `published`."""
+    # guard: level-change-told-until-published
     left = tuple(each for each in ends.changes if each.part != part or each.seq > published)
     return replace(ends, changes=left)
 

@@ -78,6 +78,7 @@ def without_payload(opened: EpisodeOpened) -> EpisodeOpened:
     """Return an opening without the payload of its trigger."""
     trigger = opened.trigger
     fields = trigger.__struct_fields__
+    # guard: state-without-payload
     return replace(opened, trigger=replace(trigger, payload={})) if "payload" in fields else opened
 
 
@@ -100,7 +101,7 @@ async def with_budget(gates: Bucket, opened: EpisodeOpened) -> EpisodeOpened:
     entry = await gates.get(ends_key(opened.actor_id, opened.expectation_id))
     try:
         used = ends_in(entry.value if entry is not None else None).used
-    except msgspec.ValidationError:
+    except msgspec.ValidationError:  # guard: newer-count-lets-open
         return opened
     return replace(opened, budget=adapted(opened.budget, opened.adaptive_budget, used))
 
@@ -137,10 +138,11 @@ async def call_by(ports: Ports, episode: EpisodeRef, at: datetime) -> None:
     timer = attend_timer(episode.actor_id, episode.episode_id)
     for _ in range(TRIES_MAX):
         pending = await _pending(ports, timer)
-        if pending is not None and pending.due_at <= at:
+        if pending is not None and pending.due_at <= at:  # guard: node-called-by-its-time
             return
         revision = pending.revision if pending else 0
         try:
+            # guard: sooner-call-stands
             await ports.timers.arm(timer, at=at, expecting=revision, trace=traceparent())
         except TimerConflict:
             continue

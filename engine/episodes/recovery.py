@@ -77,8 +77,9 @@ def take_over(
     crashes = episode.crashes + 1
     if episode.status is not Status.RUNNING:  # Left on purpose, or only to be carried out.
         return Takeover()
+    # guard: crash-in-company-ends-nobody
     is_own = episode.is_alone or not is_isolated or attempts_max == 1
-    if crashes >= attempts_max and is_own:
+    if crashes >= attempts_max and is_own:  # guard: attempts-run-out
         return Takeover(
             error_class=ATTEMPTS_EXHAUSTED,
             detail=f"{crashes} nodes crashed while running it, without a step recorded between; the"
@@ -139,10 +140,11 @@ def tail(records: Iterable[Recorded]) -> Tail:
                     steps.append(event)
                 case CheckpointSaved() | EpisodeStarted(fresh=True):
                     found = _begin_at(found, event, steps)
-                    steps = []
+                    steps = []  # guard: resume-at-checkpoint
                 case _:
                     pass
     turns = by_turn(steps)
+    # guard: class-call-resumes-after-crash
     left = turns.pop() if turns and not is_over(steps[-1]) else []
     return replace(found, turns=turns, left=left)
 
@@ -170,6 +172,7 @@ def _begin_at(
 ) -> Tail:
     tokens_before = found.tokens_before + sum(step.cost_tokens for step in steps)
     if isinstance(event, CheckpointSaved):
+        # guard: class-turns-past-checkpoint
         turns_before = found.turns_before + len(by_turn(steps))
         return replace(
             found, checkpoint=event, turns_before=turns_before, tokens_before=tokens_before
@@ -182,7 +185,7 @@ def _begin_at(
 
 def check_same(recorded: Asked, *, asked: str, action: Step) -> None:
     """Raise `NondeterministicReplay` unless `asked` is the recorded action's fingerprint."""
-    if recorded.fingerprint == asked:
+    if recorded.fingerprint == asked:  # guard: replay-asks-the-same
         return
     was, asks = text_of_step(recorded), kind_of(action)
     other = " with other values" if asks == was else ""
@@ -194,6 +197,7 @@ def check_same(recorded: Asked, *, asked: str, action: Step) -> None:
 def text_of_step(recorded: Asked) -> str:
     """Return `recorded` as text, without values."""
     match recorded:
+        # guard: recorded-sleep-called-sleep
         case StepRecorded(kind=StepKind.WAIT, args=args) if slept := _sleep_in(args):
             return slept
         case StepRecorded(kind=kind, tool_name=tool_name):

@@ -26,6 +26,7 @@ REDACTED: Final = "[redacted]"
 """What stands in the place of a prompt."""
 
 PROMPT_KEYS: Final = frozenset(
+    # guard: prompt-messages-redacted
     {
         "system_prompt",
         "system",
@@ -53,11 +54,13 @@ def as_shown(step: StepRecorded, strategy: LogStrategy) -> StepRecorded:
     """Return `step` without what people may not see under `strategy`; its result is kept."""
     match strategy:
         case LogStrategy.NONE | LogStrategy.SUMMARY_ONLY:
+            # guard: quiet-strategy-hides-results
             is_hidden = step.result != NOTHING or step.stored is not None
             return replace(step, args=NOTHING, result_shown=NOTHING, is_hidden=is_hidden)
         case LogStrategy.TIMELINE if step.kind in {StepKind.TOOL_CALL, StepKind.OBSERVATION}:
             shown = _showing(replace(step, args=NOTHING), in_short(_shown(step)))
             # Its digest would tell more than a result in short does.
+            # guard: short-has-no-digest
             is_hidden = step.stored is not None and shown.result_shown == NOTHING
             return replace(shown, is_hidden=step.is_hidden or is_hidden)
         case LogStrategy.TIMELINE | LogStrategy.FULL_DEBUG if step.kind is StepKind.SYNTHESIS:
@@ -79,7 +82,7 @@ def in_short(value: object) -> object:
 def without_prompts(value: object) -> object:
     """Return what a synthesizer was asked without its prompts; a text alone or in a list is one."""
     if isinstance(value, list):
-        return [without_prompts(each) for each in value]
+        return [without_prompts(each) for each in value]  # guard: prompt-list-redacted
     return REDACTED if isinstance(value, str) else _redacted(value)
 
 
@@ -103,7 +106,7 @@ def cut(value: object, *, most_bytes: int) -> object:
 
 
 def _shown(step: StepRecorded) -> object:
-    if step.is_hidden:
+    if step.is_hidden:  # guard: hidden-not-shown-short
         return None
     return unraw(step.result if step.result_shown == NOTHING else step.result_shown)
 
@@ -131,6 +134,7 @@ def _redacted(value: object) -> object:
         return [_redacted(each) for each in value]
     if not isinstance(value, dict):
         return value
+    # guard: prompt-redacted
     return {key: REDACTED if key in PROMPT_KEYS else _redacted(each) for key, each in value.items()}
 
 

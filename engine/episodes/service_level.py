@@ -52,7 +52,7 @@ def judge(
         match event:
             case EpisodeOpened():
                 times = EpisodeTimes(opened=event, opened_at=at)
-            case EpisodeStarted() if times.started_at is None:
+            case EpisodeStarted() if times.started_at is None:  # guard: level-first-start-counts
                 times = replace(times, started_at=at)
             case _:
                 pass
@@ -72,15 +72,17 @@ def outcome_of(times: EpisodeTimes, status: EndStatus, *, at: datetime) -> Level
     opened, since = times.opened, times.opened_at
     if opened is None or opened.service_level is None or since is None:
         return None
-    if opened.mode is Mode.DRY_RUN or opened.fork is not None:
+    if opened.mode is Mode.DRY_RUN or opened.fork is not None:  # guard: level-of-meant-only
         return None
     level = opened.service_level
+    # guard: level-never-started-late
     if 0 < level.start_s < ((times.started_at or at) - since).total_seconds():
         return LevelOutcome.LATE_START
     if status is EndStatus.FAILED:
         return LevelOutcome.FAILED
     if 0 < level.end_s < (at - since).total_seconds():
         return LevelOutcome.LATE_END
+    # guard: level-cancelled-in-time
     return None if status is EndStatus.CANCELED else LevelOutcome.MET
 
 

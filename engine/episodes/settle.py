@@ -112,6 +112,7 @@ def settled(
     call = _chosen(unsettled(episode), command.call)
     life, steps_before = _last_life(records)
     past = [_counted_from(each, steps_before) for each in life]
+    # guard: settling-one-branch
     others = [_counted_from(each, steps_before) for each in episode.announced if each != call]
     call = _counted_from(call, steps_before)
     step_no = episode.steps_recorded - steps_before

@@ -110,7 +110,7 @@ class JournalWriter:
         """
         is_known = newest is not None and newest.seq == self.version
         is_ours = newest is not None and newest.commit.id.startswith(f"{self._writer_id}-")
-        if not is_known and not is_ours:
+        if not is_known and not is_ours:  # guard: report-of-own-branch
             raise VersionConflict(self._subject, expected=self.version)
 
     async def close(self) -> None:
@@ -131,7 +131,7 @@ class JournalWriter:
             self._soon = None
 
     async def _write(self) -> None:
-        async with self._turn:
+        async with self._turn:  # guard: branches-write-in-turn
             await self._write_pending()
 
     async def _write_pending(self) -> None:
@@ -140,6 +140,7 @@ class JournalWriter:
             raise self._broken
         while self._pending:
             if not self.is_fenced and self._in_doubt is None:
+                # guard: claim-trusted-at-fence
                 self._sign(await self._secured(self._pending[:most]))
             commit = self._in_doubt or self._commit(tuple(self._pending[:most]))
             try:
@@ -149,10 +150,10 @@ class JournalWriter:
                     raise
                 most = len(commit.events) // 2
             except StreamError as error:
-                self._broken = error
+                self._broken = error  # guard: failed-append-stops-branches
                 raise
             except asyncio.CancelledError:
-                self._in_doubt = commit
+                self._in_doubt = commit  # guard: cancelled-send-sent-first
                 raise
             else:
                 del self._pending[: len(commit.events)]
@@ -163,6 +164,7 @@ class JournalWriter:
         try:
             return await self._before_fence(first)
         except asyncio.CancelledError:
+            # guard: cancelled-claim-unrelied
             self._broken = UnknownOutcome(self._subject, detail="canceled while it was claimed")
             raise
 
@@ -196,7 +198,7 @@ class JournalWriter:
             if self._in_doubt is None:
                 raise
             newest = await self._log.last(self._subject)
-            if newest is None or newest.commit.id != commit.id:
+            if newest is None or newest.commit.id != commit.id:  # guard: stored-commit-is-own
                 raise
             version = newest.seq
         self._in_doubt = None

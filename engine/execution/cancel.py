@@ -60,7 +60,7 @@ def _command_in(entry: BucketEntry) -> Cancel | None:
     """Return the command in an entry; None if it is unreadable: the queue has it, too."""
     try:
         command = codec.decode_command(entry.value or b"")
-    except UNDECODABLE as error:
+    except UNDECODABLE as error:  # guard: unreadable-wish-harmless
         log.warning("a wish to cancel is unreadable", key=entry.key, why=str(error))
         return None
     return command if isinstance(command, Cancel) else None
@@ -83,9 +83,9 @@ class CancelHandler:
             log.info("nothing to cancel any more", status=episode.status.value, by=command.by)
             return True
         if running.wish(command.episode_id, cancel.end_of(command)):
-            return False
+            return False  # guard: cancel-repeats-until-ended
         needs_slot = needs_expectation(episode)
-        if needs_slot and not self.context.slots.try_take():
+        if needs_slot and not self.context.slots.try_take():  # guard: cancelled-findings-take-slot
             await self._tell_nodes()
             return False
         try:
@@ -99,7 +99,7 @@ class CancelHandler:
         runner = EpisodeRunner(self.context, self._answer)
         # Where no node has begun, none of its code has run that a crash could be counted for.
         if not await runner.take_over(episode, records, careful=episode.attempts > 0):
-            await self._tell_nodes()
+            await self._tell_nodes()  # guard: owner-hears-cancel
         return self._is_answered
 
     def _is_over(self, episode: Episode, newest: Recorded) -> bool:
@@ -111,13 +111,17 @@ class CancelHandler:
         it.
         """
         is_first = self.delivery.deliveries == 1
+        # guard: claimed-end-not-told
         is_unclaimed = episode.status is Status.CANCELED and not episode.attempts
         was_there = self.delivery.at <= newest.commit.at + timedelta(seconds=SKEW_S)
+        # guard: stalled-cancel-tells-end
         is_informed = is_first and not (is_unclaimed and was_there)
+        # guard: true-already-not-cancelled
         return _is_too_late(episode) or (episode.status in ENDED and is_informed)
 
     async def _answer(self) -> None:
         self.context.running.forget(self.command.episode_id)
+        # guard: cancel-key-goes-when-done
         await self.context.ports.gates.delete(cancel_key(self.command.episode_id))
         await self.delivery.ack()
         self._is_answered = True
@@ -144,4 +148,5 @@ def needs_expectation(episode: Episode) -> bool:
     converged = episode.converged
     is_found = converged is not None and bool(converged.findings) and episode.deferred is None
     is_over = episode.status in ENDED or _is_too_late(episode)
+    # guard: findings-incapable-cancels-none
     return episode.opened is None or (is_found and not is_over)

@@ -128,7 +128,7 @@ class CommandLoader:
             await hand_back(delivery)
 
     async def _answer(self, delivery: Incoming, command: Command, follow: Follow) -> None:
-        if isinstance(command, Attending) is not self.is_of_said:
+        if isinstance(command, Attending) is not self.is_of_said:  # guard: wrong-queue-followed
             return await self._write_dead_letter(delivery, command, WRONG_QUEUE)
         try:
             ctx = await self._ctx(delivery, command)
@@ -173,8 +173,8 @@ class CommandLoader:
 
     async def _refuse(self, delivery: Incoming, command: Command, hindrance: Hindrance) -> None:
         """Leave a command to another node, or to a person if none has followed it for long."""
-        if self._is_hopeless(delivery, hindrance):
-            await self._give_place_back(command, seq=delivery.seq)
+        if self._is_hopeless(delivery, hindrance):  # guard: hopeless-command-dead-letter
+            await self._give_place_back(command, seq=delivery.seq)  # guard: unusable-turn-told
             await self._write_dead_letter(delivery, command, hindrance)
         else:
             self._log_hindrance(command.episode_id, hindrance)
@@ -182,6 +182,7 @@ class CommandLoader:
 
     async def _give_place_back(self, command: Command, *, seq: int) -> None:
         """Let others have the turn of an episode that waits for a person now."""
+        # guard: cancel-letter-keeps-turn
         if self.context.is_laned and not isinstance(command, Cancel):
             left = placing.left(command.actor_id, command.episode_id)
             # Another id than its end has: it may be tried again, and end, soon after.
@@ -222,7 +223,7 @@ class AnswerConsumer:
 
     async def handle(self, delivery: Incoming, _asked_s: float) -> None:
         """Handle a delivery in a task of its own."""
-        self.room.take_late()
+        self.room.take_late()  # guard: rulings-at-a-time-max
         self.context.tasks.start(self._hear(delivery))
 
     async def _hear(self, delivery: Incoming) -> None:
@@ -235,7 +236,7 @@ class AnswerConsumer:
         if isinstance(ctx.command, Cancel):
             cancellation = CancelHandler(ctx.context, ctx.command, ctx.delivery)
             return await cancellation.carry_out(ctx.episode, ctx.records)
-        if not await is_newest(ctx.context.ports.log, ctx.records):
+        if not await is_newest(ctx.context.ports.log, ctx.records):  # guard: effectless-by-leader
             return False
         if is_about_outputs(ctx.command, ctx.episode):
             outputs = OutputHandler(ctx.context)
@@ -266,6 +267,7 @@ class RunConsumer:
         it waits for none: another may have room at once.
         """
         slots, runs = self.context.slots, self.context.permits.runs
+        # guard: stopping-node-waits-no-slot
         if not has_slot and not await slots.take(within_s=SLOT_S, unless=runs.withdrawn):
             return await delivery.nak()
         try:
@@ -276,21 +278,21 @@ class RunConsumer:
     async def _follow(self, ctx: CommandContext) -> bool:
         if isinstance(ctx.command, Carry):
             return await self._carry(ctx)
-        if _has_gone_on(ctx):
+        if _has_gone_on(ctx):  # guard: followed-call-answered
             await ctx.delivery.ack()
             return True
-        if await self._is_held(ctx):
+        if await self._is_held(ctx):  # guard: overlap-kept-by-own-call
             await ctx.delivery.ack()
             return True
         if self._has_no_turn(ctx):
             return await self._ask_for_place(ctx)
-        if await self._is_turned_away(ctx.episode):
+        if await self._is_turned_away(ctx.episode):  # guard: troubled-node-does-not-begin
             return False
         isolation = self.context.isolation
-        if isolation is not None and _is_suspect(ctx):
+        if isolation is not None and _is_suspect(ctx):  # guard: suspect-runs-alone
             return await SuspectRunner(ctx.context, isolation, ctx.delivery).run(ctx.episode)
         runner = EpisodeRunner(ctx.context, ctx.delivery.ack)
-        careful = not _is_first_try(ctx)
+        careful = not _is_first_try(ctx)  # guard: repeated-command-may-have-crashed
         return await runner.take_over(ctx.episode, ctx.records, careful=careful)
 
     async def _carry(self, ctx: CommandContext) -> bool:
@@ -319,7 +321,9 @@ class RunConsumer:
         if not self.context.is_laned:
             return False
         if is_answered(ctx.records[-1]):
+            # guard: earlier-turn-call-ignored
             return not (is_admitted and _is_call_for_answer(ctx))
+        # guard: start-asks-for-turn
         return _is_untouched(ctx.episode) and isinstance(command, Start) and not is_admitted
 
     async def _ask_for_place(self, ctx: CommandContext) -> bool:
@@ -370,7 +374,7 @@ def _is_untouched(episode: Episode) -> bool:
 def services_for(context: OutputContext) -> list[Service]:
     """Return the services of an actor's queues; a fallback for a workflow's starter has none."""
     actor_id, commands = context.actor.id, context.ports.commands
-    if context.is_fallback and context.starts_workflow is not None:
+    if context.is_fallback and context.starts_workflow is not None:  # guard: openless-open-goes-on
         return []
     runs, clock = context.permits.runs, context.clock
     runner, answers = RunConsumer(context), AnswerConsumer(context)

@@ -56,7 +56,7 @@ class Conclusion:
         findings = await self._findings(episode, check_ours)
         outputs = await self._outputs(episode)
         canceled = self.run.canceled
-        if canceled is not None:
+        if canceled is not None:  # guard: put-off-cancelled-too
             outputs = await self._drop_pending(episode, outputs, why=canceled)
         progress = replace(outputs, findings=findings)
         if canceled is None or not any(one.outcome == _CANCELED for one in progress.outputs):
@@ -82,6 +82,7 @@ class Conclusion:
         assert finished is not None, "what is settled after an end"
 
         async def carry(key: str) -> DeliveryState:
+            # guard: only-retried-delivered-after-cancel
             if episode.status is Status.CANCELED and not await self.output_delivery.is_retried(key):
                 return await self.output_delivery.cancel(key, None, reason=finished.error_detail)
             return await self.output_delivery.carry(key, None)
@@ -109,7 +110,7 @@ class Conclusion:
         """Arm the timer that calls a node by `at`, or sooner if a route has a place."""
         if at is not None:
             await call_by(self.context.ports, self.opened, at)
-            self.context.adapters.line_up(pending, self.opened)
+            self.context.adapters.line_up(pending, self.opened)  # guard: left-episode-in-line
 
     async def sleep(self) -> None:
         """Cancel that timer."""
@@ -129,7 +130,7 @@ class Conclusion:
             episode.converged.findings,
             opened=self.opened,
             attempt=episode.attempts,
-            number=len(episode.reported),
+            number=len(episode.reported),  # guard: report-returned-is-another
             check_ours=check_ours,
         )
         return tuple(one.outcome for one in applied)
@@ -145,7 +146,7 @@ class Conclusion:
         is_new = episode.attempts == 1 and episode.deferred is None
 
         async def carry(key: str) -> DeliveryState:
-            if self.run.canceled is not None:
+            if self.run.canceled is not None:  # guard: cancelled-episode-cancels-outputs
                 reason = self.run.canceled.error_detail
                 return await self.output_delivery.cancel(key, keyed[key], reason=reason)
             is_first = is_new and key not in episode.outputs

@@ -125,6 +125,7 @@ class EpisodeTurns:
 
     def record(self, *commands: Command) -> None:
         """Record what is done, and how long the episode has run by now."""
+        # guard: recorded-says-running-time
         self.journal.record(*commands, wall_used_s=self.wall.used_s())
 
     def announced_at(self, path: str) -> StepAnnounced | None:
@@ -144,7 +145,7 @@ class EpisodeTurns:
 
         `begun`: how many turns of other branches are not recorded yet.
         """
-        self.check_canceled()
+        self.check_canceled()  # guard: no-turn-after-cancel
         self._check_leaving()
         self._check_limits(begun)
 
@@ -156,7 +157,7 @@ class EpisodeTurns:
         `path` says where a function asks for it; `also` is recorded in the same commit.
         """
         acts = isinstance(action, ToolCall | Synthesize | SendOutput | ReportFindings)
-        if acts and not self.journal.is_fenced:
+        if acts and not self.journal.is_fenced:  # guard: no-outside-step-before-fence
             # Another node may have done this step before; then the fence is refused.
             await self.barrier()
         mark = await call(fingerprint, action)
@@ -171,8 +172,8 @@ class EpisodeTurns:
         retry_s = self._retry_s(action, performed, ctx, path) if performed.error_class else 0.0
         performed = replace(performed, path=path, retry_s=retry_s)
         is_large = len(memoryview(performed.result)) > KEPT_BYTES_MAX
-        kept = await self._stored(performed) if is_large else performed
-        if performed.retry_s and self.waits_for_people:
+        kept = await self._stored(performed) if is_large else performed  # guard: journal-result-max
+        if performed.retry_s and self.waits_for_people:  # guard: pause-end-in-failed-commit
             also = (*also, self._pause_begun(performed))
         self.record(kept, *also)
         return performed
@@ -183,7 +184,7 @@ class EpisodeTurns:
         Raises `EpisodeFailed` if nobody knows whether it has had a side effect.
         """
         announced = self.announced_at(path)
-        if announced is not None and announced.is_call:
+        if announced is not None and announced.is_call:  # guard: cut-side-effect-not-done
             raise EpisodeFailed(
                 OUTCOME_UNKNOWN,
                 f"{_where(announced)}, {announced.tool_name}: a timeout of the function's own has"
@@ -191,7 +192,7 @@ class EpisodeTurns:
             )
         asked = self.executor.asked(action)
         timed_out = replace(asked, error_class=CALL_TIMEOUT, error_detail=OWN_TIMEOUT, path=path)
-        self.record(timed_out)
+        self.record(timed_out)  # guard: timed-out-call-recorded
         return timed_out
 
     def _pause_begun(self, failed: Performed) -> Announce:
@@ -230,7 +231,7 @@ class EpisodeTurns:
 
     async def settle(self) -> None:
         """Wait until the last step is durable, where the expectation wants that."""
-        if self.executor.expectation.durability == "strict":
+        if self.executor.expectation.durability == "strict":  # guard: strict-step-durable-at-once
             await self.barrier()
 
     def check_canceled(self) -> None:
@@ -244,7 +245,7 @@ class EpisodeTurns:
             raise asyncio.CancelledError
 
     def _check_leaving(self) -> None:
-        if not self.context.may_go_on.is_given:
+        if not self.context.may_go_on.is_given:  # guard: mode-withdraws-episode
             raise Leaving
 
     def _check_limits(self, begun: int) -> None:
@@ -299,10 +300,11 @@ class EpisodeTurns:
         tool, announced = self.executor.tool(action), self.announced_at(path)
         if announced is not None:
             await self.repeat(announced, action, mark, tool)
+        # guard: side-effect-announced-first
         elif tool is not None and tool.side_effect and isinstance(action, ToolCall):
             name, key = f"{action.capability}.{action.action}", ctx.idempotency_key
             self.record(Announce(fingerprint=mark, tool_name=name, idempotency_key=key, path=path))
-            await self.barrier()
+            await self.barrier()  # guard: announcement-durable-first
 
     async def repeat(
         self, announced: StepAnnounced, action: Step, mark: str, tool: Tool | None
@@ -311,10 +313,10 @@ class EpisodeTurns:
         await call(recovery.check_same, announced, asked=mark, action=action)
         if not announced.is_call:  # Carried on, not made again.
             return
-        if tool is None or not tool.idempotent:
+        if tool is None or not tool.idempotent:  # guard: real-unknown-outcome-not-repeated
             why = (
                 "this node has no such tool, or not with these arguments"
-                if tool is None
+                if tool is None  # guard: gone-tool-named
                 else "the tool does not say that it honours idempotency keys"
             )
             raise EpisodeFailed(
@@ -331,9 +333,9 @@ class EpisodeTurns:
         now, announced = self.clock.now(), self.announced_at(path)
         until = now + timedelta(seconds=action.seconds)
         if announced is not None and announced.until is not None:  # A fork has no announcement.
-            until = announced.until
+            until = announced.until  # guard: class-pause-ends-in-time
         left_s = (until - now).total_seconds()
-        if left_s > blocking.HELD_S:
+        if left_s > blocking.HELD_S:  # guard: class-leaves-for-long-pause
             await self.block(action, at=until - timedelta(seconds=action.seconds), path=path)
             return False
         await self.clock.sleep(max(0.0, left_s))
@@ -346,17 +348,21 @@ class EpisodeTurns:
         if not isinstance(tool, FunctionTool):
             return 0.0
         _, attempt = attempt_at(path)
+        # guard: attempts-counted
         return tool.retry_s(failed.error_class, attempt=attempt, key=ctx.idempotency_key)
 
     def _call_context(self, mark: str, path: str) -> CallContext:
         opened, episode = self.opened, self.journal.episode
         call_path, _ = attempt_at(path)
+        # guard: idempotency-key-of-one-call
         key = f"{opened.episode_id}:{call_path or episode.turn}:{mark[:KEY_MARK_CHARS]}"
         again = opened.fork.again if opened.fork is not None else None
         name = call_path or f"{episode.turn}"
+        # guard: settled-call-first-key
         if again is not None and (again.call, again.fingerprint) == (name, mark):
             key = again.idempotency_key
         announced = self.announced_at(path)
+        # guard: announced-call-keeps-key
         if announced is not None:  # Others may know it by the key it was announced with.
             key = announced.idempotency_key
         return CallContext(
@@ -434,6 +440,7 @@ class Driver:
             return self._conclude(await self._made_of_what_there_is(failed))
         except EpisodeFailed as final:
             end = self._end_of(final, await self._secrets(records))
+        # guard: unknown-outcome-is-letter
         if isinstance(end, FailEpisode) and end.error_class == OUTCOME_UNKNOWN:
             dead_letters = DeadLetterWriter(self.context.ports, self.context.clock)
             detail = f"{end.error_detail}; {REMEDY.format(self.opened.episode_id)}"
@@ -449,6 +456,7 @@ class Driver:
         if on_exhausted is None or not isinstance(failed, BudgetExceeded):
             raise failed
         is_known = self._has_state or isinstance(expectation.strategy, Function)
+        # guard: exhausted-without-state-fails
         if self.run.canceled is not None or exhausted.has_cut_off(episode) or not is_known:
             raise failed
         await self.journal.barrier()
@@ -468,6 +476,7 @@ class Driver:
         """Return what was hidden in the steps: the code that got it may quote it in an error."""
         executor = self.turns.executor
         try:
+            # guard: next-node-hides-secrets
             return executor.hidden | await call(executor.secrets_in, records)
         except EpisodeFailed:  # A newer version of a tool cannot hide what an older one returned.
             return executor.hidden
@@ -478,6 +487,7 @@ class Driver:
         """Return how the episode ends: a requested cancellation wins over any failure."""
         if self.run.canceled is not None:
             return admitting(self.run.canceled, self.journal.episode)
+        # guard: strategy-error-hides-secrets
         error_class, detail = in_text(failed.error_class), in_text(without(failed.detail, secrets))
         denied = answers.denied(self.journal.episode, error_class, detail)
         settled = self.journal.episode.outputs_settled
@@ -526,6 +536,7 @@ class Driver:
         current, left = restored.state, restored.left
         while True:
             self._state, self._has_state = current, True
+            # guard: class-asked-for-first-turn
             begun = -1 if left else 0  # The turn is that of the first attempt.
             self.turns.check(begun=begun)
             turn, tokens_used = self.journal.episode.turn + begun, self.journal.episode.tokens_used
@@ -534,6 +545,7 @@ class Driver:
             )
             self.turns.check_uninterrupted()
             if left:
+                # guard: class-asks-resuming-call
                 await self.strategy_runner.check_same(left[0], action)
             match action:
                 case Converge() | Done() if self.journal.episode.announced:
@@ -542,6 +554,7 @@ class Driver:
                     return await self._converge(current, turn=turn, tokens_used=tokens_used)
                 case Done():
                     return self._finish()
+                # guard: dry-run-asks-nobody
                 case RequestApproval() | WaitFor() | Sleep() if self.opened.mode is Mode.LIVE:
                     return await self._block(current, action)
                 case _:
@@ -567,7 +580,7 @@ class Driver:
         self, action: Step, newest: Performed | StepRecorded, *, turn: int
     ) -> Performed | StepRecorded | None:
         """Return how the last attempt ended, after `newest`; None: the episode left for a pause."""
-        while not recovery.is_over(newest):
+        while not recovery.is_over(newest):  # guard: class-gets-last-attempt
             await self.turns.settle()
             pause = newest.path
             if newest.retry_s:
@@ -605,7 +618,7 @@ class Driver:
     def _finish(self, *converged: EpisodeConverged) -> None:
         """End the episode; with unsettled outputs, only once those are settled."""
         episode = self.journal.episode
-        if episode.outputs_left:
+        if episode.outputs_left:  # guard: done-awaits-outputs
             self.turns.record(*(converged or (EpisodeConverged(),)))
         else:
             self.turns.record(*converged, Finish(outputs=episode.outputs_settled))
@@ -622,7 +635,7 @@ def admitting(canceled: CancelEpisode, episode: Episode) -> CancelEpisode:
     """
     detail = canceled.error_detail
     for announced in episode.announced:
-        if not announced.is_call:
+        if not announced.is_call:  # guard: cut-off-side-effect-admitted
             continue
         begun = f"step {announced.step_no}, {announced.tool_name}, had been announced"
         detail = f"{detail}; {begun}, and nobody knows whether it happened"

@@ -44,17 +44,18 @@ EXHAUSTED_S_MAX: Final = 10.0
 
 def has_cut_off(episode: Episode) -> bool:
     """Return whether nobody knows the outcome of a side effect: that must not look like success."""
-    return any(each.is_call for each in episode.announced)
+    return any(each.is_call for each in episode.announced)  # guard: exhausted-cut-side-effect
 
 
 def gathered(records: Sequence[Recorded]) -> Sequence[StepRecorded]:
     """Return what was done in `records`, oldest first, since the strategy last restarted."""
     steps: list[StepRecorded] = []
     for event in (event for record in records for event in record.commit.events):
-        if isinstance(event, EpisodeStarted) and event.fresh:
+        if isinstance(event, EpisodeStarted) and event.fresh:  # guard: exhausted-since-restart
             steps = []
         elif isinstance(event, StepRecorded) and event.kind is not StepKind.CHECKPOINT:
             steps.append(event)
+    # guard: exhausted-changes-no-steps
     return [each for each in steps if not each.path.startswith(CHANGED)]
 
 
@@ -88,12 +89,13 @@ class ExhaustedEpisode:
                 steps=[await self._as_gathered(each) for each in gathered(records)],
                 state=state,
             )
-            async with self.clock.timeout(EXHAUSTED_S_MAX):
+            async with self.clock.timeout(EXHAUSTED_S_MAX):  # guard: exhausted-ten-seconds
                 returned = await attempt(_asked(on_exhausted, exhausted))
             converged = await call(conclusion, returned)
             if converged is None:
-                raise failed
+                raise failed  # guard: exhausted-without-result-fails
             known = self.reported
+            # guard: exhausted-dry-findings-apart
             apart = await call(dry_run.set_apart, converged, self.opened, reported=known)
         except TimeoutError:
             why = f"not done within {EXHAUSTED_S_MAX:g} s"
@@ -102,10 +104,11 @@ class ExhaustedEpisode:
             raise
         except (ToolFailed, EpisodeFailed) as error:
             raise _after_all(failed, f"{error.error_class}: {error.detail}") from error
-        return replace(apart, exhausted=failed.detail)
+        return replace(apart, exhausted=failed.detail)  # guard: exhausted-why-converged
 
     async def _as_gathered(self, step: StepRecorded) -> GatheredStep:
         stored = step.stored
+        # guard: exhausted-large-results-whole
         result = step.result if stored is None else await fetch(self.ports.objects, stored)
         return GatheredStep(
             kind=step.kind,

@@ -118,6 +118,7 @@ class Attempt:
             writer_id=next(context.writer_ids),
             before_fence=self._secure,
             after_fence=self._note_fenced,
+            # guard: level-takeover-knows-opening
             times=times_of(records) if opened.service_level is not None else None,
         )
         applier = FindingApplier(
@@ -166,13 +167,13 @@ class Attempt:
         started_s = self._context.clock.monotonic_s()
         telemetry.episodes_running.add(1, labels)
         try:
-            with self._context.running.during(self._run):
+            with self._context.running.during(self._run):  # guard: running-known-before-breaker
                 if self._has_breaker:
                     # Only now: a breaker that opens after this finds the run there.
                     await self._context.breakers.check(self._run)
                 progress = await self._go_on(careful=careful)
             if self.episode.status in ENDED:
-                await self._inform()
+                await self._inform()  # guard: breaker-end-noted-before-release
             else:
                 await self._leave_waiting(progress)
             await self._accept_once()
@@ -186,7 +187,7 @@ class Attempt:
 
     async def inform_again(self) -> None:
         """Do what follows the end once more: the node that wrote the end may not have."""
-        await self._inform()
+        await self._inform()  # guard: breaker-end-noted-after-crash
         progress = await self._conclusion.check(self.episode)
         await self._conclusion.wake(progress.wakes_at, progress.pending)
         await self._accept_once()
@@ -203,14 +204,15 @@ class Attempt:
         assert finished is not None, "an end that is noted"
         await self._see_to_timers()
         if self._has_breaker:
+            # guard: breaker-event-names-commit
             await context.breakers.record_end(opened, finished, seq=self._journal.version)
-        if context.is_laned:
+        if context.is_laned:  # guard: dispatcher-hears-ends
             timer = left(opened.actor_id, opened.episode_id)
             await context.ports.timers.send(timer, id=f"left.{opened.episode_id}")
 
     async def _see_to_timers(self) -> None:
         episode = self.episode
-        if episode.blocked is not None:
+        if episode.blocked is not None:  # guard: cancelled-wait-no-timer
             await WaitRegistry(self._context).forget(self.opened)
         elif episode.deferred is not None:
             await self._conclusion.sleep()
@@ -220,6 +222,7 @@ class Attempt:
     def _report_end(self) -> None:
         """Count an end that this node has written, and log it if the episode has failed."""
         finished = self.episode.finished
+        # guard: only-failure-logged
         if finished is not None and finished.status is EndStatus.FAILED:
             detail = finished.error_detail.rstrip().splitlines()[-1:]
             log.warning(
@@ -232,9 +235,11 @@ class Attempt:
             )
         if finished is not None and finished.findings:
             log_raised(self.opened, finished.findings)
+        # guard: dry-episodes-counted-apart
         labels = {"actor": self.opened.actor_id, "mode": self.opened.mode.value}
         telemetry.episodes_ended.add(1, {**labels, "status": self.episode.status.value})
         if finished is not None and finished.service_level is not None:
+            # guard: level-met-counted
             telemetry.service_levels.add(1, labels_of(self.opened, finished.service_level))
         if self._context.starts_workflow is not None:
             count_skipped(self.opened, self.episode.converged)
@@ -257,7 +262,7 @@ class Attempt:
 
     async def _go_on(self, *, careful: bool) -> ConclusionState:
         if self.episode.status is Status.BLOCKED and self._called_off() is None:
-            await self._check_newest()
+            await self._check_newest()  # guard: waiting-call-by-leader
             return NOTHING_DONE
         await self._fence(careful=careful)
         return await self._drive_and_finish()
@@ -275,6 +280,7 @@ class Attempt:
     async def _leave_waiting(self, progress: ConclusionState) -> None:
         """Make sure that the episode continues when its answer arrives or its time is up."""
         if self.episode.status is Status.BLOCKED:
+            # guard: blocked-served-by-next-call
             await WaitRegistry(self._context).register(self.opened)
             self._report_block()
         else:
@@ -290,17 +296,19 @@ class Attempt:
             self._journal.record(*opening, *await self._cut_off(), canceled)
             return await self._journal.barrier()
         # Only what a strategy may go on with needs an expectation: this node may not know it.
-        if self.episode.status is Status.RUNNING:
+        if self.episode.status is Status.RUNNING:  # guard: carried-without-expectation
             self._takeover = await decide_takeover(self._context, self.opened, self.episode)
         context, fresh = self._context, self._takeover.fresh
+        # guard: lone-crash-on-journal
         begin = Begin(node=context.node, fresh=fresh, alone=context.is_alone)
         self._journal.record(*opening, begin)
-        if careful:
+        if careful:  # guard: takeover-fence-awaited
             await self._journal.barrier()
         return None
 
     async def _cut_off(self) -> list[Performed]:
         """Return the steps of reports that a crash has cut off, once their findings are applied."""
+        # guard: report-announced-applied
         if not any(each.findings for each in self.episode.announced):
             return []
         await self._hold.claim()
@@ -312,12 +320,14 @@ class Attempt:
         Once it has converged only undelivered outputs can be canceled, which delivery handles.
         """
         canceled, episode = self._run.canceled, self.episode
+        # guard: queued-cancelled-before-code
         if canceled is not None and episode.converged is None:
             return admitting(canceled, episode)
         return expiry(episode, at=self._context.clock.now())
 
     async def _secure(self, first: Sequence[EpisodeEvent]) -> int:
         """Return the revision of the claim, made now unless the `first` commit is everything."""
+        # guard: continued-episode-claimed
         is_all = any(isinstance(event, EpisodeFinished) for event in first)
         if is_all and self._hold.held is None:
             return NO_CLAIM
@@ -328,7 +338,7 @@ class Attempt:
 
     async def _note_fenced(self) -> None:
         """Report that the fence is durable."""
-        if self._hold.held is not None:
+        if self._hold.held is not None:  # guard: wakened-waits-until-told
             await self._accept_once()
 
     async def _accept_once(self) -> None:
@@ -421,7 +431,9 @@ class EpisodeRunner:
         assert task is not None
         key = episode_claim(opened.actor_id, opened.episode_id)
         leases = self.context.leases
+        # guard: claim-for-counted-attempt
         hold = EpisodeLease(leases, key, attempt=episode.attempts + 1, on_lost=task.cancel)
+        # guard: acknowledged-after-fence
         this_attempt = Attempt(
             self.context,
             opened,
@@ -452,9 +464,10 @@ class EpisodeRunner:
         if settles:
             may_go = await self._settle(this_attempt, hold)
         elif this_attempt.has_ended:
-            await this_attempt.inform_again()
+            await this_attempt.inform_again()  # guard: breaker-end-noted-by-successor
             may_go = True
         else:
+            # guard: claim-released-last
             may_go = await self._serve(this_attempt, hold, careful=careful)
         if may_go:
             has_failed = this_attempt.has_ended and not settles
@@ -478,10 +491,10 @@ class EpisodeRunner:
         try:
             await this_attempt.complete(careful=careful)
         except Leaving:
-            return await self._hand_over(this_attempt)
+            return await self._hand_over(this_attempt)  # guard: leaving-node-calls-another
         except Contended as error:
             log.warning("a finding is fought over; handing the episode over", error=str(error))
-            return await self._hand_over(this_attempt)
+            return await self._hand_over(this_attempt)  # guard: lost-races-handed-over
         except (VersionConflict, LeaseLost) as error:
             if not this_attempt.is_fenced:
                 return await self._stand_back(this_attempt, hold)
@@ -508,6 +521,7 @@ class EpisodeRunner:
         recovery may have been answered elsewhere: then nothing else calls for the episode.
         """
         id_ = f"refused.{hold}"
+        # guard: stolen-lapse-remembered
         return not hold.is_stolen or await self._call(this_attempt, reason="lapsed", id_=id_)
 
     async def _hand_over(self, this_attempt: Attempt) -> bool:

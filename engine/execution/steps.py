@@ -91,7 +91,7 @@ def shown_args(action: ToolCall, tool: Tool | None) -> msgspec.Raw:
     if tool is None or not tool.hides:
         return args
     # A copy, since a tool may redact in place: the call gets the arguments as they are.
-    return validation.encode(tool.redact(unraw(args)), what="arguments")
+    return validation.encode(tool.redact(unraw(args)), what="arguments")  # guard: tool-redacts
 
 
 def secrets_of(action: ToolCall, tool: Tool, *, shown: msgspec.Raw) -> frozenset[str]:
@@ -133,6 +133,7 @@ class StepExecutor:
         if not isinstance(action, ToolCall):
             return None
         tool, is_allowed = self._registered(action), self._is_allowed(action)
+        # guard: disallowed-tool-not-announced
         if tool is None or not is_allowed or self._refusal(action, tool) is not None:
             return None
         return tool
@@ -211,7 +212,7 @@ class StepExecutor:
 
     async def _call_tool(self, action: ToolCall, ctx: CallContext) -> Performed:
         tool, step = self._registered(action), self.asked(action)
-        if not self._is_allowed(action):
+        if not self._is_allowed(action):  # guard: tool-needs-capability
             allowed = ", ".join(sorted(self.actor.capabilities or ())) or "none"
             detail = f"{action.capability!r} is none of the actor's capabilities: {allowed}"
             return _failed(step, NOT_ALLOWED, detail)
@@ -228,13 +229,13 @@ class StepExecutor:
             return _failed(step, refusal.error_class, refusal.detail, secrets=secrets)
         try:
             result = await self._called(tool, action, ctx)
-            kept = _encoded(result, of=step.tool_name)
+            kept = _encoded(result, of=step.tool_name)  # guard: result-no-json-fails-call
         except ToolFailed as failure:
             return _failed(step, failure.error_class, failure.detail, secrets=secrets)
         except Unencodable as error:
             return _failed(step, error.error_class, str(error), secrets=secrets)
         size_bytes = len(memoryview(kept))
-        if size_bytes > RESULT_BYTES_MAX:
+        if size_bytes > RESULT_BYTES_MAX:  # guard: result-size-max
             detail = f"{size_bytes:,} bytes, the limit is {RESULT_BYTES_MAX:,}; ask for less"
             return _failed(step, TOO_LARGE, detail)
         return self._with_result(step, kept, tool, secrets)
@@ -247,12 +248,13 @@ class StepExecutor:
             return replace(step, result=kept)
         # A copy, since a tool may redact in place: the strategy gets the result as it is.
         redacted = tool.redact_result(unraw(kept)) if tool else unraw(kept)
-        seen = hide(redacted, secrets) if secrets else redacted
+        seen = hide(redacted, secrets) if secrets else redacted  # guard: result-hides-secrets
         shown = validation.encode(seen, what="redacted result", bytes_max=RESULT_BYTES_MAX)
         if shown == kept:
             return replace(step, result=kept)
         self.hidden.update(removed(unraw(kept), unraw(shown)))
         # The journal cannot have it, and the store has only what the strategy gets.
+        # guard: shown-not-stored-beside-large
         if len(memoryview(shown)) > validation.KEPT_BYTES_MAX:
             return replace(step, result=kept, is_hidden=True)
         return replace(step, result=kept, result_shown=shown)
@@ -284,17 +286,19 @@ class StepExecutor:
 
     def _refusal(self, action: ToolCall, tool: Tool) -> ToolFailed | None:
         """Return why the call cannot be made; then it is not announced either."""
+        # guard: dry-run-no-side-effect
         if self.opened.mode is not Mode.LIVE and not dry_run.may_call(self.opened, tool):
             name = f"{action.capability}.{action.action}"
             return ToolFailed(SIDE_EFFECT, f"no override stands for {name!r}")
         problem = tool.problem_of(action.args) if isinstance(tool, FunctionTool) else None
+        # guard: tool-arguments-must-fit
         return ToolFailed(INVALID_ARGUMENTS, problem) if problem else None
 
     async def _called(self, tool: Tool, action: ToolCall, ctx: CallContext) -> object:
         # No version can take a call back. A node that was frozen must not make it now: the next
         # owner may have made it, or recorded that the outcome of a side effect is unknown. So
         # nothing lies between this check and the tool's code, on a busy node either.
-        begin = self.check_claim
+        begin = self.check_claim  # guard: claim-checked-before-side-effect
         if isinstance(tool, EngineTool):
             return await attempt(tool.serve(self.opened, action.action, action.args), begin=begin)
         if isinstance(tool, FunctionTool) or _has_limits(tool):
@@ -310,6 +314,7 @@ class StepExecutor:
             return replace(step, result=validation.encode(unraw(override), what="result"))
         shown = without_prompts(unraw(prompt))
         if synthesizer is None:
+            # guard: echoed-prompt-no-answer
             return replace(step, result=prompt, result_shown=raw(shown))
         secrets = frozenset(texts_in(action.transient))
         self.hidden.update(secrets)
@@ -335,7 +340,7 @@ class StepExecutor:
 
 def _encoded(result: object, *, of: str, bytes_max: int | None = None) -> msgspec.Raw:
     """Return what `of` brought back as JSON; `Unencodable`: it is none, or larger."""
-    if inspect.iscoroutine(result):
+    if inspect.iscoroutine(result):  # guard: unawaited-named
         result.close()
         name = result.__qualname__
         raise Unencodable(f"{of} returned a coroutine, {name}(…); write `await` before it")
@@ -350,7 +355,8 @@ def _has_limits(tool: Tool) -> bool:
 def _failed(
     step: Performed, error_class: str, detail: str, *, secrets: Collection[str] = ()
 ) -> Performed:
-    said = in_text(without(detail, secrets))
+    said = in_text(without(detail, secrets))  # guard: call-error-hides-secrets
+    # guard: error-class-hides-secrets
     return replace(step, error_class=in_text(without(error_class, secrets)), error_detail=said)
 
 
@@ -393,6 +399,7 @@ class PublishTool(Tool):
         trace = traceparent()
 
         async def publish(event: Announcement) -> None:
+            # guard: strategy-event-hop
             await self.domain_events.publish(
                 request.name, event.payload, id=event.id, hops=ctx.hops + 1, trace=trace
             )

@@ -108,7 +108,7 @@ class StrategyRunner:
                 f"next_step() returned a {type(action).__name__};"
                 " return converge(), done(), tool_call(…), …",
             )
-        if problem := problem_of(action):
+        if problem := problem_of(action):  # guard: action-values-checked
             raise EpisodeFailed(
                 InvalidAction.error_class,
                 f"next_step() returned a {type(action).__name__}: {problem}",
@@ -134,10 +134,11 @@ class StrategyRunner:
         if isinstance(handled, Abort):
             raise EpisodeFailed(handled.error_class, handled.detail)
         kept = handled.state if isinstance(handled, Retry) else handled
-        if kept is None and current is not None:
+        if kept is None and current is not None:  # guard: strategy-returns-state
             what = "handle_result() returned None; return the state"
             raise EpisodeFailed(InvalidResult.error_class, what)
         try:
+            # guard: unstorable-state-told
             _encoder.encode(kept)  # Before it must be stored, so that it is told at once.
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise EpisodeFailed(Unencodable.error_class, f"state: {error}") from error
@@ -189,7 +190,7 @@ class StrategyRunner:
 @contextmanager
 def _in_strategy() -> Iterator[None]:
     """Let the code within be that of a strategy, which a replay runs again."""
-    outside = IN_STRATEGY.set(True)
+    outside = IN_STRATEGY.set(True)  # guard: kit-class-opens-nothing
     try:
         yield
     finally:

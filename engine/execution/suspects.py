@@ -111,7 +111,7 @@ class SuspectRunner:
 
     async def _stop_with_node(self, alone: RunAlone) -> None:
         await self.context.may_go_on.withdrawn.wait()
-        alone.stop()
+        alone.stop()  # guard: suspect-handed-over
 
     async def _kill_when_over(self, alone: RunAlone, episode_id: str) -> None:
         """End a process that does not end by itself, once it has its episode no more.
@@ -131,4 +131,5 @@ class SuspectRunner:
             episode = fold(await ports.log.read(ports.stack.episode(episode_id)))
         except Unavailable:
             return False
+        # guard: process-without-episode-killed
         return episode.status in ENDED or episode.node != alone.node

@@ -70,6 +70,7 @@ class LapseWatcher:
         return self.stopping.is_set() or self._must_look_again()
 
     def _must_look_again(self) -> bool:
+        # guard: lapses-reviewed-when-actor-comes
         return any(actor in self.actors for actor in self._passed_over)
 
     async def _hear(self, since: datetime, changes: Sequence[ClaimChange]) -> None:
@@ -77,9 +78,9 @@ class LapseWatcher:
             await self._look_at(change, since)
 
     async def _look_at(self, change: ClaimChange, since: datetime) -> None:
-        self.lease_events.handle(change)
+        self.lease_events.handle(change)  # guard: free-lease-heard
         episode = episode_of_claim(change.key)
-        if change.state != "expired" or episode is None:
+        if change.state != "expired" or episode is None:  # guard: lapse-calls-recovery
             return None
         actor_id, episode_id = episode
         if actor_id not in self.actors:
@@ -100,12 +101,13 @@ class LapseWatcher:
         Every node that starts sees the markers of a day, and a server that starts writes them anew;
         most of those episodes have ended since.
         """
-        if change.at < since:
+        if change.at < since:  # guard: old-lapse-no-warning
             return False
         try:
             newest = await self.ports.log.last(self.ports.stack.episode(episode_id))
         except (Unavailable, UnreadableEvent):
             return True
+        # guard: ended-lapse-no-news
         return newest is None or not isinstance(newest.commit.events[-1], EpisodeFinished)
 
 

@@ -81,6 +81,7 @@ def enrich(
 ) -> FindingUpdated | None:
     """Return `found` as a change of `finding`; None: no change, or it was raised anew since."""
     is_there = finding.status is FindingStatus.ACTIVE
+    # guard: no-other-raise-enriched
     if not is_there or finding.raise_no != raised.finding.raise_no:
         return None
     changed = replace(
@@ -191,7 +192,7 @@ class FindingApplier:
             VersionConflict: another node has, and applies the rest.
         """
         if not dry_run.keeps_findings(opened):
-            return left_out(intents)
+            return left_out(intents)  # guard: dry-run-findings-left-out
         by_key: dict[str, list[IntentJob]] = defaultdict(list)
         for index, intent in enumerate(intents, start=number):
             job = IntentJob(
@@ -220,12 +221,13 @@ class FindingApplier:
         A replica may lag. An append after such a read is refused; that nothing changes is decided
         again on what the leader has.
         """
+        # guard: repeated-attempt-reads-alone
         if len(jobs) <= 1 or any(job.attempt > 1 for job in jobs):
             return {}
         subjects = {job.intent.finding_key: self._subject(job) for job in jobs}
         newest = await self.ports.log.newest([*subjects.values()])
         job = jobs[0]
-        if newest and job.check_ours is not None:
+        if newest and job.check_ours is not None:  # guard: findings-of-latest-claim-together
             await self._check_ours(job.opened, job.check_ours)
         return {key: _loaded(subject, newest.get(subject)) for key, subject in subjects.items()}
 
@@ -237,6 +239,7 @@ class FindingApplier:
         subject = self._subject(job)
 
         def after(newest: Recorded) -> int:
+            # guard: repeated-attempt-reads-whole-finding
             return START if job.attempt > 1 else only_newest(newest)
 
         store = Store[FindingEvent | None, FindingEvent](
@@ -245,18 +248,19 @@ class FindingApplier:
         attempt = partial(self._try, job, store, read)
         known = None if self.turns.of(subject).locked() else read
         carried = await store.retry(subject, attempt, seed=job.id, known=known)
-        if carried.newest is None and known is not None:
+        if carried.newest is None and known is not None:  # guard: lagging-replica-decides-nothing
             carried = await store.retry(subject, attempt, seed=job.id)
         if carried.newest is None:
             return carried.applied
         timers = FindingTimers(self.ports, self.actors, self.clock)
+        # guard: takeover-arms-findings
         await timers.arm(carried.newest, version=carried.version, before=carried.before)
         return await self._enriched(job, carried)
 
     async def _enriched(self, job: IntentJob, carried: StoredIntent) -> AppliedIntent:
         applied, callback = carried.applied, self._expectation(job).enrich
         is_raised = isinstance(job.intent, RaiseFinding) and applied.event is not None
-        if callback is None or not is_raised or carried.is_enriched:
+        if callback is None or not is_raised or carried.is_enriched:  # guard: enriched-once
             return applied
         assert applied.event is not None
         log, stack = self.ports.log, self.ports.stack
@@ -271,7 +275,7 @@ class FindingApplier:
         return replace(applied, event=event)
 
     def _expectation(self, job: IntentJob) -> Expectation:
-        owner = self.owner or self.actors[job.opened.actor_id]
+        owner = self.owner or self.actors[job.opened.actor_id]  # guard: running-keeps-finding-rules
         return owner.expectations[job.opened.expectation_id]
 
     async def _try(
@@ -284,13 +288,14 @@ class FindingApplier:
         """Apply an intent to the finding as it was read; of `checked`, the episode was ours."""
         records, newest, version = loaded.records, loaded.state, loaded.version
         done = find(records, job.cause)
-        if done is not None:
+        if done is not None:  # guard: real-carried-out-once
             return StoredIntent(
                 applied=applied_as(job.index, job.intent, done),
                 newest=newest,
                 version=version,
                 is_enriched=is_enriched_by(records, job.cause),
             )
+        # guard: findings-of-latest-claim
         if job.check_ours is not None and newest is not None and loaded is not checked:
             await self._check_ours(job.opened, job.check_ours)
         before = newest.finding if newest else None

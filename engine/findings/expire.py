@@ -75,7 +75,7 @@ class FindingTimers:
                     timer_of(event.finding, purpose), at=at, trace=traceparent()
                 )
             last = await self.ports.log.last(subject)
-            if last is None or last.seq == version:
+            if last is None or last.seq == version:  # guard: slower-writer-arms
                 return
             event, version, before = newest_event(last), last.seq, None
         raise Contended(subject, detail=f"changed {ARMINGS_MAX} times while its timers were armed")
@@ -148,6 +148,7 @@ class FindingExpiry:
             )
             if change.newest is None:
                 return
+            # guard: early-timer-rearmed
             await self._timers.arm(change.newest, version=change.version, before=change.before)
             if change.is_made:
                 assert isinstance(change.newest, AgeEvent), "what a timer leads to"
@@ -157,7 +158,7 @@ class FindingExpiry:
 
     def _rule(self, due: Due, newest: FindingEvent, now: datetime) -> AgeEvent | None:
         # By the server's clock it is time, and ours may be behind.
-        at = max(now, due.fired_at)
+        at = max(now, due.fired_at)  # guard: server-clock-tells-time
         finding, cause = newest.finding, DueTimer(timer_id=due.id)
         if due.purpose == findings.EXPIRE:
             return findings.expire(finding, cause=cause, at=at)

@@ -119,6 +119,7 @@ def decide(
         case RaiseFinding() | UpdateFinding() if active is not None:
             end = _end(active, intent, ttl_s=ttl_s, at=at)
             updated = replace(active, updated_at=at, **_said(intent), **end)
+            # guard: aged-severity-is-least
             return FindingUpdated(finding=_no_less(updated), cause=cause)
         case ClearFinding(reason=reason) if active is not None:
             cleared = replace(
@@ -169,7 +170,7 @@ def _end(
     if said_at is not None:
         return {"ttl_s": 0.0, "expires_at": said_at}
     if said_s is None and active is not None and active.expires_at is not None:
-        if not active.ttl_s:
+        if not active.ttl_s:  # guard: explicit-time-kept
             return {}
         said_s = active.ttl_s
     lasts_s = said_s or (ttl_s if isinstance(intent, RaiseFinding) else 0.0)

@@ -81,6 +81,7 @@ def filter_of(
 
 def worst_first(finding: Finding) -> tuple[int, float, str]:
     """Return the place of `finding` in lists: the most severe first, of these the newest."""
+    # guard: most-severe-first
     return -finding.severity.rank, -finding.raised_at.timestamp(), finding.finding_key
 
 
@@ -106,26 +107,29 @@ class FindingIndex:
         worst = [
             each
             for each in own.values()
+            # guard: dry-ended-for-it
             if each.status is FindingStatus.ACTIVE and wanted.covers(each)
         ]
         live = [*self._live.values()]
         for start in range(0, len(live), LOOKED_AT_ONCE):
             some = filter(wanted.covers, live[start : start + LOOKED_AT_ONCE])
+            # guard: own-dry-findings-win
             others = (each for each in some if each.finding_key not in own)
+            # guard: worst-of-all-parts
             worst = nsmallest(limit, chain(worst, others), key=worst_first)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # guard: index-yields-to-tasks
         return nsmallest(limit, worst, key=worst_first)
 
     async def _catch_up(self, partition: int) -> None:
         head = await self.log.head(Stream.STATE, partition=partition)
         async with self._turns[partition]:
-            after = self._read_to[partition]
-            if after >= head:
+            after = self._read_to[partition]  # guard: index-reads-new-only
+            if after >= head:  # guard: index-current-at-question
                 return
             async with self.log.follow(Stream.STATE, after=after, partition=partition) as follower:
                 while self._read_to[partition] < head:
                     records = await follower.receive(most=BATCH_MAX, wait_s=WAIT_S)
-                    if not records:
+                    if not records:  # guard: index-wait-bounded
                         name = self.stack.stream(Stream.STATE, partition)
                         raise Unavailable(name, detail=f"nothing came within {WAIT_S:g} s")
                     for each in records:
@@ -139,11 +143,11 @@ class FindingIndex:
             kept = replace(
                 event.finding,
                 summary=event.finding.summary[:SUMMARY_CHARS_MAX],
-                evidence=NOTHING,
+                evidence=NOTHING,  # guard: index-leaves-evidence
             )
             if not dry_run.is_meant(kept):
                 self._apart[kept.finding_key] = kept
             elif kept.status is FindingStatus.ACTIVE:
                 self._live[kept.finding_key] = kept
             else:
-                self._live.pop(kept.finding_key, None)
+                self._live.pop(kept.finding_key, None)  # guard: ended-not-active

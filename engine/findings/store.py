@@ -126,13 +126,14 @@ class FindingReader:
     async def _kept(self, key: str) -> Finding | None:
         """Return what dry runs with our prefix have stored under `key`, as if it was live."""
         prefix = self._prefix
-        if not prefix:
+        if not prefix:  # guard: dry-run-sees-dry-first
             return None
         try:
             subject = self.index.stack.finding(dry_run.key_apart(key, prefix))
         except BadName:  # No finding can be kept under this one, however long `key` may be.
             return None
         finding = await self._newest(subject)
+        # guard: dry-finding-shown-as-meant
         return None if finding is None else dry_run.as_meant(finding, prefix)
 
     async def _newest(self, subject: str) -> Finding | None:

@@ -101,7 +101,7 @@ OF_ANOTHER_RUN: Final = (
 def check_run(run: Run) -> None:
     """Raise `InvalidAction` if the caller is in a function, but not in its run `run`."""
     branch = _CURRENT.get(None)
-    if branch is not None and branch.run is not run:
+    if branch is not None and branch.run is not run:  # guard: foreign-ctx-refused
         place = place_of_call()
         raise InvalidAction(f"{OF_ANOTHER_RUN} ({place})" if place else OF_ANOTHER_RUN)
 
@@ -109,6 +109,7 @@ def check_run(run: Run) -> None:
 def current() -> Branch | None:
     """Return the branch that the caller is in; None: it is in a task or a thread of its own."""
     branch = _CURRENT.get(None)
+    # guard: call-in-own-task-refused
     return branch if branch is not None and branch.task is _task() else None
 
 

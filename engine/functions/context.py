@@ -216,7 +216,7 @@ class FunctionContext(Gathers):
         positional: tuple[object, ...],
         args: JsonObject,
     ) -> Any:  # noqa: ANN401 - what the tool returns
-        if positional:
+        if positional:  # guard: tool-arguments-by-name
             raise InvalidAction(_problem_of_positions(tool))
         result = await self._run.step(_call_of(tool, args))
         return result if isinstance(tool, str) else tool.returned(result)
@@ -294,6 +294,7 @@ class FunctionContext(Gathers):
             is_approved=True,
             by=said["by"],
             reason=said["reason"],
+            # guard: function-gets-approved-plan
             plan=said[PLAN] if is_edited else unraw(raw(plan)),
             is_edited=is_edited,
         )
@@ -407,7 +408,9 @@ async def begin(
 
     Raises `EpisodeFailed` if the checkpoint cannot be migrated.
     """
+    # guard: told-to-fork-earlier
     remedy = remedy or (REMEDY if opened.fork is None else REMEDY_OF_FORK)
+    # guard: fork-seed-of-past
     run = FunctionRun(function, history, turns, seed=seed_of(opened), remedy=remedy)
     resumed = None
     if (kept := history.checkpoint) is not None:

@@ -27,7 +27,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 Work: TypeAlias = Awaitable[T]
-Pending: TypeAlias = Coroutine[Any, Any, T]
+Pending: TypeAlias = Coroutine[Any, Any, T]  # guard: unawaited-call-typed
 """What a method of `ctx` returns: type checkers report one that is not awaited."""
 
 

@@ -54,6 +54,7 @@ def history_of(records: Iterable[Recorded]) -> History:
                 case StepRecorded(path="") | StepAnnounced(path=""):
                     raise NondeterministicReplay(OF_A_CLASS)
                 case StepRecorded(path=path) if path.startswith(CHANGED):
+                    # guard: unfollowed-change-stays
                     changes[path.removeprefix(CHANGED)] = event.result != REFUSED
                 case StepRecorded():
                     steps.append(event)

@@ -51,6 +51,7 @@ def unknown_names_in(app: App, actor: Actor, strategy: object) -> list[SourcePro
     """Return the names in the source of a strategy that `actor` does not have, in order."""
     functions = functions_of(strategy)
     # What a method of a class gets first is the strategy itself.
+    # guard: self-call-not-of-ctx
     ctx = first_argument(functions[0]) if isinstance(strategy, Function) and functions else ()
     found: list[SourceProblem] = []
     for source in sources_of(functions):
@@ -68,11 +69,11 @@ def _unknown(
     method = _method(call.func, ctx)
     if called in _RAISING:
         severity = _text(_keyword(call, "severity"))
-        if severity is not None and severity not in SEVERITIES:
+        if severity is not None and severity not in SEVERITIES:  # guard: severity-exists
             yield _told("severity", severity, SEVERITIES)
     elif called in _PROPOSING or method == "output":
         adapter = _text(call.args[0] if call.args else _keyword(call, "adapter"))
-        if adapter is not None and adapter not in app.outputs:
+        if adapter is not None and adapter not in app.outputs:  # guard: output-exists
             yield _told("output", adapter, sorted(app.outputs))
     elif method == "call" or called is tool_call:
         yield from _unknown_tool(app, actor, source, call, is_split=called is tool_call)
@@ -97,6 +98,7 @@ def _unknown_tool(
         capability, _, action = text.partition(".")
     if capability in OF_THE_ENGINE:
         return
+    # guard: tool-within-capabilities
     if not actor.may_call(capability) or app.tool(actor, capability, action or CALL) is None:
         name = f"{capability}.{action}" if action else capability
         yield _told("tool", name, _tools_of(app, actor))

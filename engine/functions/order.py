@@ -64,7 +64,7 @@ class Asked:
             except asyncio.CancelledError:
                 if scope.is_canceled:
                     raise
-                if answer.cancelled():
+                if answer.cancelled():  # guard: recorded-answered-though-late
                     self.answer = asyncio.get_running_loop().create_future()
 
 
@@ -132,7 +132,7 @@ class Order:
     def rest(self) -> None:
         """Note that a running branch asks, rests or has ended."""
         self._running -= 1
-        if not self._running and not self._is_stopped:
+        if not self._running and not self._is_stopped:  # guard: records-in-recording-order
             self._go_on()
 
     def wake(self) -> None:
@@ -152,7 +152,7 @@ class Order:
             return self._on_rest() if not self._asked else self._go_live()
         step = next(iter(self._left.values()))
         asked = self._asked.get(step.path)
-        if asked is None or asked.mark != step.fingerprint:
+        if asked is None or asked.mark != step.fingerprint:  # guard: other-action-no-answer
             other = asked or next(iter(self._asked.values()), None)
             return self._on_mismatch(self._comparison.difference(step, other))
         del self._left[step.path], self._asked[step.path]
@@ -194,11 +194,12 @@ class Comparison:
         """Return the arguments of two calls of one tool, or what to say of them; else nothing."""
         if not _is_alike(recorded, action):
             return "", ""
+        # guard: only-announced-difference-told
         if isinstance(recorded, StepRecorded) and isinstance(action, ToolCall):
             was, asks = _short(recorded.args), _short(self.shown(action))
-            if was != asks:
+            if was != asks:  # guard: alike-arguments-told
                 return f" {was}", f" {asks}"
-        return NOT_SHOWN
+        return NOT_SHOWN  # guard: error-quotes-no-hash
 
 
 def _is_alike(recorded: StepRecorded | StepAnnounced, action: Step) -> bool:

@@ -34,7 +34,7 @@ class PendingCall(Coroutine[Any, Any, T]):
 
     def __bool__(self) -> Literal[True]:
         """Raise `InvalidAction`: only the result of a call can be true or false."""
-        raise InvalidAction(self.problem)
+        raise InvalidAction(self.problem)  # guard: unawaited-has-no-truth
 
     def __await__(self) -> Generator[Any, Any, T]:
         """Make the call."""

@@ -181,29 +181,32 @@ class FunctionRun:
 
         Raises what ended it: `EpisodeFailed`, or what a turn raised.
         """
-        enter(Branch(self, calls=self._history.calls_before))
+        enter(Branch(self, calls=self._history.calls_before))  # guard: paths-count-after-checkpoint
         watch_generators()
         returned: object = None
         try:
             returned = await leavable(call(self._called, ctx, trigger), self._scope)
         except Interrupted as error:
+            # guard: unasked-interrupt-fails
             self._why = self._why or EpisodeFailed(CRASH, f"nothing of this run raised {error!r}")
         except EpisodeFailed as failed:
             self._why = self._why or failed
+        # guard: caught-cancel-cut-off
         if self._scope.is_canceled:  # The function has caught it.
             raise asyncio.CancelledError
         if isinstance(self._why, BaseException):
             raise self._why
         if self._why is not None:
             return self._why
-        if self.has_left_generators:
+        if self.has_left_generators:  # guard: left-generator-awaited
             await self._let_generators_end()
+        # guard: call-in-own-task-told
         forgotten = next((each.problem for each in self._pending), self._stray)
         if forgotten:
             raise EpisodeFailed(InvalidAction.error_class, forgotten)
         open_ = (self._turns.announced_at(each.path) for each in self._history.announced)
         left = self._order.next_left() or next(filter(None, open_), None)
-        if left is not None:
+        if left is not None:  # guard: unasked-record-told
             raise _nondeterministic(self._comparison.difference(left, None))
         return returned
 
@@ -239,8 +242,9 @@ class FunctionRun:
         path = branch.next_path()
         if problem := problem_of(action):
             raise InvalidAction(f"{problem} ({place_of_call() or branch.origin})")
+        # guard: no-json-fails-at-line
         fingerprint(action)  # Raises at the user's line.
-        action = as_asked(action)
+        action = as_asked(action)  # guard: call-arguments-unchanged
         done = await self._done(action, path, branch, also)
         if done.retry_s:
             done = await self._repeated(action, done, branch.again())
@@ -250,7 +254,7 @@ class FunctionRun:
             raise CallFailed(done.error_class, done.error_detail, recorded=done.result)
         if done.stored is not None:
             fetch = partial(self._turns.fetch, done.stored)
-            return unraw(await self._live(self._surely(fetch)))
+            return unraw(await self._live(self._surely(fetch)))  # guard: lost-result-uncatchable
         return unraw(done.result)
 
     async def _repeated(self, action: Step, done: Done, again: Branch) -> Done:
@@ -316,6 +320,7 @@ class FunctionRun:
             # What was called after this place, was called without the change; what other branches
             # did meanwhile may have been, too.
             is_past = self._order.is_behind(branch.prefix, branch.calls)
+            # guard: past-change-not-followed
             self._follows[name] = not is_past and (branch.is_root or self._order.is_live)
             self._record(_answer(name, follows=self._follows[name]))
         return self._follows[name]
@@ -374,7 +379,7 @@ class FunctionRun:
             if inspect.iscoroutine(work):
                 return await leavable(work, self._scope)
             return await work
-        except BaseException as error:
+        except BaseException as error:  # guard: branch-raise-fails-episode
             if is_from_outside(error, branch.task):
                 raise
             return _Raised(error)
@@ -390,6 +395,7 @@ class FunctionRun:
         except CallFailed as failed:
             place = place_of_error(failed)
             # A traceback ends its last line, which short views show.
+            # guard: crash-last-line-raised
             ends = (failed.detail.rstrip(), f"({place})") if place else (failed.detail,)
             detail = " ".join(filter(None, ends))
             raise EpisodeFailed(failed.error_class, detail) from failed
@@ -402,7 +408,7 @@ class FunctionRun:
         if branch is None:
             self._stray = f"{STRAY} ({place_of_call()})"
             raise InvalidAction(STRAY)
-        if self._scope.is_canceled:
+        if self._scope.is_canceled:  # guard: caught-cancel-no-more-calls
             self._refusals += 1
             raise asyncio.CancelledError
         if self._why is not None:
@@ -411,7 +417,7 @@ class FunctionRun:
         return branch
 
     async def _begin_call(self) -> Branch:
-        if self._refusals >= REFUSALS_MAX:
+        if self._refusals >= REFUSALS_MAX:  # guard: endless-caller-left
             await leave()  # It would go on for ever, and the node's event loop would stand still.
         return self._begin()
 
@@ -421,31 +427,32 @@ class FunctionRun:
         if self._why is not None:  # Another branch may have met it meanwhile.
             raise Interrupted
         repeats = AGAIN in path  # The turn is that of the first attempt.
-        self._turns.check(begun=self._begun - repeats)
-        self._begun += not repeats
+        self._turns.check(begun=self._begun - repeats)  # guard: repeated-call-has-turn
+        self._begun += not repeats  # guard: branch-within-budget
         try:
             yield
         finally:
-            self._begun -= not repeats
+            self._begun -= not repeats  # guard: recorded-turn-once
 
     async def _live(self, work: Awaitable[T]) -> T:
         """Await `work`; what the engine raises ends the function, which cannot catch it."""
-        inside = IN_STRATEGY.set(False)
+        inside = IN_STRATEGY.set(False)  # guard: tool-may-call-tool
         try:
             return await work
         except (asyncio.CancelledError, GeneratorExit, Interrupted):
             raise
         except BaseException as error:
-            raise self._stop(error) from error
+            raise self._stop(error) from error  # guard: engine-errors-uncatchable
         finally:
             with suppress(ValueError):  # Python may close it in another context.
-                IN_STRATEGY.reset(inside)
+                IN_STRATEGY.reset(inside)  # guard: no-more-past-journal-after
 
     async def _do(
         self, action: Step, path: str, branch: Branch, also: Sequence[Command]
     ) -> Performed:
         with self._turn(path):
             announced = self._turns.announced_at(path)
+            # guard: announced-side-effect-made
             if announced is not None and announced.fingerprint != fingerprint(action):
                 raise _nondeterministic(
                     self._comparison.difference(announced, _asked(path, action, branch.origin))
@@ -461,7 +468,7 @@ class FunctionRun:
             except asyncio.CancelledError:
                 self._check_own_timeout()
                 performed = self._turns.time_out(action, path=path)
-        await self._surely(self._turns.settle)
+        await self._surely(self._turns.settle)  # guard: durable-is-no-timeout
         return performed
 
     def _check_own_timeout(self) -> None:
@@ -496,6 +503,7 @@ class FunctionRun:
             except asyncio.CancelledError:
                 self._check_own_timeout()
                 seen = replace(seen, error_class=CALL_TIMEOUT, error_detail=OWN_TIMEOUT)
+            # guard: impossible-key-keeps-attempt
             except (ValueError, TypeError) as error:  # No key, or no duration.
                 refused = InvalidAction.error_class
                 seen = replace(seen, error_class=refused, error_detail=f"{name}: {error}")
@@ -511,6 +519,7 @@ class FunctionRun:
         mark, since, until = fingerprint(action), self._clock.now(), None
         if isinstance(action, Sleep):
             lasts = timedelta(seconds=action.seconds)
+            # guard: begun-sleep-ends-in-time
             until = (announced.until if announced is not None else None) or since + lasts
             since = until - lasts
         if until is not None and announced is None:
@@ -523,7 +532,7 @@ class FunctionRun:
     def _announce_sleep(self, until: datetime, mark: str, path: str, branch: Branch) -> None:
         """Record when a sleep ends, unless the episode is blocked at once, which says so, too."""
         is_held = (until - self._clock.now()).total_seconds() <= HELD_S
-        if is_held or not branch.is_root:
+        if is_held or not branch.is_root:  # guard: short-sleep-after-crash
             self._turns.record(sleep_until(until, mark, path))
 
     async def _rest(self, rest: Rest) -> None:

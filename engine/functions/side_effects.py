@@ -40,13 +40,14 @@ def overlapping(app: App) -> dict[SourceProblem, StrategyPlace]:
 def overlapping_in(expectation: Expectation) -> list[SourceProblem]:
     """Return the side effects behind an approval in `expectation`, if its episodes overlap."""
     is_fired = expectation.hears or bool(expectation.schedules)
-    if not is_fired or expectation.overlap != "allow":
+    if not is_fired or expectation.overlap != "allow":  # guard: side-effects-without-overlap
         return []
     functions = functions_of(expectation.strategy)
     is_function = isinstance(expectation.strategy, Function) and bool(functions)
     ctx = first_argument(functions[0]) if is_function else ()
     sources = list(sources_of(functions))
     asked = [call for source in sources for call in _calls(source) if _asks(source, call, ctx)]
+    # guard: side-effects-meant-for-each
     if not asked or all(_is_per_episode(call) for call in asked):
         return []
     return [

@@ -220,6 +220,7 @@ def _problems(source: FunctionSource) -> Iterator[SourceProblem]:
             found = f"{method}(…) without `await`"
             yield source.problem(node, found=found, instead=f"await {method}(…)")
         if isinstance(node, ast.Call):
+            # guard: check-finds-past-journal
             if isinstance(value_of(node.func, function), FunctionTool):
                 name = ast.unparse(node.func)
                 instead = f"await ctx.call({name}, …)"
@@ -236,8 +237,10 @@ def _other_than_calls(
     """Yield what at `node` is not the same in each process, or keeps a function from ending."""
     function = source.function
     match node:
+        # guard: check-finds-environment
         case ast.Attribute() | ast.Name() if value_of(node, function) is os.environ:
             yield source.problem(node, found="os.environ", instead=ENVIRONMENT)
+        # guard: check-finds-set-order
         case ast.For(iter=values) | ast.comprehension(iter=values) if values in unordered:
             found = f"for … in {ast.unparse(values)}"
             yield source.problem(values, found=found, instead=IN_ORDER)
@@ -265,12 +268,14 @@ def _swallows(handler: ast.ExceptHandler, function: FunctionType) -> bool:
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     caught = {BaseException if each is None else value_of(each, function) for each in kinds}
     raises = any(isinstance(node, ast.Raise) for each in handler.body for node in ast.walk(each))
+    # guard: check-finds-endless
     return not raises and not caught.isdisjoint({BaseException, asyncio.CancelledError})
 
 
 def _unordered(tree: ast.AST, function: FunctionType) -> Iterator[ast.AST]:
     """Yield the expressions that are sets, and the names that are always assigned one."""
     sets = {node for node in ast.walk(tree) if _is_set(node, function)}
+    # guard: check-knows-assigned-sets
     names = {name for name, values in _assigned(tree).items() if sets.issuperset(values)}
     yield from sets
     yield from (node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in names)
@@ -309,7 +314,7 @@ def _forgotten(tree: ast.AST, ctx: tuple[str, ...]) -> dict[ast.AST, str]:
             if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
         ]
         used_in_tests = {each for each in loads if each in tested_names}
-        if len(used_in_tests) == len(loads):
+        if len(used_in_tests) == len(loads):  # guard: tested-name-not-awaited
             found |= methods
         else:
             found |= dict.fromkeys(used_in_tests, next(iter(methods.values())))

@@ -68,7 +68,7 @@ class LaneEffects:
         told = partial(EventPublisher(self.context.ports.domain_events).publish, public_events)
         todo: list[Callable[[], Awaitable[None]]] = [*called, *shed, told]
         await _all(todo)
-        for each in (*moved.shed, *moved.dropped, *moved.left):
+        for each in (*moved.shed, *moved.dropped, *moved.left):  # guard: left-not-kept
             self.traces.pop(each, None)
 
     async def publish_dropped(
@@ -121,7 +121,7 @@ class LaneEffects:
             event = decide(fold((newest,)), cancel)
             assert isinstance(event, EpisodeFinished), "a cancel of what nobody began is its end"
             outcome = outcome_of(times_of((newest,)), event.status, at=at)
-            return (replace(event, service_level=outcome),)
+            return (replace(event, service_level=outcome),)  # guard: level-of-lane-cancelled
 
         ports = self.context.ports
         store = Store[Recorded | None, EpisodeFinished](
@@ -175,6 +175,7 @@ class LaneEffects:
     def _called(self, episode_id: str, ticket: Ticket | None) -> Callable[[], Awaitable[None]]:
         if ticket is None:
             return partial(self.call, episode_id)
+        # guard: second-call-is-another
         again, step = f"again.{ticket.number}", ticket.answered_step
         return partial(self.call, episode_id, again=again, answered_step=step)
 

@@ -212,6 +212,7 @@ class Mailbox:
     @property
     def room(self) -> int:
         """How many more episodes may be asked for; below 1, none."""
+        # guard: dispatcher-reads-bounded
         return min(self._most - self._unsettled, ITEMS_MAX - len(self._items))
 
 
@@ -250,7 +251,7 @@ class EventQueues:
             await (await self._open_own()).close()
         for queue in self.foreign:
             cursor = f"{queue.foreign.stream}/{queue.foreign.subject}"
-            queue.after = cursors.get(cursor, queue.after)
+            queue.after = cursors.get(cursor, queue.after)  # guard: feed-resumes-old-cursor
             # Whoever reads it says what is wrong with it.
             with suppress(Incompatible):
                 await queue.begin()
@@ -266,7 +267,7 @@ class EventQueues:
     async def _open_own(self) -> OrderedSource[DomainEvent | Unreadable]:
         names = self.context.actor.event_names() & self._cursors.keys()
         after = min((self._cursors[name] for name in names), default=None)
-        return await open_events(self.context, after=after)
+        return await open_events(self.context, after=after)  # guard: lane-resumes-old-cursor
 
 
 def wanted_of(
@@ -304,7 +305,7 @@ class Backpressure:
             due = delivery.content
             if not isinstance(due, Due) or due.purpose not in CAUSES:
                 inside.append(delivery)
-            elif room > coming or not self._has_room_for(due.id):
+            elif room > coming or not self._has_room_for(due.id):  # guard: full-line-keeps-due-out
                 coming += 1
                 self._outside.pop(due.id, None)
                 inside.append(delivery)
@@ -312,7 +313,7 @@ class Backpressure:
                 self._outside[due.id] = now_s + EXPECTED_S
                 await leave(delivery)
         self._outside = {id_: until for id_, until in self._outside.items() if until > now_s}
-        self.mailbox.expect(len(self._outside) + coming)
+        self.mailbox.expect(len(self._outside) + coming)  # guard: outside-before-newer
         return inside
 
     def shut(self) -> None:
@@ -320,7 +321,7 @@ class Backpressure:
         self.mailbox.expect(len(self._outside))
 
     def _has_room_for(self, id_: str) -> bool:
-        return id_ in self._outside or len(self._outside) < OUTSIDE_MAX
+        return id_ in self._outside or len(self._outside) < OUTSIDE_MAX  # guard: end-let-in
 
 
 @dataclass
@@ -363,7 +364,7 @@ class LaneInput:
         labels = {"actor": self._context.actor.id, "queue": queue.label}
         source = await queue.open()
         self._sources.append(source)
-        await clock.sleep(self.unsettled_s)
+        await clock.sleep(self.unsettled_s)  # guard: dead-nodes-events-first
 
         async def wait_room(count: DeliveryCount) -> int:
             return self._share(await self._wait_room(source, count), queue)
@@ -381,7 +382,7 @@ class LaneInput:
             self._sources.remove(source)
             await source.close()
             raise
-        self._is_whole = False
+        self._is_whole = False  # guard: missing-delivery-older-may-come
         self.is_overtaken |= is_overtaken
         if is_overtaken:
             raise Unavailable(queue.label, detail="others still have some of the deliveries")
@@ -396,9 +397,10 @@ class LaneInput:
         try:
             while True:
                 await queue.wait_begun()
+                # guard: lane-reopens-remade-stream
                 with suppress(NoSuchStream):  # It was deleted meanwhile.
                     await self.take_events(events)
-        except Incompatible as error:
+        except Incompatible as error:  # guard: unfollowable-stream-stops-none
             # The rest of what wakes the actor goes on.
             actor = self._context.actor.id
             log.warning("the stream cannot be read", actor=actor, stream=stream, why=str(error))
@@ -409,9 +411,9 @@ class LaneInput:
         Returns whether all of them come again at once; else only once `ACK_WAIT_S` is over.
         """
         try:
-            self.check_lease()
+            self.check_lease()  # guard: no-event-without-lane-lease
         except Unavailable:  # Another node pulls by now: what is handed back would come in between.
-            self._is_whole = False
+            self._is_whole = False  # guard: lost-lease-hands-nothing-back
         for source in self._sources:
             self._is_whole &= await source.hand_back(is_whole=self._is_whole)
             await source.close()
@@ -448,9 +450,9 @@ class LaneInput:
     ) -> int:
         if not self.mailbox.has_room:
             # What is handed back comes again before what is older and not acknowledged.
-            await self.mailbox.wait_settled()
+            await self.mailbox.wait_settled()  # guard: hand-back-after-older
         if not self.mailbox.has_room:
-            await source.pause()
+            await source.pause()  # guard: full-lane-hands-back
             count.begin_anew()
         return await self.mailbox.wait_room()
 
@@ -461,6 +463,7 @@ class LaneInput:
         # one event each asks for.
         actor = self._context.actor
         readers = bool(actor.event_names()) + len(actor.foreign_streams())
+        # guard: event-counts-its-fan-out
         return max(1, min(room // (queue.fan_out * readers), READ_MAX))
 
     async def _handle(
@@ -471,6 +474,7 @@ class LaneInput:
     async def _rule_on(
         self, deliveries: Sequence[Delivery[DomainEvent | Unreadable]], asked_s: float
     ) -> list[InputItem]:
+        # guard: lane-leaves-unwatched
         mine = [each for each in deliveries if not await self._unwatched.hand_back(each)]
         parts = [await self._parts(each, is_late=self._is_late(asked_s)) for each in mine]
         flat = [part for each in parts for part in each]
@@ -485,6 +489,7 @@ class LaneInput:
     async def _parts(
         self, delivery: Delivery[DomainEvent | Unreadable], *, is_late: bool
     ) -> Sequence[Part]:
+        # guard: repeat-may-be-ruled-on
         content, is_repeat = delivery.content, delivery.deliveries > 1
         if isinstance(content, Unreadable):
             return [content]
@@ -499,7 +504,7 @@ class LaneInput:
         outcomes: list[Outcome] = [None] * len(parts)
         lines: defaultdict[tuple[str, str] | None, list[int]] = defaultdict(list)
         for index, part in enumerate(parts):
-            lines[_subject_of(part)].append(index)
+            lines[_subject_of(part)].append(index)  # guard: subject-settled-in-order
 
         async def settle(line: Sequence[int]) -> None:
             for index in line:
@@ -542,7 +547,7 @@ class LaneInput:
                 seq=delivery.seq,
                 trace=traceparent(),
                 is_open=is_open,
-                is_repeat=delivery.deliveries > 1,
+                is_repeat=delivery.deliveries > 1,  # guard: first-drop-not-looked-up
             )
 
     async def _look_at(self, delivery: Delivery[Due | Unreadable]) -> InputItem | None:
@@ -554,6 +559,7 @@ class LaneInput:
                 return InputItem(left=due.key if is_left else "", delivery=delivery, is_due=True)
             case Due(purpose=opening.PLACE):
                 return await self._place(due, delivery)
+            # guard: no-causes-none-due
             case Due() if not self.takes_causes and due.purpose not in GOES_ON:
                 await delivery.nak(delay_s=RESTING_S)
                 return None
@@ -568,7 +574,7 @@ class LaneInput:
     async def _is_left(self, due: Due) -> bool:
         """Return whether an episode that left its place needs it no more."""
         # One that waited for something else may have its answer by now: then it keeps the place.
-        if opening.FOR_NOW not in due.payload:
+        if opening.FOR_NOW not in due.payload:  # guard: gone-on-keeps-place
             return True
         newest = await self.effects.newest(due.key)
         return newest is None or lane_rules.needs_no_turn(newest)
@@ -591,6 +597,7 @@ class LaneInput:
         reason = NO_SUCH_EPISODE if newest is None else NO_SUCH_EXPECTATION
         start = Start(actor_id=self._context.actor.id, episode_id=due.key)
         detail = "it waits for its turn, and no node knows it"
+        # guard: unknown-wish-dead-letter
         await self.dead_letters.write_command(start, seq=delivery.seq, reason=reason, detail=detail)
         return InputItem(delivery=delivery, is_due=True)
 

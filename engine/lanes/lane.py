@@ -99,12 +99,13 @@ def admissible(line: Iterable[Ticket], running: Sequence[Ticket], *, capacity: i
     admitted: list[Ticket] = []
     for ticket in line:
         key = _key(ticket)
+        # guard: busy-key-passed-over
         if _is_busy(ticket, busy) or (ticket.key_limit and key in passed_over):
-            passed_over.add(key)
+            passed_over.add(key)  # guard: same-key-not-overtaken
             continue
         admitted.append(ticket)
         busy[key] += 1
-        if len(admitted) == room:
+        if len(admitted) == room:  # guard: lane-capacity
             break
     return admitted
 
@@ -117,11 +118,13 @@ def losers(
         case "queue":
             return ()
         case "drop":
+            # guard: returning-not-dropped
             return [
                 ticket for ticket in rest if ticket.episode_id in newcomers and not ticket.resumes
             ]
         case "shed_oldest":
-            too_many = max(0, len(rest) - limits.queue_max)
+            too_many = max(0, len(rest) - limits.queue_max)  # guard: queue-max-sheds
+            # guard: returning-not-shed
             strangers = (ticket for ticket in rest if not ticket.resumes)
             return nsmallest(too_many, strangers, key=lambda each: (each.priority, each.number))
         case _:
@@ -135,12 +138,14 @@ def drop_reasons(
     if limits.overflow == "shed_oldest":
         return {ticket.episode_id: "queue_full" for ticket in dropped}
     busy = Counter(_key(ticket) for ticket in running if ticket.key)
+    # guard: drop-reason-of-its-own
     return {
         ticket.episode_id: "key_busy" if _is_busy(ticket, busy) else "no_room" for ticket in dropped
     }
 
 
 def _rank(ticket: Ticket) -> tuple[int, int]:
+    # guard: low-priority-ages
     return ticket.number - ticket.priority * PLACES_PER_PRIORITY, ticket.number
 
 
@@ -150,7 +155,7 @@ def _is_busy(ticket: Ticket, busy: Mapping[tuple[str, str], int]) -> bool:
 
 
 def _key(ticket: Ticket) -> tuple[str, str]:
-    return ticket.expectation_id, ticket.key
+    return ticket.expectation_id, ticket.key  # guard: lane-keys-by-expectation
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,6 +240,7 @@ def overdue(lane: Lane, *, at: datetime) -> list[str]:
 def closing(lane: Lane) -> tuple[LaneEvent, ...]:
     """Return the events of the commit that empties `lane`: all that wait may run."""
     waiting, admitted = _ids(lane.waiting), _ids(lane.admitted)
+    # guard: closed-lane-lets-run
     moved = LaneMoved(admitted=waiting, left=(*admitted, *waiting), kept_at=lane.kept_at)
     return moved, LaneKept(newest_number=lane.newest_number)
 
@@ -252,11 +258,11 @@ def evolve(lane: Lane, event: LaneEvent, *, version: int) -> Lane:
         case LaneKept():
             return Lane(
                 # An older version of the engine ordered them otherwise.
-                waiting=tuple(sorted(event.waiting, key=_rank)),
+                waiting=tuple(sorted(event.waiting, key=_rank)),  # guard: old-lane-sorted-anew
                 admitted=event.admitted,
                 cursors=event.cursors,
                 newest_number=event.newest_number,
-                kept_at=version,
+                kept_at=version,  # guard: lane-knows-kept-at
             )
         case _:
             assert_never(event)
@@ -291,12 +297,13 @@ def is_complete(records: Sequence[Recorded], *, past: int) -> bool:
     `LaneMoved.kept_at` may name any other commit: versions are of one stream.
     """
     first = (event for record in records[:1] for event in record.commit.events)
+    # guard: moved-lane-read-whole
     return past == START or any(isinstance(event, LaneKept) for event in first)
 
 
 def _newcomers(seen: LaneInputs, *, known: Collection[str], after: int) -> list[Ticket]:
     back = {each.episode_id for each in seen.wanted if each.resumes}.intersection(seen.left)
-    settled = {*known, *seen.left} - back
+    settled = {*known, *seen.left} - back  # guard: one-place-per-episode
     tickets: list[Ticket] = []
     for each in seen.wanted:
         if each.episode_id not in settled:
@@ -321,7 +328,7 @@ def _ticket(wanted: Wanted, *, number: int) -> Ticket:
 
 def _short(key: str) -> str:
     encoded = bytes(raw(key))
-    is_short = len(encoded) <= KEY_BYTES_MAX
+    is_short = len(encoded) <= KEY_BYTES_MAX  # guard: long-lane-key-hashed
     return key if is_short else f"#{blake2b(encoded, digest_size=16).hexdigest()}"
 
 
@@ -341,14 +348,14 @@ def _moved(lane: Lane, event: LaneMoved) -> Lane:
 
 def _commit(lane: Lane, moved: LaneMoved) -> tuple[LaneEvent, ...]:
     # Cursors are not written again: a lane that has any is kept once they are dropped.
-    if lane.moves + 1 < KEEP_EVERY or lane.cursors:
+    if lane.moves + 1 < KEEP_EVERY or lane.cursors:  # guard: not-kept-before-cursors-dropped
         return (moved,)
     after = _moved(lane, moved)
     return (moved, _kept(after)) if _may_be_kept(after) else (moved,)
 
 
 def _may_be_kept(lane: Lane) -> bool:
-    return len(lane.waiting) + len(lane.admitted) <= TICKETS_KEPT_MAX
+    return len(lane.waiting) + len(lane.admitted) <= TICKETS_KEPT_MAX  # guard: long-lane-not-kept
 
 
 def _kept(lane: Lane) -> LaneKept:

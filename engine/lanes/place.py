@@ -95,6 +95,7 @@ class RoundPlanner:
         placed = [ticket.episode_id for moved in decision.moves for ticket in moved.placed]
         dropped = [episode_id for moved in decision.moves for episode_id in moved.dropped]
         work = {id_: self._open(asked[id_]) for id_ in placed if not is_open.get(id_)}
+        # guard: drop-looked-into
         work |= {id_: self._look_up(asked[id_]) for id_ in dropped if id_ not in is_open}
         return dict(zip(work, await asyncio.gather(*work.values()), strict=True))
 
@@ -113,7 +114,7 @@ class RoundPlanner:
             await self.dead_letters.write_message(letter, actor_id=opened.actor_id)
             return None
         # The last scheduler may have come as far as this.
-        return await self._look_up(asked) or None
+        return await self._look_up(asked) or None  # guard: begun-not-placed
 
     async def _look_up(self, asked: RequestedEpisode) -> bool | None:
         newest = await self.effects.newest(asked.opened.episode_id)

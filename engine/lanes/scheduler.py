@@ -157,13 +157,14 @@ class Term:
         """Read the lane, and complete what the last scheduler may have left undone."""
         context, store = self.context, self._store
         await store.read()
-        if store.newest is not None:
+        if store.newest is not None:  # guard: newest-commit-completed
             await self._effects.complete(store.newest, store.lane)
         if self.takes_causes and store.lane.cursors:
             await self.queues.begin(store.lane.cursors)
-            if dropped := lane_rules.without_cursors(store.lane):
+            if dropped := lane_rules.without_cursors(store.lane):  # guard: old-cursors-dropped
                 await store.append(dropped)
         gone = await self._effects.gone(ticket.episode_id for ticket in store.lane.admitted)
+        # guard: new-dispatcher-looks-for-ended
         self._mailbox.put(InputItem(left=each) for each in gone)
         self._make_room()
         log.info(
@@ -202,7 +203,7 @@ class Term:
             await self._turn_away(decision)
             await self._commit(decision)
             await self._carry_out(decision, before)
-        elif batch.deliveries:
+        elif batch.deliveries:  # guard: overtaken-dispatcher-silent
             # What changes nothing here may be about a place that another scheduler gave.
             await self._store.check()
         await self._call_again(batch, before)
@@ -226,8 +227,9 @@ class Term:
         for moved in decision.moves:
             dropped = [openings[episode_id] for episode_id in moved.dropped]
             again = [openings[each] for each in moved.dropped if asked[each].is_repeat]
+            # guard: dropped-restores-cooldown
             await asyncio.gather(*(self.evaluator.take_back(each) for each in dropped))
-            await self._ask_later(again)
+            await self._ask_later(again)  # guard: new-lane-holder-asks-again
             await self._effects.publish_dropped(
                 moved.dropped, openings, version=self._store.version
             )
@@ -236,6 +238,7 @@ class Term:
         # What brought them comes again, here or to the others. If they drop it before the episode
         # is open, it asks for a place later: at once it might overtake what came before it.
         opened = (decision.asked[id_] for id_, is_open in decision.is_open.items() if is_open)
+        # guard: opened-in-vain-asks-later
         await self._ask_later(each.opened for each in opened if not each.is_open)
 
     async def _ask_later(self, openings: Iterable[EpisodeOpened]) -> None:
@@ -282,7 +285,7 @@ class Term:
         is_missed = all(each.name != context.node for each in self.members.nodes)
         return (
             context.actor.max_concurrent_episodes
-            if is_missed and context.permits.runs.is_given
+            if is_missed and context.permits.runs.is_given  # guard: dispatcher-counts-own-room
             else 0
         )
 
@@ -300,7 +303,7 @@ class Term:
         while True:
             await self.context.clock.sleep(LOOK_S)
             overdue = lane_rules.overdue(self._store.lane, at=self.context.clock.now())
-            gone = await self._effects.expire(overdue)
+            gone = await self._effects.expire(overdue)  # guard: vain-wait-expires
             self._mailbox.put(InputItem(left=each) for each in gone)
             self._mailbox.nudge()
 
@@ -350,7 +353,7 @@ class LaneScheduler:
         if self.takes_causes:
             await self._begin()
         self._is_open.set()
-        await self._unless_withdrawn(self._wait_counted())
+        await self._unless_withdrawn(self._wait_counted())  # guard: own-room-known-first
         while not self._withdrawn.is_set():
             await self._unless_withdrawn(self._wait_needed())
             freed = self.context.lease_events.of(self._key)
@@ -381,14 +384,15 @@ class LaneScheduler:
         held = await self.context.leases.acquire(self._key, on_lost=over.set)
         if held is None:
             return False
+        # guard: orderly-end-awaits-nothing
         self._waits_left = OVERTAKEN_MAX if held.lease.stolen else 0
-        if held.lease.stolen:
+        if held.lease.stolen:  # guard: lost-holder-expects-strays
             self._expect_redeliveries(UNSETTLED_S - self.context.ports.leases.ttl_s * LAPSES_AFTER)
         ending = asyncio.create_task(self._end_when_due(over))
         try:
             while is_understood and not over.is_set():
                 is_understood = await self._serve_stint(over, held)
-            if self._unsettled_s() == 0.0:
+            if self._unsettled_s() == 0.0:  # guard: unsettled-lane-lapses
                 # Else it lapses, so that the next node, too, knows that it has to wait.
                 await self.context.leases.complete(held)
         finally:
@@ -406,10 +410,11 @@ class LaneScheduler:
             await term.run()
         except* (VersionConflict, Unavailable, UnreadableEvent) as group:
             failure = _first(group)
+        # guard: cut-off-dispatcher-ends
         if (task := asyncio.current_task()) is not None and task.cancelling():
             # A task group drops a cancellation that comes just when one of its tasks fails.
             raise asyncio.CancelledError
-        if not await term.hand_back():
+        if not await term.hand_back():  # guard: vain-hand-back-may-return
             self._expect_redeliveries(REDELIVERED_S)
             self._waits_left = self._waits_left - 1 if term.is_overtaken else OVERTAKEN_MAX
         if self.context.clock.monotonic_s() - began_s > AGAIN_MAX_S:
@@ -442,7 +447,7 @@ class LaneScheduler:
             over=over,
             check_lease=check_lease,
             unsettled_s=self._unsettled_s(),
-            waits_for_all=self._waits_left > 0,
+            waits_for_all=self._waits_left > 0,  # guard: delayed-return-not-awaited
         )
 
     async def _end_when_due(self, over: asyncio.Event) -> None:
@@ -474,6 +479,7 @@ class LaneScheduler:
             await self.members.wait_change()
 
     def _is_needed(self) -> bool:
+        # guard: no-causes-gives-way
         return self.takes_causes or not cluster_nodes.is_woken(
             self.members.nodes, self.context.actor.id
         )
@@ -520,7 +526,7 @@ class LaneCloser:
     async def _is_closed(self) -> bool:
         store = await read_lane(self.context)
         lane = store.lane
-        if lane.waiting or lane.admitted:
+        if lane.waiting or lane.admitted:  # guard: lane-without-events-drains
             return False
         # The node that closed it may have died before all were called.
         await self._complete(store)
@@ -555,10 +561,11 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 def services_for(context: OutputContext, members: Membership) -> list[Service]:
     """Return what schedules one actor's lane; what closes it if its episodes take no turns."""
     if not context.is_laned:
+        # guard: limitless-lane-drains-paused
         closer = Service(LaneCloser(context).run, context.permits.runs)
         closer.is_open.set()  # Nothing depends on it.
         return [] if context.is_fallback else [closer]
     going_on = LaneScheduler(context, members, takes_causes=False).service()
     if context.is_fallback:
-        return [going_on]
+        return [going_on]  # guard: openless-lane-gets-turn
     return [LaneScheduler(context, members, takes_causes=True).service(), going_on]

@@ -55,6 +55,7 @@ class LaneStore:
         """Append a decision; on `VersionConflict` another node schedules: read and decide again."""
         log, subject = self.ports.log, self.ports.stack.lane(self.actor)
         id_, at = f"lane.{next(self.writer_ids)}", self.clock.now()
+        # guard: lane-version-single-dispatcher
         self.version = await append_events(log, subject, events, id=id_, at=at, after=self.version)
         for event in events:
             self.lane = lane_rules.evolve(self.lane, event, version=self.version)

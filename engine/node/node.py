@@ -153,6 +153,7 @@ class Node:
         try:
             await self._stopping.wait()
             if self._lost is not None:
+                # guard: loss-ends-node
                 raise self._lost  # Nothing more may be written.
             log.info("node stopping", node=self.name)
             finishing = asyncio.create_task(_finish(servers, tasks))
@@ -202,6 +203,7 @@ class Node:
 
     async def _react(self, reactor: Reactor, is_listed: asyncio.Event) -> None:
         """Have a reactor lead or stand by, once others can see that this node lives."""
+        # guard: reactor-waits-for-presence
         await wait_first(is_listed.wait(), self._stopping.wait())
         if self._stopping.is_set():
             await reactor.follow()  # Once, for what this node has committed until now.
@@ -217,7 +219,7 @@ class Node:
 
     async def _wait_looked(self, loader: DefinitionLoader) -> None:
         """Wait until the node knows what is defined, and what it may do."""
-        await loader.has_looked.wait()
+        await loader.has_looked.wait()  # guard: up-once-defined
         await self._mode_watcher.has_looked.wait()
 
     async def _say_when_up(self, loader: DefinitionLoader, supervisor: ActorSupervisor) -> None:
@@ -288,6 +290,7 @@ class Node:
     ) -> list[Callable[[], Awaitable[None]]]:
         """Return the tasks that must outlive the consumers."""
         ports, catalog = self._ports, self._catalog
+        # guard: openless-takeover
         lapse_watcher = LapseWatcher(
             ports, catalog.served, self._clock, self._stopping, self._lease_events
         )
@@ -315,6 +318,7 @@ class Node:
         catalog = self._catalog
         await catalog.wait_until(
             lambda: (
+                # guard: follows-presence-when-lacking
                 bool(catalog.fallbacks) or any(each.is_laned for each in catalog.served.values())
             )
         )

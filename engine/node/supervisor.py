@@ -63,7 +63,7 @@ def _waking(context: OutputContext) -> list[Service]:
     permits, admission = context.permits, Admission(context, TriggerEvaluator(context))
     due = partial(TimerConsumer, admission, TimerRouter(admission.evaluator))
     if context.is_fallback:
-        return [due(takes_causes=False).service(permits.runs)]
+        return [due(takes_causes=False).service(permits.runs)]  # guard: beginless-due-happens
     return [
         Gate(admission).service("events", partial(open_events, context)),
         *(
@@ -115,7 +115,7 @@ class ActorSupervisor:
 
     def apply(self, contents: CatalogContents) -> None:
         """Serve what `contents` says and nothing else. What stays is not disturbed."""
-        wanted = {**contents.actors, **contents.closed}
+        wanted = {**contents.actors, **contents.closed}  # guard: beginless-instances-served
         for actor_id in self._places.keys() - wanted.keys():
             self._clear(actor_id)
         self._node_context.catalog.become(contents)
@@ -134,6 +134,7 @@ class ActorSupervisor:
         catalog = self._node_context.catalog
         catalog.call(fallbacks)
         for actor_id in catalog.fallbacks:
+            # guard: unable-leaves-to-able
             self._places[actor_id].context.permits.runs.hold(on=catalog.rests(actor_id))
 
     async def wait_open(self) -> None:
@@ -143,8 +144,9 @@ class ActorSupervisor:
 
     def _fill(self, actor: Actor) -> None:
         if before := self._places.get(actor.id):
-            before.context.permits.end()
+            before.context.permits.end()  # guard: replaced-takes-no-work
         context = self._context(actor)
+        # guard: unable-waits-to-know
         context.permits.runs.hold(on=self._node_context.catalog.rests(actor.id))
         services = services_for(context, self._means.members)
         place = self._places[actor.id] = ActorServices(context, services)
@@ -158,7 +160,7 @@ class ActorSupervisor:
         runs = place.context.permits.runs
         # At first nobody knows what it may do, and it may open nothing.
         await wait_first(self._means.mode_watcher.has_looked.wait(), runs.wait_given())
-        for service in place.services:
+        for service in place.services:  # guard: running-told-once-open
             await service.wait_open()
         if not runs.is_over:
             self._node_context.catalog.note_ready(place.context.actor)
@@ -171,7 +173,7 @@ class ActorSupervisor:
     async def _forget(self, actor_id: str) -> None:
         """Forget an actor once none of its episodes runs here any more, unless it is back."""
         slots = self._slots[actor_id]
-        await slots.wait_empty()
+        await slots.wait_empty()  # guard: gone-kept-while-running
         if actor_id not in self._places and self._slots.get(actor_id) is slots:
             del self._slots[actor_id]
             self._means.mode_watcher.forget(actor_id)
@@ -181,6 +183,7 @@ class ActorSupervisor:
         own = permits.branch()
         # A cause of a workflow that has gone is for a node that has it: it must not go on here.
         starts_workflow = workflow_of(actor.id)
+        # guard: gone-workflow-cause-left
         may_go_on = permits.runs if starts_workflow is None else own.runs
         return OutputContext(
             **vars(self._node_context),
@@ -212,7 +215,7 @@ class ActorSupervisor:
 
     def _room(self, actor: Actor) -> Slots:
         most = actor.max_concurrent_episodes
-        slots = self._slots.setdefault(actor.id, Slots(most))
+        slots = self._slots.setdefault(actor.id, Slots(most))  # guard: revisions-share-room
         slots.resize(most)
         return slots
 

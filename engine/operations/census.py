@@ -68,6 +68,7 @@ class _Census:
 
     def _add_wait(self, record: Recorded) -> None:
         # The newest commit alone says whether an episode waits.
+        # guard: only-blocked-waits
         if record.subject in self.unended and block_in(record) is not None:
             self.blocked.add(record.subject)
         else:

@@ -106,7 +106,7 @@ def reopened(episode: Episode, *, stack: Stack) -> EpisodeOpened:
     before = episode.opened
     if before is None:
         raise Rejected("the journal does not hold its episode any more; discard it")
-    if episode.status not in ENDED:
+    if episode.status not in ENDED:  # guard: generation-waits-for-end
         raise Rejected(f"its episode is still {episode.status}; once it has ended, try again")
     generation = before.generation + 1
     episode_id = dedupe.episode_id(
@@ -124,7 +124,7 @@ def reopened(episode: Episode, *, stack: Stack) -> EpisodeOpened:
         opened_by="",
         is_request=False,
         in_lane=False,
-        start_by=None,
+        start_by=None,  # guard: wanted-again-stays
     )
 
 
@@ -192,6 +192,7 @@ class DeadLetterRequests:
         return await letters(self.ports, self.clock).load(self.ports.stack.dead_letter(letter_key))
 
     async def _republish(self, seq: int, *, letter_key: str, by: str) -> DeadRequeued:
+        # guard: requeued-under-one-id
         event_seq = await self.ports.domain_events.republish(seq, id=f"requeue.{letter_key}")
         if event_seq is None:
             stream = self.ports.stack.stream(Stream.EVENTS)
@@ -205,7 +206,7 @@ class DeadLetterRequests:
 
     async def _recall(self, recall: RecallEpisode, *, letter_key: str, by: str) -> DeadRequeued:
         episode = recalled(await self._episode(recall.episode_id))
-        command = recall.command or sweep.call_for(episode)
+        command = recall.command or sweep.call_for(episode)  # guard: cancel-letter-tried-again
         await self.ports.commands.send(command, id=f"recall.{letter_key}")
         return DeadRequeued(by=by, episode_id=recall.episode_id)
 

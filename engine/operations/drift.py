@@ -171,14 +171,15 @@ class ReconcileStep(msgspec.Struct, frozen=True, kw_only=True):
 def declared(nodes: Iterable[NodeInfo], actor: str) -> Declared | None:
     """Return what `nodes` declare of `actor`; None if it cannot be known, see `why_unknown`."""
     infos = [node.actors[actor] for node in nodes if actor in node.actors]
-    if not infos or not all(info.expectations for info in infos):
+    if not infos or not all(info.expectations for info in infos):  # guard: private-actor-unknown
         return None
     schedules: dict[str, frozenset[str]] = {}
     ticking: dict[str, frozenset[str]] = {}
     for info in infos:
         for name, each in info.expectations.items():
+            # guard: old-declaration-stays
             schedules[name] = schedules.get(name, frozenset()).union(each.schedules)
-            if info.wakes:
+            if info.wakes:  # guard: unwoken-schedule-not-armed
                 ticking[name] = ticking.get(name, frozenset()).union(each.schedules)
     return Declared(schedules=schedules, ticking=ticking, events=_events(infos))
 
@@ -277,7 +278,7 @@ def _forgotten(known: Declared, standing: ActualState) -> Iterator[Forget]:
 
 
 def _unwatched(known: Declared, standing: ActualState) -> Iterator[Unwatch]:
-    events = standing.watched - known.events
+    events = standing.watched - known.events  # guard: watched-events-stay
     if events:
         yield Unwatch(actor_id=standing.actor, expectation_id="", events=tuple(sorted(events)))
 

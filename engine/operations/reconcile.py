@@ -68,6 +68,7 @@ SETTLE_S: Final = 1.0
 seconds; both are among its first actions, tens of milliseconds apart.
 """
 
+# guard: missable-taken-last
 PHASES: Final[tuple[tuple[type[Action], ...], ...]] = (
     (Arm,),
     (CancelBlocked, Forget),
@@ -119,6 +120,7 @@ class Reconciler:
             await self.clock.sleep(SETTLE_S)
         for at in range(0, len(actions), LOOK_EVERY):
             due = frozenset(plan_all(await self._nodes(), self.standing, now=self.now))
+            # guard: live-nodes-looked-up-again
             await each_of(self._do, [each for each in actions[at : at + LOOK_EVERY] if each in due])
 
     async def _nodes(self) -> Sequence[NodeInfo]:
@@ -148,21 +150,21 @@ class Reconciler:
 
     async def _arm_new(self, timer: Timer, at: datetime) -> bool:
         try:
-            await self.ports.timers.arm(timer, at=at, expecting=0)
+            await self.ports.timers.arm(timer, at=at, expecting=0)  # guard: armed-meanwhile-left
         except TimerConflict:
             return False
         return True
 
     async def _cancel(self, action: CancelBlocked) -> bool:
         newest = await self.ports.log.last(self.ports.stack.episode(action.episode_id))
-        if block_in(newest) is None:
+        if block_in(newest) is None:  # guard: waits-no-more-not-cancelled
             return False
         await cancel(self.ports, action.actor_id, action.episode_id, by=self.by, reason=self.reason)
         return True
 
     async def _forget(self, mark: Mark) -> bool:
         try:
-            await self.ports.gates.delete(mark.key, after=mark.revision)
+            await self.ports.gates.delete(mark.key, after=mark.revision)  # guard: renewed-mark-kept
         except RevisionConflict:
             return False
         return True
@@ -181,8 +183,8 @@ class Reconciler:
         if pending is None:
             return False
         # Noted before: whether it is gone may stay unknown.
-        self._taken[timer] = pending
-        await timers.cancel(*name, expecting=pending.revision)
+        self._taken[timer] = pending  # guard: disarmed-can-be-put-back
+        await timers.cancel(*name, expecting=pending.revision)  # guard: disarmed-as-looked-at
         if await timers.pending(*name) is None:
             return True
         del self._taken[timer]  # A node has armed it anew.
@@ -193,7 +195,7 @@ class Reconciler:
         await self.clock.sleep(SETTLE_S)
         nodes = await self._nodes()
         timers = [each for each in self._taken if _may_be_declared(nodes, each)]
-        await each_of(self._put_back, timers)
+        await each_of(self._put_back, timers)  # guard: needed-timer-put-back
         needed = await each_of(lambda each: self._watch_again(nodes, each), list(self._unwatched))
         return {*timers, *(each for each in needed if each is not None)}
 
@@ -210,7 +212,7 @@ class Reconciler:
         known = declared(nodes, action.actor_id)
         wanted = known.events if known else frozenset(action.events)
         missing = wanted - await self.ports.domain_events.watched(action.actor_id)
-        if missing:
+        if missing:  # guard: needed-events-watched-again
             source = await self.ports.domain_events.open(action.actor_id, missing)
             await source.close()
         return action if missing.intersection(action.events) else None
@@ -221,6 +223,7 @@ async def each_of(do: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R
     made: list[R] = []
     for at in range(0, len(items), IN_FLIGHT_MAX):
         batch = [do(each) for each in items[at : at + IN_FLIGHT_MAX]]
+        # guard: begun-awaited-before-failure
         for came in await asyncio.gather(*batch, return_exceptions=True):
             if isinstance(came, BaseException):
                 raise came
@@ -287,6 +290,7 @@ async def reconcile(
     nodes = await live_nodes(ports.gates, from_leader=True)
     wanted = sorted(_actors_of(nodes) if actors is None else set(actors))
     standing = await _standing(ports, [each for each in wanted if declared(nodes, each)])
+    # guard: live-nodes-from-leader
     nodes, now = await live_nodes(ports.gates, from_leader=True), clock.now()
     actions = plan_all(nodes, standing, now=now)
     chosen = actions[:ACTIONS_MAX]

@@ -143,6 +143,7 @@ async def _with_results(recorded: Recorded, objects: ObjectStore) -> Recorded:
     """Return a commit with the results that are in the object store in their places."""
     events: list[LogEvent] = []
     for event in recorded.commit.events:
+        # guard: history-has-large-results
         if isinstance(event, StepRecorded) and event.stored is not None:
             result = await results.fetch(objects, event.stored)
             events.append(replace(event, result=result, stored=None))
@@ -187,7 +188,7 @@ async def replay(
     if episode.opened is None:
         raise BadHistory("it is of no episode: nothing in it was opened")
     stack = stack_of(records[0].subject)
-    actors = {**{actor.id: actor for actor in defined}, **app.actors}
+    actors = {**{actor.id: actor for actor in defined}, **app.actors}  # guard: history-code-first
     expectation = _expectation(episode.opened, actors)
     if isinstance(expectation.strategy, Function):
         turns = _ReplayTurns(episode, app, actors[episode.opened.actor_id])
@@ -349,7 +350,7 @@ class _Rerun:
 
 async def _check_next(rerun: _Rerun, episode: Episode, asks: Action) -> None:
     asked: recovery.Asked | None = next(iter(episode.announced), None)
-    if rerun.found.left:
+    if rerun.found.left:  # guard: replay-asks-unfinished-call
         asked = rerun.found.left[0]
     elif episode.status is Status.BLOCKED:
         asked = episode.blocked
@@ -365,6 +366,7 @@ async def _check_next(rerun: _Rerun, episode: Episode, asks: Action) -> None:
 
 def _has_converged(episode: Episode) -> bool:
     """Return whether the strategy made the result, and not `on_exhausted`."""
+    # guard: exhausted-replay-asks-more
     return episode.converged is not None and not episode.converged.exhausted
 
 
@@ -386,6 +388,7 @@ def _whole(records: Iterable[Recorded]) -> list[Recorded]:
         events: list[LogEvent] = []
         for event in each.commit.events:
             is_kept = is_kept and not (isinstance(event, EpisodeStarted) and event.fresh)
+            # guard: history-from-beginning
             if not (is_kept and isinstance(event, CheckpointSaved)):
                 events.append(event)
             is_kept = is_kept or isinstance(event, CheckpointSaved)

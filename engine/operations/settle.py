@@ -63,7 +63,7 @@ async def settle(
     _check_waiting(letter, requeued)
     await open_fork(ports, opened, past, at=clock.now())
     first, *_ = await read_current(ports.log, clock, ports.stack.episode(opened.episode_id))
-    if first.commit.events != (opened, *past):
+    if first.commit.events != (opened, *past):  # guard: settling-first-person
         raise Refused(_settled_before(first.commit.events[0]))
     if letter.state.lettered is not None:
         await _settle_letter(ports, clock, letter, requeued)

@@ -237,13 +237,15 @@ class EpisodeSweeper:
         verdict = judge_episode(
             episode, silent_s=self._silent_s(records), stale_after_s=self.stale_after_s
         )
+        # guard: sweep-finds-unattended
         if verdict is SweepVerdict.WAITING and not await self._is_forgotten(records, candidate):
             return verdict
         if verdict not in (SweepVerdict.WAITING, SweepVerdict.RECOVERED):
             return verdict
+        # guard: sweep-calls-nobody-twice
         if await self.ports.commands.is_waiting(candidate.actor_id, candidate.episode_id):
             return SweepVerdict.CALLED
-        if await self._is_held(candidate):
+        if await self._is_held(candidate):  # guard: sweep-leaves-held
             return SweepVerdict.HELD
         if not self.is_dry:
             # The journal has not moved since; should another sweep see the same, one call is kept.
@@ -256,10 +258,10 @@ class EpisodeSweeper:
         block = block_in(records[-1])
         if block is not None:
             references = References(ports, self.clock, self.turns)
-            for ref in block.refs:
+            for ref in block.refs:  # guard: sweep-calls-unwritten-ahead
                 is_own = ref == block.reference
                 is_known = references.is_seen_to if is_own else references.is_ahead
-                if not await is_known(ref, id_, block.step_no):
+                if not await is_known(ref, id_, block.step_no):  # guard: sweep-finds-unlisted-wait
                     return True
         if block is not None and block.pending.next_wake(after=self.clock.now()) is None:
             return False

@@ -84,7 +84,7 @@ def unheard(
     """Return why no live node acts on commands to an episode; None: one does."""
     # Without an episode, any node with the actor can: the episode is only to end.
     # Of what has ended only outputs are left, which need neither its revision nor its expectation.
-    is_open = episode is not None and episode.status not in ENDED
+    is_open = episode is not None and episode.status not in ENDED  # guard: ended-needs-no-revision
     opened = episode.opened if episode is not None and is_open else None
     return _told(_what(actor, opened), [_answer_of(node, actor, opened) for node in nodes])
 
@@ -102,12 +102,12 @@ def _told(what: str, answers: Sequence[_NodeAnswer]) -> Unheard | None:
     heard = {each.hears for each in answers}
     if _Answers.YES in heard:
         return None
-    is_certain = _Answers.PERHAPS not in heard
+    is_certain = _Answers.PERHAPS not in heard  # guard: tried-is-uncertain
     runs = "runs" if is_certain else "is sure to run"
     return Unheard(
         why=f"no node that is up {runs} {what} ({_reasons(answers) if answers else NOBODY})",
         is_certain=is_certain,
-        is_tried=bool(heard - {_Answers.NOTHING}),
+        is_tried=bool(heard - {_Answers.NOTHING}),  # guard: untakable-is-tried
         remedy=next(
             (f"{each.switch}, or {START_ONE}" for each in answers if each.switch), START_ONE
         ),
@@ -125,6 +125,7 @@ def _what(actor: str, opened: EpisodeOpened | None) -> str:
 def _reasons(answers: Sequence[_NodeAnswer]) -> str:
     """Return the nodes' reasons, equal ones together; a missing definition comes last."""
     said: defaultdict[str, list[str]] = defaultdict(list)
+    # guard: reasoned-nodes-first
     for each in sorted(answers, key=lambda each: each.why == LACKS)[:NODES_SHOWN_MAX]:
         said[each.why].append(each.node)
     told = [f"{', '.join(names)}: {why}" for why, names in said.items()]
@@ -156,6 +157,7 @@ def _answer_of_able(node: str, info: ActorInfo, opened: EpisodeOpened | None) ->
         has = f"it has revision {info.revision}" if info.revision else "it has it in code"
         return _NodeAnswer(node, _Answers.PERHAPS, has)
     # A node that has much to say of itself leaves the expectations out.
+    # guard: expectation-missing-unheard
     if info.expectations and opened.expectation_id not in info.expectations:
         return _NodeAnswer(
             node, _Answers.NO, f"there it has no expectation {opened.expectation_id!r}"
@@ -169,6 +171,7 @@ def _idle(node: NodeInfo, actor: str, could: _Answers) -> _NodeAnswer:
     else:
         why, whose = f"it is in mode {node.mode.value}, and runs nothing", ""
     switch = f"`vigil mode {node.name} {NodeMode.FULL.value}{whose}`"
+    # guard: unruling-not-switched-on
     return _NodeAnswer(node.name, _Answers.NOTHING, why, "" if could is _Answers.NO else switch)
 
 
@@ -201,7 +204,7 @@ def _ear_of_workflow(
         return _ear_of_runner(node, starter, info, None)
     if registered is None:
         return _NodeAnswer(node.name, _Answers.NOTHING, LACKS)
-    if not SWITCHES[node.mode].runs:
+    if not SWITCHES[node.mode].runs:  # guard: idle-mode-takes-no-workflow
         return _idle(node, starter, _Answers.PERHAPS)
     usual = LACKS if registered.holds else DISABLED
     why = node.problems.get(_named(DefinitionKind.WORKFLOW, workflow), usual)

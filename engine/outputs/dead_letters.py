@@ -48,7 +48,7 @@ def gone_on(
 ) -> tuple[Output, DeadRequeued] | None:
     """Return an output at its last failure that a retry followed, with the settling event."""
     found = list(_each_gone_on(happened))
-    return found[-1] if found else None
+    return found[-1] if found else None  # guard: newest-failure-counts
 
 
 def gone_on_from(
@@ -56,6 +56,7 @@ def gone_on_from(
 ) -> DeadRequeued | None:
     """Return the event that settles the letter of one failure; None: no retry followed."""
     cause = cause_of(failed)
+    # guard: letter-settled-by-own-cause
     found = (requeued for output, requeued in _each_gone_on(happened) if cause_of(output) == cause)
     return next(found, None)
 
@@ -105,6 +106,7 @@ async def write_failed(dead_letters: DeadLetterWriter, output: Output) -> None:
     # It is only read: no writer id is needed.
     by_now = OutputStore(ports, clock, proposed.output_key, writer_id="")
     await by_now.read()
+    # guard: gone-on-before-letter-settles
     await note_gone_on_from(ports, clock, output, by_now.history)
 
 
@@ -130,7 +132,7 @@ async def note_gone_on_from(
 async def _note(ports: Ports, clock: Clock, failed: Output, requeued: DeadRequeued) -> None:
     subject = ports.stack.dead(Kind.OUTPUT, cause_of(failed))
     # A replica may lack a letter that was just written.
-    newest = await ports.log.last(subject)
+    newest = await ports.log.last(subject)  # guard: letter-newer-than-replica
     if newest is None:
         return
     known = Loaded(subject, dead_letter.fold([newest]), [newest])

@@ -80,10 +80,11 @@ def next_move(
         return Settled(outcome)
     if not is_own(output, episode_id=episode_id):
         return Propose(output.proposed.proposal_no + 1 if output.proposed else 1)
-    if output.status is OutputStatus.AWAITING_APPROVAL:
+    if output.status is OutputStatus.AWAITING_APPROVAL:  # guard: no-attempt-before-approval
         return Later(wakes_at(output, at=at))
     if output.retry_at is not None and output.retry_at - at > _early(output):
         return Later(output.retry_at)
+    # guard: crashed-attempts-run-out
     if output.is_attempted and output.attempts_counted >= attempts_max:
         detail = f"a node died during attempt {output.attempts}, the last there may be"
         event = OutputFailed(
@@ -97,6 +98,7 @@ def _early(output: Output) -> timedelta:
     assert output.retry_at is not None, "it is put off"
     assert output.postponed_at is not None, "what is put off was so at some time"
     pause = output.retry_at - output.postponed_at
+    # guard: short-pause-kept
     return max(min(timedelta(seconds=EARLY_S), pause * EARLY_SHARE), timedelta())
 
 
@@ -140,7 +142,7 @@ def expired(
     reason = f"nobody decided by {pending.terms.expires_at:%Y-%m-%d %H:%M:%S} UTC"
     if pending.terms.on_expiry is OnExpiry.APPROVE:
         return OutputApproved(by="", reason=reason)
-    if pending.terms.on_expiry is OnExpiry.FAIL:
+    if pending.terms.on_expiry is OnExpiry.FAIL:  # guard: expired-approval-may-fail
         return OutputFailed(attempt=0, error_class=APPROVAL_EXPIRED, error_detail=reason)
     return OutputRejected(by="", reason=reason, is_expiry=True)
 
@@ -158,6 +160,7 @@ def answered(
         raise Refused("there is no such output")
     _check_whose(output.proposed, command)
     decided = output.decided
+    # guard: same-output-decision-twice
     if decided is not None and decided.decision_id == command.id:
         return None
     if decided is not None:
@@ -178,7 +181,7 @@ def answered(
             by=command.by,
             reason=command.reason,
             decision_id=command.id,
-            edited_hash=edited,
+            edited_hash=edited,  # guard: edited-output-hash-kept
             edited_payload=command.edited_plan,
         )
     return OutputRejected(by=command.by, reason=command.reason, decision_id=command.id)
@@ -189,7 +192,7 @@ def tried_again(output: Output, command: RetryOutput, *, at: datetime) -> Output
     # An output that nobody approved in time waits for approval again, for as long as at first.
     if output.proposed is None:
         raise Refused("there is no such output")
-    if command.id in output.retry_ids:
+    if command.id in output.retry_ids:  # guard: output-retry-followed-once
         return None
     if output.status is not OutputStatus.FAILED and not _is_put_off(output):
         raise Refused(
@@ -208,6 +211,7 @@ def called_off(output: Output, command: CancelOutput) -> OutputCanceled | None:
     """Return the event of a person's cancellation, or raise `Refused`; None: recorded before."""
     if output.proposed is None:
         raise Refused("there is no such output")
+    # guard: repeated-cancel-is-one
     if output.canceled is not None and output.canceled.cancel_id == command.id:
         return None
     _check_whose(output.proposed, command)
@@ -221,9 +225,10 @@ def check_is_said_since(output: Output, command: CancelOutput | Decide, *, at: d
     # Another node has handled it, though a frozen node may still have it. One of an older version
     # names no round: clocks may differ by a minute, so commands of the minute before pass.
     revived = output.revived_at
-    if command.round_no:
+    if command.round_no:  # guard: word-names-round
         is_old = command.round_no != output.round_no
     else:
+        # guard: word-before-failure-void
         is_old = revived is not None and at < revived - timedelta(seconds=SKEW_S)
     if is_old and revived is None:
         raise Refused("it was proposed anew since")
@@ -233,24 +238,25 @@ def check_is_said_since(output: Output, command: CancelOutput | Decide, *, at: d
 
 def check_is_carried(newest: Recorded | None) -> None:
     """Refuse to retry outputs while their episode is blocked: no node would deliver them."""
-    if block_in(newest) is not None:
+    if block_in(newest) is not None:  # guard: uncarried-not-retried
         raise Refused("its episode waits for an answer; try it again once it has one")
 
 
 def _check_whose(proposed: OutputProposed, command: CancelOutput | Decide | RetryOutput) -> None:
     """Refuse a command about one episode's output once another episode has its key."""
-    if proposed.episode_id != command.episode_id:
+    if proposed.episode_id != command.episode_id:  # guard: word-of-one-episodes-output
         raise Refused(f"it is of episode {proposed.episode_id} by now")
 
 
 def _is_put_off(output: Output) -> bool:
+    # guard: trying-not-retried
     is_pending = output.status is OutputStatus.PROPOSED and not output.is_attempted
     return is_pending and output.retry_at is not None
 
 
 def _asked_again(output: Output, *, at: datetime) -> Approval | None:
     approval = output.proposed.approval if output.proposed else None
-    if approval is None or output.decided is not None:
+    if approval is None or output.decided is not None:  # guard: unapproved-retry-asks-again
         return None
     if approval.expires_at is None or output.asked_at is None:
         return approval

@@ -120,7 +120,7 @@ def _after(
     pause_s = backoff_s(tries, first_s=retries.first_s, most_s=retries.most_s)
     return after_failure(
         output,
-        error_class=in_text(failed.error_class)[:CLASS_CHARS_MAX],
+        error_class=in_text(failed.error_class)[:CLASS_CHARS_MAX],  # guard: error-class-cut
         detail=in_text(failed.detail),
         is_permanent=bool(failed.permanent),
         attempts_max=retries.attempts_max,
@@ -265,7 +265,7 @@ class DeliveryAttempts:
                 *first, OutputAttempted(attempt=number, node=self.context.node)
             )
             # No version can take a call back: a node that was frozen must not make it now.
-            self.check_claim()
+            self.check_claim()  # guard: no-adapter-under-lapsed-claim
             came = await make_attempt(
                 pooled,
                 output_store.output,
@@ -318,6 +318,7 @@ class OutputDelivery:
         done = await output_store.retry(
             partial(self._move_on, output_store, intent), is_known=is_new
         )
+        # guard: others-proposal-settles-letter
         await note_gone_on(self.context.ports, self.context.clock, output_store.history)
         return self._progress(output_store, done)
 
@@ -326,7 +327,7 @@ class OutputDelivery:
         output_store = self._output_store(key)
         await output_store.read()
         move = self._next(output_store, Retries())
-        if isinstance(move, Settled):
+        if isinstance(move, Settled):  # guard: looker-writes-letter
             await self._write_dead_letter(output_store)
         if isinstance(move, Settled | Later):
             return self._progress(output_store, move)
@@ -366,6 +367,7 @@ class OutputDelivery:
             return (canceled,)
         if intent is None or output_store.output.status is OutputStatus.FAILED:
             return (self._forgone,)
+        # guard: unproposed-cancelled-too
         return (self._proposal(output_store, intent, move), canceled)
 
     @property
@@ -402,6 +404,7 @@ class OutputDelivery:
 
     def _now(self) -> datetime:
         now = self.context.clock.now()
+        # guard: due-by-server-clock
         return now if self.called_at is None else max(now, self.called_at)
 
     async def _move_on(
@@ -430,7 +433,7 @@ class OutputDelivery:
                     proposed = self._proposal(output_store, intent, move)
                     return await self._attempts.propose(output_store, pooled, proposed)
                 # It was announced, and nobody came to propose it.
-                await output_store.append(self._forgone)
+                await output_store.append(self._forgone)  # guard: stalled-announce-not-proposed
             case TryDelivery():
                 return await self._attempts.attempt(output_store, pooled)
             case FailDelivery(event=failed):
@@ -449,8 +452,8 @@ class OutputDelivery:
             proposal = output_store.proposal_of(self.opened.episode_id)
             if proposal is None:
                 return
-            output = proposal.output
-        if output.status is OutputStatus.FAILED:
+            output = proposal.output  # guard: failure-letter-despite-proposal
+        if output.status is OutputStatus.FAILED:  # guard: final-failure-is-letter
             await write_failed(DeadLetterWriter(self.context.ports, self.context.clock), output)
 
     def _progress(self, output_store: OutputStore, last: Settled | Later) -> DeliveryState:
@@ -470,7 +473,7 @@ class OutputDelivery:
         adapter = proposal.proposed.adapter if proposal else ""
         pooled = self.context.adapters.of(adapter) if proposal else None
         if pooled is not None:
-            pooled.throttle.forget(output_store.key)
+            pooled.throttle.forget(output_store.key)  # guard: settled-blocks-nobody
         if output_store.version > (output_store.since or START):
             telemetry.outputs.add(1, {"adapter": adapter, "outcome": outcome.outcome})
 

@@ -71,7 +71,7 @@ class OutputCommands:
         """Record a decision; return whether there is one: this one, or that time is up."""
 
         def ruled(output: Output) -> OutputEvent | None:
-            check_is_said_since(output, command, at=at)
+            check_is_said_since(output, command, at=at)  # guard: refused-decision-not-revived
             return answered(output, command, at=at)
 
         def late(output: Output) -> OutputEvent | None:
@@ -99,9 +99,9 @@ class OutputCommands:
         """Record a cancellation; return whether there is one; None: an attempt is running."""
 
         def ruled(output: Output) -> OutputEvent | None:
-            check_is_said_since(output, command, at=at)
+            check_is_said_since(output, command, at=at)  # guard: refused-cancel-not-revived
             canceled = called_off(output, command)
-            return None if output.is_attempted else canceled
+            return None if output.is_attempted else canceled  # guard: running-attempt-not-cancelled
 
         output_store = await self._amended(command, ruled)
         if output_store is None:
@@ -144,13 +144,13 @@ class OutputCheck:
         keys = self._keys()
         found = await gather_bounded(self._check_key, keys, in_flight_max=LOOKS_IN_FLIGHT_MAX)
         times = [each for each in found if isinstance(each, datetime)]
-        if times:
+        if times:  # guard: reminded-of-one-output
             # Also if there is work: that may wait for a slot, and nobody else is to.
             await call_by(self.context.ports, self.opened, min(times))
         if any(each is True for each in found):
             return True
         if times:
-            self.context.adapters.line_up(keys, self.opened)
+            self.context.adapters.line_up(keys, self.opened)  # guard: vain-comer-stays-in-line
         return False
 
     def _keys(self) -> Sequence[str]:
@@ -177,7 +177,7 @@ class OutputCheck:
         if isinstance(move, Later):
             return move.at
         away_s = self._stays_away_s(output_store, move)
-        if away_s:
+        if away_s:  # guard: waiting-costs-no-commit
             return self.context.clock.now() + timedelta(seconds=away_s)
         if self.episode.status in ENDED:
             return isinstance(move, TryDelivery | FailDelivery)
@@ -209,6 +209,7 @@ class OutputCheck:
     async def _write_dead_letter(self, output_store: OutputStore) -> None:
         """Write a dead letter for an output that was not approved in time."""
         proposal = output_store.proposal_of(self.opened.episode_id)
+        # guard: unapproved-letter-after-end
         if proposal is not None and has_expired(proposal.output):
             await write_failed(
                 DeadLetterWriter(self.context.ports, self.context.clock), proposal.output
@@ -267,7 +268,7 @@ class OutputHandler:
     ) -> bool:
         """Call a node to deliver what was decided; return whether the command is done."""
         newest = await self.context.ports.log.last(records[-1].subject)
-        if newest is None or newest.seq != records[-1].seq:
+        if newest is None or newest.seq != records[-1].seq:  # guard: decided-meanwhile-looked-at
             # The node that moved it may have read the output before this was decided.
             return False
         # Unless it converged, it carries its outputs once it has: they are looked at after that.
@@ -277,6 +278,7 @@ class OutputHandler:
             carry = Carry(actor_id=actor, episode_id=episode_id)
             # Of several calls while there is no slot one is enough: its node moves the episode,
             # unless that has ended.
+            # guard: carry-calls-do-not-pile
             seq = delivery.seq if episode.status in ENDED else records[-1].seq
             id_ = f"carry.{episode_id}.{episode.status.value}.{seq}"
             await self.context.ports.commands.send(carry, id=id_, trace=traceparent())
@@ -289,4 +291,5 @@ def _is_carried_now(episode: Episode) -> bool:
 
 
 def _may_be_ruled_on(episode: Episode) -> bool:
+    # guard: waiting-retry-answered
     return episode.status in (Status.DELIVERING, Status.BLOCKED) or episode.status in ENDED

@@ -60,7 +60,7 @@ def wanted(episode: Episode, opened: EpisodeOpened) -> dict[str, OutputIntent | 
 
 def idempotency_key(stack: str, key: str) -> str:
     """Return the key that receivers get: 64 hex digits, the same for ever."""
-    parts = msgspec.json.encode([stack, key])
+    parts = msgspec.json.encode([stack, key])  # guard: idempotency-key-of-output
     return blake2b(parts, digest_size=_IDEMPOTENCY_BYTES).hexdigest()
 
 

@@ -138,6 +138,7 @@ UNPROPOSED: Final = Output()
 def decide(output: Output, event: OutputEvent) -> OutputEvent:
     """Return `event` if it may happen to `output`; raise `Rejected` otherwise."""
     is_taken = isinstance(event, OutputProposed | OutputForgone) and not output.is_free
+    # guard: rejected-not-proposed-anew
     if is_taken or type(event) not in TRANSITIONS[output.status]:
         raise Rejected(f"{type(event).__name__} while {output.status or 'not proposed'}")
     return event
@@ -164,6 +165,7 @@ def evolve(output: Output, event: OutputEvent, *, at: datetime) -> Output:
         case OutputCanceled():
             return replace(output, status=OutputStatus.CANCELED, is_attempted=False, canceled=event)
         case OutputForgone(episode_id=episode_id):
+            # guard: forgoing-is-known
             return replace(output, earlier=_with(output.earlier, episode_id, _FORGONE))
         case _:
             return _attempted(output, event, at=at)
@@ -194,8 +196,8 @@ def _retried(output: Output, event: OutputRetried, *, at: datetime) -> Output:
         attempts_before=output.attempts if has_failed else output.attempts_before,
         retry_at=None,
         retries=output.retries + 1,
-        revived_at=at if has_failed else output.revived_at,
-        round_no=output.round_no + has_failed,
+        revived_at=at if has_failed else output.revived_at,  # guard: put-off-still-cancellable
+        round_no=output.round_no + has_failed,  # guard: retry-begins-round
         retry_ids=(*output.retry_ids, event.retry_id)[-RETRY_IDS_MAX:],
         failed=None,
     )
@@ -207,7 +209,7 @@ def _retried(output: Output, event: OutputRetried, *, at: datetime) -> Output:
 
 def _edited(proposed: OutputProposed | None, approved: OutputApproved) -> OutputProposed | None:
     """Return the proposal with what is delivered, if who approved it has changed that."""
-    if proposed is None or not approved.edited_hash:
+    if proposed is None or not approved.edited_hash:  # guard: edited-output-delivered
         return proposed
     return replace(proposed, payload=approved.edited_payload)
 
@@ -222,7 +224,7 @@ def _proposed(before: Output, event: OutputProposed, *, at: datetime) -> Output:
         proposed=event,
         asked_at=at if waits else None,
         round_no=before.round_no + 1,
-        retry_ids=before.retry_ids,
+        retry_ids=before.retry_ids,  # guard: command-before-reproposal-known
         earlier=earlier,
     )
 
@@ -249,9 +251,9 @@ def outcome_of(output: Output, key: str, *, episode_id: str) -> OutputOutcome | 
     earlier = dict(output.earlier)
     if episode_id in earlier:
         return replace(earlier[episode_id], output_key=key)
-    if output.is_free:
+    if output.is_free:  # guard: other-episodes-key-duplicate
         return None
-    is_rejected = output.status is OutputStatus.REJECTED
+    is_rejected = output.status is OutputStatus.REJECTED  # guard: rejected-for-every-episode
     outcome = OUTCOMES[OutputStatus.REJECTED] if is_rejected else DUPLICATE
     return OutputOutcome(output_key=key, outcome=outcome)
 

@@ -87,7 +87,7 @@ class PooledAdapter:
 def _checked(returned: object) -> str:
     if returned is None:
         return ""
-    if isinstance(returned, str):
+    if isinstance(returned, str):  # guard: adapter-returns-text
         return returned
     # The receiver may have it: trying again would only have it delivered again and again.
     kind = type(returned).__name__

@@ -73,7 +73,7 @@ class WaitQueue:
 
     def join(self, key: str, who: WaitingEpisode, *, until_s: float) -> None:
         """Add `who` until `until_s`. An output that came back in vain keeps its position."""
-        self._expected_s.pop(key, None)
+        self._expected_s.pop(key, None)  # guard: vain-comer-keeps-turn
         if key in self._waiting or len(self._waiting) < WAITING_MAX:
             self._waiting[key] = who, until_s
 
@@ -85,18 +85,19 @@ class WaitQueue:
     def expected(self, *, at_s: float, but: str = "") -> int:
         """Return how many were called and may still come, without the key `but`."""
         others = (until_s for key, until_s in self._expected_s.items() if key != but)
-        return sum(until_s >= at_s for until_s in others)
+        return sum(until_s >= at_s for until_s in others)  # guard: uncome-place-not-kept
 
     def call(self, places: int, *, at_s: float) -> Sequence[WaitingEpisode]:
         """Return whom to call, in order, so that each of so many slots is taken."""
+        # guard: no-show-gives-turn
         for key in [each for each, until_s in self._expected_s.items() if until_s < at_s]:
             self.leave(key)
         called: list[WaitingEpisode] = []
         gone: list[str] = []
         for key, (who, until_s) in self._waiting.items():
-            if len(self._expected_s) >= places:
+            if len(self._expected_s) >= places:  # guard: called-place-calls-no-other
                 break
-            if until_s < at_s:
+            if until_s < at_s:  # guard: late-comer-not-called
                 gone.append(key)
             elif key not in self._expected_s:
                 self._expected_s[key] = at_s + COME_S
@@ -139,18 +140,19 @@ class Throttle:
         """Return whether a first-time output need not wait longer behind the postponed ones."""
         # A free slot is for it if a postponed output has not come, or if the next one is due late
         # enough to find another. Without a rate, nobody knows when the others get theirs.
-        is_free = self._is_missing() or self._is_next_far()
-        soon_s = within_s if self._apart_s else 0.0
+        is_free = self._is_missing() or self._is_next_far()  # guard: absent-ones-place-free
+        soon_s = within_s if self._apart_s else 0.0  # guard: newcomer-stands-behind
         return self.queue_s <= soon_s or (self.wait_s <= 0 and is_free)
 
     def send_away_s(self, key: str) -> float:
         """Return for how many seconds an output is postponed: to the same time if it is early."""
         now_s = self._clock.monotonic_s()
-        if self._back_s.get(key, now_s) > now_s:
+        if self._back_s.get(key, now_s) > now_s:  # guard: early-return-same-time
             return self._back_s[key] - now_s
         if self.queue_s <= 0:
-            self._back_s.clear()
+            self._back_s.clear()  # guard: old-places-overtake-nobody
         self._back_s.pop(key, None)
+        # guard: rate-times-apart
         back_s = max(self._last_s(), self._next_s, now_s + AWAY_S) + self._apart_s
         if len(self._back_s) >= AWAY_MAX:
             del self._back_s[next(iter(self._back_s))]
@@ -160,7 +162,7 @@ class Throttle:
     def line_up(self, key: str, who: WaitingEpisode) -> None:
         """Call `who` when there is a slot, if the output of this key was postponed."""
         # Only once no node has the episode: a call before that would find it taken.
-        if key in self._back_s and not self._apart_s:
+        if key in self._back_s and not self._apart_s:  # guard: rated-not-called-early
             self._line.join(key, who, until_s=self._back_s[key] + LATE_S)
             self._changed.set()
 
@@ -178,11 +180,12 @@ class Throttle:
     def forget(self, key: str) -> None:
         """Forget the output of this key: it is settled."""
         self._back_s.pop(key, None)
-        self._line.leave(key)
-        self._changed.set()
+        self._line.leave(key)  # guard: settled-leaves-line
+        self._changed.set()  # guard: settled-call-passes-on
 
     def try_enter(self, key: str) -> bool:
         """Take a slot for a first-time delivery that begins now; return whether there was one."""
+        # guard: sent-away-not-overtaken
         if self.wait_s > 0 or not self.is_open_to_new() or not self._slots.try_take():
             return False
         self._reserve_s(key)
@@ -206,11 +209,11 @@ class Throttle:
     def leave(self) -> None:
         """Give the slot back: the delivery is over."""
         self._slots.give_back()
-        self._changed.set()
+        self._changed.set()  # guard: free-place-wakes-waiter
 
     def _spare(self, key: str = "") -> int:
         expected = self._line.expected(at_s=self._clock.monotonic_s(), but=key)
-        return self._slots.free - expected
+        return self._slots.free - expected  # guard: called-place-kept
 
     def _last_s(self) -> float:
         return next(reversed(self._back_s.values()), 0.0)
@@ -223,13 +226,13 @@ class Throttle:
 
     def _is_next_far(self) -> bool:
         next_s = self._clock.monotonic_s() + self._apart_s
-        return self._first_s() >= next_s and self._spare() > 1
+        return self._first_s() >= next_s and self._spare() > 1  # guard: last-place-for-sent-away
 
     def _reserve_s(self, key: str) -> float:
         """Take its own time, or that of one that has not come; return the wait in seconds."""
         self._line.leave(key)
         if self._back_s.pop(key, None) is None and self._is_missing():
-            del self._back_s[next(iter(self._back_s))]
+            del self._back_s[next(iter(self._back_s))]  # guard: absent-place-for-one
         wait_s = self.wait_s
         self._next_s = self._clock.monotonic_s() + wait_s + self._apart_s
         return wait_s

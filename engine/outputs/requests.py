@@ -106,7 +106,7 @@ async def cancel_output(ports: Ports, key: str, *, by: str, reason: str = "") ->
         output_key=key,
         by=by,
         reason=reason,
-        round_no=output.round_no,
+        round_no=output.round_no,  # guard: cancel-sent-with-round
     )
     called_off(output, command)
     await ports.commands.send(command, id=f"cancel_output.{command.id}", trace=traceparent())
@@ -136,7 +136,7 @@ async def _decide(
         by=by,
         reason=reason,
         output_key=key,
-        round_no=output.round_no,
+        round_no=output.round_no,  # guard: decision-sent-with-round
         edited_hash=edited_hash,
         edited_plan=edited_payload,
     )
@@ -146,6 +146,7 @@ async def _decide(
 
 async def _look(ports: Ports, key: str, *, by: str, reason: str) -> tuple[Output, OutputProposed]:
     check_cause(by, reason)
+    # guard: output-refused-by-leader
     output = fold(await read_current(ports.log, _CLOCK, ports.stack.output(key)))
     if output.proposed is None:
         raise Refused("there is no such output")

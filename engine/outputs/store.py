@@ -75,6 +75,7 @@ class OutputStore:
         self._commits += 1
         id_ = f"{self._writer_id}-{self._commits}"
         self._loaded = await self._store.append(before, events, id=id_, at=now, state=after)
+        # guard: cancelled-proposal-told-whole
         self.since = before.version if self.since is None else self.since
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], *, is_known: bool = False) -> T:

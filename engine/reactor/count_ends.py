@@ -47,6 +47,7 @@ async def count_ends(
     counting = [
         _changes(gates, key, those, part=part, published=published) for key, those in keyed.items()
     ]
+    # guard: level-counted-concurrently
     return [change for changes in await asyncio.gather(*counting) for change in changes]
 
 
@@ -74,6 +75,7 @@ async def _count(
         if after == before:
             return after
         try:
+            # guard: level-reactors-keep-each-other
             await gates.put(key, msgspec.json.encode(after), after=revision)
         except RevisionConflict:
             continue

@@ -118,7 +118,7 @@ def of_episode(
             state = EpisodeState(opened=opening.without_payload(event))
         if state is None:
             continue
-        if episode_events.is_public(state.opened):
+        if episode_events.is_public(state.opened):  # guard: dry-run-tells-nobody
             effects += _public_events(state, event, record)
         state = _after(state, event)
     if state is not None:
@@ -129,6 +129,7 @@ def of_episode(
 def of_finding(opened: EpisodeOpened | None, record: Recorded) -> Iterator[PublicEvent]:
     """Yield the public events of a finding's commit; `opened` is the episode's of `cause_of`."""
     for event in record.commit.events:
+        # guard: dry-findings-untold
         if not isinstance(event, FindingEvent) or not dry_run.is_meant(event.finding):
             continue
         if isinstance(event, IntentEvent) and opened is not None:
@@ -158,6 +159,7 @@ def of_output(
             state = OutputState(proposed=replace(event, payload=NOTHING))
         elif isinstance(event, OutputRetried) and state is not None:
             state = replace(state, retries=state.retries + 1)
+        # guard: dry-output-untold
         if state is None or opened is None or not episode_events.is_public(opened):
             continue
         found = output_event(opened, state.proposed, event, retries=state.retries, seq=record.seq)
@@ -234,38 +236,39 @@ def _deciding(record: Recorded) -> LogEvent:
     """Return the event of a commit that says who is called: the last one, but of a fork's past."""
     first = record.commit.events[0]
     is_fork = isinstance(first, EpisodeOpened) and first.fork is not None
-    return first if is_fork else record.commit.events[-1]
+    return first if is_fork else record.commit.events[-1]  # guard: fork-calls-a-node
 
 
 def _calls(opened: EpisodeOpened, newest: LogEvent) -> Iterator[SendCommand | SendTimer]:
     """Yield the calls of nodes that follow from a commit with this last event."""
     actor_id, episode_id = opened.actor_id, opened.episode_id
-    if isinstance(newest, EpisodeResolved) and newest.request_no:
+    if isinstance(newest, EpisodeResolved) and newest.request_no:  # guard: decision-shared
         step_no = newest.step_no
         share = ShareDecision(actor_id=actor_id, episode_id=episode_id, step_no=step_no)
         yield SendCommand(share, f"share.{episode_id}.{step_no}")
     match newest:
-        case EpisodeOpened() if opened.held_by:
+        case EpisodeOpened() if opened.held_by:  # guard: overlap-kept-called-when-open
             yield SendTimer(look_timer(opened), f"held.{episode_id}")
         case EpisodeOpened(in_lane=True, fork=Fork()):
             # Its lane did not open it.
             yield SendTimer(opening.place(actor_id, episode_id), f"fork.{episode_id}")
-        case EpisodeOpened(in_lane=False):
+        case EpisodeOpened(in_lane=False):  # guard: reactor-skips-lane-starts
             yield SendCommand(
                 Start(actor_id=actor_id, episode_id=episode_id), f"start.{episode_id}"
             )
-        case EpisodeResolved(step_no=step_no) if opened.in_lane:
+        case EpisodeResolved(step_no=step_no) if opened.in_lane:  # guard: answered-asks-place
             # A command would wait for a slot. If there are no turns any more, this becomes one.
             timer = opening.place(actor_id, episode_id)
             yield SendTimer(timer, f"answered.{episode_id}.{step_no}")
         case EpisodeResolved(step_no=step_no):
             start = Start(actor_id=actor_id, episode_id=episode_id, answered_step=step_no)
+            # guard: answered-called-with-slot
             yield SendCommand(start, f"answered.{episode_id}.{step_no}")
         case EpisodeFinished():
             done = told_of(opened)
             if done is not None:
                 yield SendCommand(done, f"done.{episode_id}")
-            if opened.holds_subject:
+            if opened.holds_subject:  # guard: overlap-kept-starts-after-end
                 yield SendTimer(look_timer(opened), f"ended.{episode_id}")
         case _:
             pass
@@ -276,12 +279,13 @@ def _public_events(
 ) -> Iterator[PublicEvent | CountEnd]:
     opened, seq = state.opened, record.seq
     match event:
-        case EpisodeOpened(public_events=PublicEvents.ALL):
+        case EpisodeOpened(public_events=PublicEvents.ALL):  # guard: opened-event-optional
             yield episode_events.triggered(opened, seq=seq)
         case EpisodeStarted(attempt=attempt, node=node):
             if state.node:
                 lost, by = state.attempt, state.node
                 yield episode_events.claim_lost(opened, attempt=lost, node=by, seq=seq)
+            # guard: delivering-starts-nothing
             if not state.is_deferred and opened.public_events is PublicEvents.ALL:
                 yield episode_events.started(opened, attempt=attempt, node=node, seq=seq)
         case EpisodeBlocked():
@@ -322,6 +326,7 @@ def _after(state: EpisodeState, event: object) -> EpisodeState:
             return replace(state, converged=slim)
         case EpisodeDeferred():
             return replace(state, is_deferred=True, node="")
+        # guard: left-episode-keeps-claim
         case EpisodeLeft() | EpisodeBlocked() | EpisodeFinished():
             return replace(state, node="")
         case _:

@@ -39,7 +39,7 @@ async def is_alive(gates: Bucket, leader: Leader) -> bool:
     if entry is None or entry.value is None:
         return False
     info = decoded(entry.value)
-    return info is None or info.since == leader.since
+    return info is None or info.since == leader.since  # guard: restarted-node-is-another
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Leadership:
         """Succeed the leader of revision `after`; return False if another node did so first."""
         data, key = msgspec.json.encode(self.leader), reactor_key(self.part)
         try:
-            self._revision = await self.gates.put(key, data, after=after)
+            self._revision = await self.gates.put(key, data, after=after)  # guard: one-of-two-leads
         except RevisionConflict:
             return False
         return True

@@ -89,7 +89,7 @@ async def watch_nodes(gates: Bucket, gone: LeaseEvents) -> None:
     async def hear(entries: Sequence[BucketEntry]) -> None:
         for each in entries:
             if each.value is None:
-                gone.free(each.key)
+                gone.free(each.key)  # guard: standby-sees-leader-gone
 
     await follow(gates.watch(under=NODES), hear)
 
@@ -144,7 +144,7 @@ class Reactor:
         leader, revision = await leader_of(gates, self._part)
         if leader is not None and leader != self._myself:
             went = self.gone.of(node_key(leader.node))
-            if await is_alive(gates, leader):
+            if await is_alive(gates, leader):  # guard: one-leading-reactor
                 wait = wait_set(went, within_s=STANDBY_S, clock=self.clock)
                 return await wait_first(wait, self._ending.wait())
         leadership = Leadership(gates, self._part, self._myself)
@@ -157,7 +157,7 @@ class Reactor:
         finally:
             with suppress(Unavailable, RevisionConflict, TimeoutError):
                 async with self.clock.timeout(GIVE_UP_S):
-                    await leadership.give_up()
+                    await leadership.give_up()  # guard: stuck-leader-yields
 
     @property
     def _myself(self) -> Leader:
@@ -167,8 +167,9 @@ class Reactor:
         """Publish what follows from each commit, until `end` and nothing is left."""
         position = await Position.read(self.ports, self._part)
         state = await self.ports.states.of(self._part)
+        # guard: loss-reactor-not-anew
         if (loss := ends_early(self._part, position.seq, state)) is not None:
-            if may_catch_up(loss, state):
+            if may_catch_up(loss, state):  # guard: loss-reactor-waits
                 raise Unavailable(f"stream {self._part}", detail=f"its leader says it {loss.words}")
             raise LogLost(self.ports.stack.name, [loss])
         writer = LazyWriter(
@@ -184,7 +185,7 @@ class Reactor:
             ending.cancel()
         # What was received last may have been taken, and not followed up: it is received again.
         end = await self.ports.log.head(self.stream, partition=self.partition)
-        await self._follow(position, states, writer, end)
+        await self._follow(position, states, writer, end)  # guard: stopping-reactor-finishes
         await position.write(self.clock.monotonic_s())
 
     async def _follow(
@@ -224,7 +225,7 @@ class Reactor:
             position.seq = ours[derived.done].seq - 1
             await position.write(self.clock.monotonic_s())
             raise derived.failure
-        position.seq = records[-1].seq
+        position.seq = records[-1].seq  # guard: followed-up-noted
 
     def _is_ours(self, record: Recorded) -> bool:
         """Return whether a commit belongs here: what was moved away is left in its old stream."""
@@ -318,7 +319,7 @@ async def carry_out(
             sends.append(partial(ports.timers.send, effect.timer, id=effect.id, trace=trace))
         elif (encoded := encode(effect, trace=trace)) is not None:
             publications.append(encoded)
-    if publications:
+    if publications:  # guard: commit-leaves-no-event-out
         await publish(publications, writer)
     await asyncio.gather(*(send() for send in sends))
     telemetry.reactor_effects.add(len(publications) + len(sends))

@@ -144,10 +144,11 @@ class AggregateStates:
             return None
         if state is None:  # Its opening came before what it has caused: a replica lags.
             raise Unavailable(subject, detail="its opening is not there yet")
-        self._openings.keep(subject, state.opened)
+        self._openings.keep(subject, state.opened)  # guard: other-aggregates-read-ignored
         return state.opened
 
     async def _before(self, record: Recorded) -> Sequence[Recorded]:
         """Return the commits of an aggregate before `record`."""
         records = await read_up_to(self.ports.log, self.clock, record)
+        # guard: read-not-ahead-of-commits
         return [each for each in records if each.seq < record.seq]

@@ -84,6 +84,7 @@ class RetryPolicy:
         # Many may have ended within seconds for want of room; an old one may have waited for a
         # node.
         age_s = (now - delivery.at).total_seconds()
+        # guard: slotless-deliveries-prove-nothing
         return delivery.deliveries >= self.deliveries_min and age_s >= self.age_s_min
 
 
@@ -116,7 +117,7 @@ async def consume(
     async with aclosing(_pull(queue, room, until, clock)) as batches:
         async for asked_s, deliveries in batches:
             for delivery in deliveries:
-                if until.is_set():
+                if until.is_set():  # guard: stopping-node-begins-nothing
                     await delivery.nak()
                 else:
                     await handle(delivery, asked_s)
@@ -180,7 +181,7 @@ class Redeliveries(Generic[T]):
 
     def in_order(self) -> list[Delivery[T]]:
         """Return all that has come, in the order of the stream."""
-        return [self._found[seq] for seq in sorted(self._found)]
+        return [self._found[seq] for seq in sorted(self._found)]  # guard: others-returns-sorted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +204,7 @@ class InOrder(Generic[T]):
         """
         await self.room(DeliveryCount())
         position, asked_s = await self.source.position(), self.clock.monotonic_s()
-        count = DeliveryCount(position.delivered)
+        count = DeliveryCount(position.delivered)  # guard: deliveries-counted-from-queue
         again = await self._redelivered(position, count)
         if again is None:
             return True
@@ -232,6 +233,7 @@ class InOrder(Generic[T]):
             again.take(deliveries)
             if again.missing > 0 and (again.is_overtaken or not deliveries):
                 # The server has no more of them now: others still have the rest.
+                # guard: others-before-newer
                 return None if self.waits_for_all else again.in_order()
         return again.in_order()
 
@@ -240,7 +242,7 @@ class InOrder(Generic[T]):
     ) -> Sequence[Delivery[T]] | None:
         """Return what comes; None: a delivery is missing before or among it."""
         deliveries = await self.source.receive(room=room, wait_s=wait_s, check=self.check)
-        return deliveries if count.check(deliveries) else None
+        return deliveries if count.check(deliveries) else None  # guard: missing-delivery-ends-term
 
 
 def consumer_service(
@@ -265,9 +267,9 @@ async def _pull(
         queue.is_open.set()
         while not until.is_set():
             if not room.free:
-                if queue.pauses:
+                if queue.pauses:  # guard: full-node-asks-nothing
                     await source.pause()
-                await wait_first(room.wait_free(), until.wait())
+                await wait_first(room.wait_free(), until.wait())  # guard: replaced-waiter-leaves
                 continue
             asked_s = clock.monotonic_s()
             yield asked_s, await source.receive(room=room.free, wait_s=WAIT_S)

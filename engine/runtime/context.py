@@ -66,7 +66,7 @@ class ActorContext(NodeContext):
 
     async def as_opened(self, opened: EpisodeOpened) -> Self:
         """Return this context with the actor as it was when an episode was opened."""
-        is_current = opened.revision in (0, self.actor.revision)
+        is_current = opened.revision in (0, self.actor.revision)  # guard: episode-keeps-definition
         if is_current or self.starts_workflow is not None:
             return self
         return replace(self, actor=await self.revisions.actor(self.actor.id, opened.revision))

@@ -21,7 +21,7 @@ async def gather_bounded(
     room = asyncio.Semaphore(in_flight_max)
 
     async def one(item: T) -> R:
-        async with room:
+        async with room:  # guard: gather-at-a-time
             return await work(item)
 
     tasks = [asyncio.create_task(one(item)) for item in items]
@@ -30,5 +30,5 @@ async def gather_bounded(
     finally:
         if not all(task.done() for task in tasks):
             for task in tasks:
-                task.cancel()
+                task.cancel()  # guard: gather-first-error-ends
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -74,6 +74,7 @@ class Keeper:
         if lease is None:
             return None
         before = self._held.get(key)
+        # guard: self-takeover-stops-own
         if before is not None:  # It lapsed while this node was frozen, and nobody has noticed yet.
             self._lose(before, f"this node has taken it over at revision {lease.revision}")
         held = self._held[key] = Held(lease, on_lost)
@@ -111,7 +112,7 @@ class Keeper:
         due_s = self._clock.monotonic_s() + self._beat_s
         await self._clock.sleep(self._beat_s)
         late_s = self._clock.monotonic_s() - due_s
-        if late_s > self._leases.ttl_s * LATE_MAX:
+        if late_s > self._leases.ttl_s * LATE_MAX:  # guard: blocked-loop-told
             why = "a callback or a tool waits without `await`; use async, or asyncio.to_thread"
             message = f"the event loop was blocked for {late_s:.1f} s: {why}"
             log.warning(message, lease_s=self._leases.ttl_s)
@@ -121,7 +122,7 @@ class Keeper:
     ) -> None:
         self.forget(held)
         try:
-            async with held.turn:
+            async with held.turn:  # guard: lease-ended-at-renewed-revision
                 await give_up(held.lease)
         except Unavailable as error:
             log.warning("lease not given up; it will lapse", key=held.lease.key, error=str(error))
@@ -144,7 +145,7 @@ class Keeper:
 
     def _give_up_when_untrusted(self, held: Held, error: Unavailable) -> None:
         next_beat_s = self._clock.monotonic_s() + self._beat_s
-        if held.lease.trusted_until_s <= next_beat_s:
+        if held.lease.trusted_until_s <= next_beat_s:  # guard: untrusted-lease-given-up
             self._lose(held, str(error))
 
     def _lose(self, held: Held, why: str) -> None:

@@ -57,12 +57,12 @@ class Permit:
         return made
 
     def _settle(self) -> bool:
-        is_given = self._is_on and not self._is_held
+        is_given = self._is_on and not self._is_held  # guard: held-back-gets-nothing
         if is_given is self.is_given or self.is_over:
             return False
         self.is_given = is_given
         if is_given:
-            self.withdrawn = asyncio.Event()
+            self.withdrawn = asyncio.Event()  # guard: mode-end-noticed
             self._settled.set()
         else:
             self.withdrawn.set()

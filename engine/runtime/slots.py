@@ -55,7 +55,7 @@ class Slots:
 
     def give_back(self) -> None:
         """Free a slot, for who has waited longest."""
-        if self._waiting and self._free >= 0:
+        if self._waiting and self._free >= 0:  # guard: late-room-returned-first
             self._waiting.popleft().set_result(None)
         else:
             self._free += 1

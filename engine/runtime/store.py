@@ -140,6 +140,7 @@ class Store(Generic[S, E]):
         """
         subject, commit = before.subject, commit_of(events, id=id, at=at)
         try:
+            # guard: second-definer-decides-again
             seq = await self.log.append(subject, commit, after=before.version)
         except VersionConflict as error:
             raise Overtaken from error
@@ -182,14 +183,14 @@ class Store(Generic[S, E]):
         """
         # The turn is kept during a pause: the others of this node would only lose as well.
         turn = self.turns.of(subject)
-        async with turn:
+        async with turn:  # guard: finding-writers-take-turns
             for tries in range(1, CONFLICTS_MAX + 1):
                 loaded, known = known or await self._load(subject, turn.records), None
                 if self.after is all_of_it:
-                    turn.records = loaded.records
+                    turn.records = loaded.records  # guard: takers-read-new-only
                 try:
                     return await attempt(loaded)
-                except Overtaken:
+                except Overtaken:  # guard: overtaken-person-decides-again
                     pause_s = backoff_s(tries, first_s=CONFLICT_S, most_s=CONFLICT_MAX_S)
                 await self.clock.sleep(jittered_s(pause_s, seed=f"{seed}.{tries}"))
         raise Contended(subject, detail=f"lost {CONFLICTS_MAX} races for it")
@@ -204,6 +205,7 @@ class Store(Generic[S, E]):
             return ()
         if known and known[-1].seq == newest.seq:
             return known
+        # guard: remade-stream-forgets-read
         if known and known[-1].seq > newest.seq:  # The stream was made anew.
             known = ()
         after = known[-1].seq if known else self.after(newest)
@@ -254,7 +256,7 @@ async def read_up_to(
     # it moments later; to decide without it could do something twice.
     for tries in range(1, READS_MAX + 1):
         records = await log.read(newest.subject, after=after)
-        if records and records[-1].seq >= newest.seq:
+        if records and records[-1].seq >= newest.seq:  # guard: replica-may-lack-own-commit
             return records
         await clock.sleep(backoff_s(tries, first_s=READ_S, most_s=READ_MAX_S))
     raise Unavailable(f"read {newest.subject}", detail=f"no replica has commit {newest.seq} yet")

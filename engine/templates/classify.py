@@ -38,7 +38,7 @@ class ClassifyConfig(ReportConfig):
         said = dict.fromkeys([*(rule.class_ for rule in self.rules), self.default_class])
         for index, each in enumerate(self.outputs):
             for class_ in each.classes:
-                if class_ not in said:
+                if class_ not in said:  # guard: no-output-for-unknown-class
                     known = ", ".join(said)
                     problem = f"nothing is ever of class {class_!r}; write some of {known}"
                     raise wrong(f"outputs.{index}.classes", problem)

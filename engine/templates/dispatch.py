@@ -108,7 +108,7 @@ class Dispatch(Strategy[Plan]):
         """Gather once, then publish part by part. A dry run publishes nothing."""
         if state.payload is not None:
             return gather_step(self.config, state.payload)
-        if not state.left or ctx.mode is Mode.DRY_RUN:
+        if not state.left or ctx.mode is Mode.DRY_RUN:  # guard: dry-run-dispatches-nothing
             return converge()
         if not state.is_kept:
             return checkpoint(f"{state.published} of {state.published + len(state.left)} published")

@@ -86,7 +86,7 @@ class OutputConfig(Strict):
     @classmethod
     def _says_something(cls, value: object, info: ValidationInfo) -> object:
         """Refuse fields that are present but empty."""
-        if not value:
+        if not value:  # guard: output-choice-not-empty
             raise ValueError(_LEFT_OUT[str(info.field_name)])
         return value
 
@@ -99,7 +99,7 @@ class OutputConfig(Strict):
     @model_validator(mode="after")
     def _asks_somebody(self) -> OutputConfig:
         said = [term for term in TERMS if term in self.model_fields_set]
-        if said and not self.requires_approval:
+        if said and not self.requires_approval:  # guard: unasked-approval-terms
             raise wrong(said[0], "nobody is asked; write requires_approval: true as well")
         return self
 
@@ -116,6 +116,7 @@ class ReportConfig(GatherConfig):
     @model_validator(mode="after")
     def _proposes_nothing_about_nothing(self) -> ReportConfig:
         for index, each in enumerate(self.outputs):
+            # guard: no-output-for-clearing-class
             if self.finding_config.clear_on_default and self.default_class in each.classes:
                 raise wrong(
                     f"outputs.{index}.classes",
@@ -129,7 +130,7 @@ class ReportConfig(GatherConfig):
         first: dict[str, int] = {}
         for index, each in enumerate(self.outputs):
             key = each.dedupe_key_template
-            if key and first.setdefault(key, index) != index:
+            if key and first.setdefault(key, index) != index:  # guard: template-outputs-visible
                 raise wrong(
                     f"outputs.{index}.dedupe_key_template",
                     f"outputs.{first[key]} has the same, and what has one key is delivered once;"
@@ -162,7 +163,9 @@ def _due(config: ReportConfig, report: Report, words: JsonObject) -> Iterator[Ou
 
 
 def _is_due(config: OutputConfig, report: Report) -> bool:
+    # guard: cleared-proposes-nothing
     is_of_class = report.class_ in config.classes if config.classes else not report.is_default
+    # guard: template-severities
     return is_of_class and (not config.severities or report.severity in config.severities)
 
 
@@ -173,7 +176,7 @@ def _intent(config: OutputConfig, words: JsonObject, *, place: str) -> OutputInt
         filled(config.payload, words),
         dedupe_key=dedupe_key,
         # One cause, one finding: the place tells the outputs of that apart.
-        key=None if dedupe_key else place,
+        key=None if dedupe_key else place,  # guard: template-key-of-cause
         requires_approval=config.requires_approval,
         summary=_asked(config, words),
         approvers=config.approvers or None,
@@ -187,7 +190,7 @@ def _dedupe_key(config: OutputConfig, words: JsonObject) -> str | None:
     if not config.dedupe_key_template:
         return None
     wording = wording_of_output(config.dedupe_key_template)
-    if lacking := absent(wording, words):
+    if lacking := absent(wording, words):  # guard: key-lacks-no-word
         raise InvalidOutput(f"dedupe key {config.dedupe_key_template!r}: nothing is at {lacking!r}")
     return worded(wording, words)
 

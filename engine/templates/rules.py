@@ -150,7 +150,7 @@ def _pattern(value: object) -> re.Pattern[str]:
             f"matches: write a regular expression of 1 to {PATTERN_CHARS_MAX} characters"
         )
     # What is repeated within what is repeated may take longer than anybody waits.
-    if _REPEATED_GROUP.search(value):
+    if _REPEATED_GROUP.search(value):  # guard: template-pattern-bounded
         raise ValueError(f"matches: {value!r} repeats a group; write it without")
     try:
         return re.compile(value)

@@ -114,6 +114,7 @@ class ObserveSynthesizeConverge(Strategy[TemplateState]):
 
 def _again(state: TemplateState, otherwise: Abort) -> Retry | Abort:
     failures = state.failures + 1
+    # guard: useless-answers-max
     return Retry(replace(state, failures=failures)) if failures < SYNTHESES_MAX else otherwise
 
 

@@ -140,7 +140,7 @@ def check_payload(payload: object) -> None:
             count += sum(bool(placeholder) for _, placeholder in _wording(text).parts)
         except ValueError as error:
             raise (wrong(place, str(error)) if place else error) from error
-    if count > PLACEHOLDERS_MAX:
+    if count > PLACEHOLDERS_MAX:  # guard: payload-stands-in-max
         raise ValueError(f"{count:,} placeholders, the limit is {PLACEHOLDERS_MAX}")
 
 
@@ -162,14 +162,14 @@ def _wording(text: str) -> Wording:
 
 
 def _filled(wording: Wording, words: JsonObject) -> object:
-    if not wording.alone:
+    if not wording.alone:  # guard: lone-placeholder-keeps-type
         return worded(wording, words)
     value = value_at(words, wording.alone)
     return None if value is ABSENT else value
 
 
 def _texts(value: object, place: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
-    if len(place) > DEPTH_MAX:
+    if len(place) > DEPTH_MAX:  # guard: payload-depth-max
         raise ValueError(f"more than {DEPTH_MAX} objects and lists within each other")
     match value:
         case str():

@@ -80,10 +80,10 @@ class AllowedAddresses:
             raise NotAllowed(f"not a URL: {error}") from error
         if parts.scheme not in PORTS or not host or not url.isprintable() or " " in url:
             raise NotAllowed("not a URL that begins with https:// or http:// and a host")
-        if parts.username is not None or parts.password is not None:
+        if parts.username is not None or parts.password is not None:  # guard: no-user-in-url
             raise NotAllowed("a URL with a user or a password")
         asked = PORTS[parts.scheme] if port is None else port
-        if not any(_fits(each, host, asked) for each in self.hosts):
+        if not any(_fits(each, host, asked) for each in self.hosts):  # guard: host-allow-list
             raise NotAllowed(f"{host}:{asked} is none of the allowed hosts")
         return Destination(url=parts, host=host, port=asked)
 
@@ -92,8 +92,8 @@ class AllowedAddresses:
         addresses = [ip_address(each.partition("%")[0]) for each in found]
         if not addresses:
             raise NotAllowed(f"{destination.host} leads nowhere")
-        for address in addresses:
-            if not self._may_reach(address):
+        for address in addresses:  # guard: every-resolved-address-checked
+            if not self._may_reach(address):  # guard: public-address-only
                 raise NotAllowed(f"{destination.host} leads to {address}, which is not public")
         return str(addresses[0])
 
@@ -102,6 +102,7 @@ class AllowedAddresses:
         if _is_in(meant, self.networks):
             return True
         is_reserved = _is_in(meant, _RESERVED)
+        # guard: reserved-networks
         return meant.is_global and not meant.is_multicast and not is_reserved
 
 
@@ -129,7 +130,7 @@ def _fits(allowed: str, host: str, port: int) -> bool:
     if port != int(said[1:]) if said else port not in PORTS.values():
         return False
     name = name.strip("[]")
-    return host.endswith(f".{name}") if below else host == name
+    return host.endswith(f".{name}") if below else host == name  # guard: names-below-allowed-host
 
 
 def _is_in(address: Address, networks: Iterable[Network]) -> bool:
@@ -145,4 +146,4 @@ def _meant_by(address: Address) -> Address:
         inner = address.teredo[1]
     if inner is None and address in _TRANSLATED:
         inner = IPv4Address(int(address) & 0xFFFFFFFF)
-    return inner or address
+    return inner or address  # guard: address-in-address

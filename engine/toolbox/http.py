@@ -137,7 +137,7 @@ def http_request(
         timeout_s=timeout_s,
         capability=capability,
     )
-    return replace(declare(request), secrets=requests.secrets)
+    return replace(declare(request), secrets=requests.secrets)  # guard: echoed-header-hidden
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,24 +156,25 @@ class HttpRequests:
         self, method: str, url: str, body: object, headers: Mapping[str, str], key: str
     ) -> dict[str, object]:
         """Return the answer as a result; `ToolFailed`: there is none, or it is a failure."""
-        if method not in self.methods:
+        if method not in self.methods:  # guard: method-allow-list
             known = ", ".join(sorted(self.methods))
             raise ToolFailed("method_not_allowed", f"{method} is none of {known}")
         content = b"" if body is None else msgspec.json.encode(body)
         own = {"Content-Type": "application/json"} if content else {}
         own |= {} if method in SAFE else {"Idempotency-Key": key}
         secret = {**_values(self.headers), **headers}
+        # guard: only-we-name-the-host
         secret = {name: each for name, each in secret.items() if name.lower() not in _OURS}
         host = ""
-        for _ in range(REDIRECTS_MAX + 1):
+        for _ in range(REDIRECTS_MAX + 1):  # guard: redirects-max
             try:
-                destination = self.allowed.destination(url)
+                destination = self.allowed.destination(url)  # guard: redirect-checked
                 address = await self._address(destination)
             except NotAllowed as error:
                 raise ToolFailed(NOT_ALLOWED, str(error)) from error
             if host and host != destination.origin:
                 # For good: another host that sends us back has chosen what we ask for.
-                secret = {}
+                secret = {}  # guard: secrets-stay-with-host
             host = destination.origin
             sent = {**own, **secret}
             answer, text = await self._send(method, destination, address, content, sent)
@@ -208,6 +209,7 @@ class HttpRequests:
         parts = destination.url
         where = f"[{address}]" if ":" in address else address
         # To the address that was checked: the name may lead elsewhere by now.
+        # guard: checked-address-is-called
         url = urlunsplit((parts.scheme, f"{where}:{destination.port}", parts.path, parts.query, ""))
         named = {
             **headers,
@@ -233,6 +235,7 @@ class HttpRequests:
             raise ToolFailed(
                 "tool_timeout", f"{destination.host}: {type(error).__name__}"
             ) from error
+        # guard: unsendable-secret-in-no-error
         except (httpx.LocalProtocolError, UnicodeEncodeError) as error:
             # Its message quotes the header that cannot be sent, which may be a secret.
             detail = f"{destination.host}: {type(error).__name__}"
@@ -258,7 +261,7 @@ class HttpRequests:
         body = bytearray()
         async for chunk in answer.aiter_raw():
             body += chunk
-            if len(body) > self.bytes_max:
+            if len(body) > self.bytes_max:  # guard: answer-bytes-max
                 raise ToolFailed(TOO_LARGE, f"an answer of over {self.bytes_max:,} bytes")
         return bytes(body)
 
@@ -279,6 +282,7 @@ def _result(answer: httpx.Response, body: bytes, *, secrets: Collection[str]) ->
     text = body.decode(errors="replace")
     if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         # Before it is cut: a part of a secret is not found.
+        # guard: cut-after-hiding
         said = without(" ".join(text.split()), secrets)[:DETAIL_CHARS_MAX]
         raise ToolFailed(class_of_status(status), f"{status}: {said}")
     headers = {name.lower(): value for name, value in answer.headers.items()}

@@ -102,10 +102,11 @@ class Database:
                 timeout=CONNECT_S_MAX,
                 server_settings={
                     "application_name": "vigil-tool",
+                    # guard: statement-timeout
                     "statement_timeout": str(round(self.timeout_s * _MS_PER_S)),
                 },
             )
-        except (ValueError, OverflowError):
+        except (ValueError, OverflowError):  # guard: connection-string-in-no-error
             # The message quotes a part of it, such as one of the password.
             raise ToolFailed("tool_auth_failed", "the dsn is not a connection string") from None
 
@@ -115,12 +116,12 @@ class Database:
         statement: str,
         args: list[object],
     ) -> dict[str, object]:
-        async with connection.transaction(readonly=True):
+        async with connection.transaction(readonly=True):  # guard: query-only-reads
             prepared = await connection.prepare(statement)
             cursor = await prepared.cursor(*args)
             rows = await cursor.fetch(self.rows_max + 1)
         columns = [each.name for each in prepared.get_attributes()]
-        shown = [list(row) for row in rows[: self.rows_max]]
+        shown = [list(row) for row in rows[: self.rows_max]]  # guard: query-rows-max
         is_complete = len(rows) <= self.rows_max
         plain: list[object] = msgspec.to_builtins(shown, enc_hook=str)
         return {"columns": columns, "rows": plain, "is_complete": is_complete}

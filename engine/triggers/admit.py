@@ -71,7 +71,7 @@ class Acknowledgement:
         before, and a node that was frozen in between must not take it for new.
         """
         self.delivery = delivery
-        self._clock, self._since_s = clock, since_s
+        self._clock, self._since_s = clock, since_s  # guard: late-known-before-look
         self._parts_left = self._parts_at_work = parts
         self._room, self._is_answered = room, False
 
@@ -96,7 +96,7 @@ class Acknowledgement:
     async def part_done(self) -> None:
         """Count an episode that is durable; the last one acknowledges the event."""
         self._parts_left -= 1
-        if not self._parts_left and self._answered():
+        if not self._parts_left and self._answered():  # guard: acknowledged-when-all-durable
             await self.delivery.ack()
 
     async def hand_back(self, *, delay_s: float) -> None:
@@ -125,7 +125,7 @@ class Admission:
         """Acknowledge a message at once if it has no parts; else begin to work on them."""
         if not parts:
             return await delivery.ack()
-        self.room.take_late()
+        self.room.take_late()  # guard: late-room-is-counted
         ack = Acknowledgement(
             delivery, parts=len(parts), room=self.room, clock=self.context.clock, since_s=since_s
         )
@@ -151,7 +151,7 @@ class Admission:
 
     async def _open(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool:
         """Open an episode; return whether it runs here, so that its run acknowledges."""
-        if await self._is_open(opened, ack):
+        if await self._is_open(opened, ack):  # guard: duplicate-runs-no-code
             self.evaluator.note_duplicate(opened)
         elif await self._run_here(opened, ack):
             return True
@@ -163,19 +163,20 @@ class Admission:
         """Return whether another cause has opened the episode."""
         # It is looked up first, so that no user code runs in vain for a duplicate. A redelivered
         # message may have opened its episode itself, on a node that died before all was done.
-        if _is_own(opened) or ack.delivery.deliveries > 1:
+        if _is_own(opened) or ack.delivery.deliveries > 1:  # guard: repeated-event-completes
             return False
         return await self.evaluator.builder.is_open(opened)
 
     async def _run_here(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool:
         """Run an episode that its first commit opens; return whether there was a slot."""
-        if opened.revision != self.context.actor.revision:
+        if opened.revision != self.context.actor.revision:  # guard: fired-revision-runs
             return False  # The command to start it finds the actor as it was then.
         # A redelivered message may have crashed a node: its episode is opened first and alone, so
         # that crashes are counted.
-        is_first_try = ack.delivery.deliveries == 1
+        is_first_try = ack.delivery.deliveries == 1  # guard: repeated-event-opens-alone
+        # guard: trigger-only-runs-nothing
         may_run = is_first_try and not ack.is_overdue and self.context.permits.runs.is_given
-        if not may_run or not self.context.slots.try_take():
+        if not may_run or not self.context.slots.try_take():  # guard: local-episodes-keep-limit
             return False
 
         async def accept() -> None:
@@ -193,7 +194,7 @@ class Admission:
 
     async def _queue(self, opened: EpisodeOpened, ack: Acknowledgement) -> None:
         """Open an episode for any node, or write a dead letter if the journal cannot store it."""
-        if ack.is_overdue:
+        if ack.is_overdue:  # guard: overdue-opens-nothing
             raise Unavailable(opened.episode_id, detail="not opened in time; it may be with others")
         try:
             now, trace = self.context.clock.now(), traceparent()
@@ -204,7 +205,7 @@ class Admission:
             letter = unopened(opened, content, error, stack=self.context.ports.stack, seq=seq)
             await self.context.dead_letters.write_message(letter, actor_id=opened.actor_id)
         else:
-            if not is_new:
+            if not is_new:  # guard: breaker-end-noted-by-cause
                 # All of it may be one commit, whose node died before the breaker was informed.
                 start = Start(actor_id=opened.actor_id, episode_id=opened.episode_id)
                 id_ = f"start.{opened.episode_id}"

@@ -43,13 +43,15 @@ def hold(
 ) -> Rearm | None:
     """Return the timer after `happened`; None: it stays."""
     # An older event is only counted; a repeated one may be counted already.
+    # guard: newest-event-held
     if before is not None and not is_newer(happened, before.debounced.event):
         is_same = not is_newer(before.debounced.event, happened)
+        # guard: passed-over-counted
         return None if is_repeat or is_same else Rearm(_one_more(before.debounced), before.due_at)
     now = max(now, happened.at)  # A slow clock must not make the wait short.
-    since = before.debounced.since if before else now
+    since = before.debounced.since if before else now  # guard: calm-since-first-event
     due_at = now + timedelta(seconds=expectation.debounce_s)
-    if expectation.max_wait_s:
+    if expectation.max_wait_s:  # guard: max-wait-kept
         due_at = min(due_at, since + timedelta(seconds=expectation.max_wait_s))
     coalesced = before.debounced.coalesced + 1 if before else 0
     debounced = PendingDebounce(

@@ -64,7 +64,7 @@ class DebounceStore:
         # Events about the same subject that come meanwhile share the next arming, so a burst costs
         # no more than the server has time for, and each is counted.
         expectation, subject = part.expectation, self._subject(part)
-        if part.is_repeat and await self._is_old(part, subject):
+        if part.is_repeat and await self._is_old(part, subject):  # guard: older-repeat-is-old
             return False
         key = _timer_key(expectation, subject)
         line, turn = self._lines.setdefault(key, DebounceQueue()), DebounceTurn(part)
@@ -83,8 +83,9 @@ class DebounceStore:
     async def _hold_line(self, key: str, line: DebounceQueue, own: DebounceTurn) -> None:
         """Debounce all that wait, or only `own` if one of them is too large."""
         try:
+            # guard: held-with-one-arming
             await self._hold(key, [turn for turn in line.turns if turn.is_held is None])
-        except TooLarge:
+        except TooLarge:  # guard: too-large-harms-none
             await self._hold(key, [own])
 
     async def _hold(self, key: str, turns: Sequence[DebounceTurn]) -> None:
@@ -114,6 +115,7 @@ class DebounceStore:
         )
         revision = pending.revision if pending else 0
         try:
+            # guard: calm-armed-as-read
             await self.context.ports.timers.arm(
                 timer, at=rearm.due_at, expecting=revision, trace=traceparent()
             )
@@ -130,7 +132,7 @@ class DebounceStore:
         """Return whether a newer event has fired for the subject than the debounced one."""
         # A late node may have armed it, or a node armed it while the newer one was firing.
         fired_at = await self._fired_at(part, self._subject(part))
-        return fired_at is not None and part.event.at < fired_at
+        return fired_at is not None and part.event.at < fired_at  # guard: fired-may-fire-again
 
     async def _is_old(self, part: Gated, subject: str) -> bool:
         fired_at = await self._fired_at(part, subject)

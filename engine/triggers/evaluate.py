@@ -133,14 +133,14 @@ class Cooldowns:
         if not expectation.cooldown_s or snapshot.trigger_state.cooled_by:
             return True
         try:
-            await self._cool(expectation, opened, after=0)
+            await self._cool(expectation, opened, after=0)  # guard: one-cooldown-per-moment
         except RevisionConflict:
             return await self._cooled_by(expectation, opened) == opened.episode_id
         return True
 
     async def cool_anew(self, expectation: Expectation, opened: EpisodeOpened) -> None:
         """Begin the cooldown, whatever began it before: a person fired."""
-        if expectation.cooldown_s:
+        if expectation.cooldown_s:  # guard: manual-fire-cools-anew
             await self._cool(expectation, opened, after=None)
 
     async def take_back(self, expectation: Expectation, opened: EpisodeOpened) -> None:
@@ -153,6 +153,7 @@ class Cooldowns:
     async def _end_cooldown(self, expectation: Expectation, opened: EpisodeOpened) -> None:
         key = self._key(expectation, opened)
         entry = await self._gates.get(key)
+        # guard: cooldown-ended-by-owner
         if entry is None or entry.value != opened.episode_id.encode():
             return
         try:
@@ -224,8 +225,9 @@ class OpeningBuilder:
             priority=expectation.priority,
             opened_by=context.node,
             log_strategy=LogStrategy(expectation.log_strategy),
+            # guard: episode-publishes-events
             public_events=PublicEvents(context.actor.public_events),
-            service_level=expectation.service_level,
+            service_level=expectation.service_level,  # guard: level-kept-from-opening
             adaptive_budget=expectation.adaptive_budget,
             holds_subject=expectation.overlap != "allow",
             is_request=context.permits.wakes.is_given and not context.permits.runs.is_given,
@@ -237,6 +239,7 @@ class OpeningBuilder:
         log, subject = self.context.ports.log, self.context.ports.stack.episode(opened.episode_id)
         try:
             return await log.last(subject) is not None
+        # guard: unreadable-episode-exists
         except UnreadableEvent:  # Of a newer version, but there.
             return True
 
@@ -287,7 +290,7 @@ class TriggerEvaluator:
                     parts.append(await self._keyed(expectation, event, fired))
                 case Refuse():
                     self._refused(ruling, expectation, event)
-                    if is_repeat or is_late:
+                    if is_repeat or is_late:  # guard: unfit-first-not-looked-for
                         is_watched = ruling.reason != "not_watched"
                         parts.append(
                             RefusedAgain(
@@ -330,7 +333,8 @@ class TriggerEvaluator:
         """
         expectation = self.context.actor.expectations[opened.expectation_id]
         holds = opened.holds_subject
-        cools = expectation.cooldown_s and opened.mode is Mode.LIVE
+        cools = expectation.cooldown_s and opened.mode is Mode.LIVE  # guard: dry-run-no-cooldown
+        # guard: repeated-fire-no-cooldown
         if (cools or holds) and await self.builder.is_open(opened):
             return await self._unless_held(opened)
         if cools:
@@ -351,6 +355,7 @@ class TriggerEvaluator:
         opened = await self._wanted(part)
         if isinstance(opened, Unreadable):
             return opened
+        # guard: opened-before-shut-completed
         if part.is_repeat and await self.builder.is_open(opened):
             # What it passed then may be shut by now, but what was begun is to be completed.
             return await self._unless_held(opened)
@@ -368,7 +373,7 @@ class TriggerEvaluator:
                 case Debounced() if isinstance(part, Gated):
                     return await self._hold(part)
                 case Fire():
-                    _check_late(opened, is_late=is_late())
+                    _check_late(opened, is_late=is_late())  # guard: late-begins-no-cooldown
                     if await self._is_open_before(part.expectation, opened):
                         self.note_duplicate(opened)
                         return None
@@ -382,7 +387,7 @@ class TriggerEvaluator:
         self, part: Gated | Ticked, opened: EpisodeOpened, is_late: Callable[[], bool]
     ) -> None:
         """Refuse `part`; if another node may have opened its episode, see that it has a place."""
-        if part.is_repeat or is_late():
+        if part.is_repeat or is_late():  # guard: lane-repeat-refused-asks-place
             await self.builder.ask_later(opened)
 
     async def _complete(self, part: RefusedAgain) -> EpisodeOpened | None:
@@ -391,11 +396,12 @@ class TriggerEvaluator:
         fired = trigger_of(event, subject_key=expectation.subject_key)
         try:
             key = await call(dedupe.key_of, expectation.dedupe, event)
-        except EpisodeFailed:
+        except EpisodeFailed:  # guard: dedupe-not-asked-about-unfit
             return None  # It is not meant for such an event.
         opened = await self.builder.of(expectation, fired, key)
-        if await self.builder.is_open(opened):
+        if await self.builder.is_open(opened):  # guard: other-filters-episode-completed
             return opened
+        # guard: other-filters-episode-looked-for
         if part.is_watched:  # Else there would be a timer for nearly every expectation.
             await self.builder.ask_later(opened)
         return None
@@ -404,6 +410,7 @@ class TriggerEvaluator:
         """Return whether another cause has opened the episode; False if no gate remembers it."""
         # An open episode begins no cooldown and is no probe: its time was when it was opened. Any
         # cause may come to it, also an event whose id was used long ago.
+        # guard: duplicate-changes-nothing
         if not expectation.cooldown_s and expectation.breaker is None:
             return False
         return await self.builder.is_open(opened)
@@ -433,7 +440,7 @@ class TriggerEvaluator:
             return None
         if not found.held_by:
             return found
-        _check_late(opened, is_late=is_late())
+        _check_late(opened, is_late=is_late())  # guard: overlap-stalled-opens-nothing
         context = self.context
         found = replace(found, in_lane=context.is_laned)
         now, trace = context.clock.now(), traceparent()
@@ -453,7 +460,7 @@ class TriggerEvaluator:
         self._count(OVERLAP, expectation)
         why = in_words(opened, held)
         log.info("refused: overlap", actor=opened.actor_id, expectation=expectation.name, why=why)
-        if is_asked_for(opened):
+        if is_asked_for(opened):  # guard: overlap-asker-sees-holder
             await self._holds.record_refusal(opened, held)
 
     async def _wanted(self, part: Gated | Ticked) -> EpisodeOpened | Unreadable:
@@ -518,10 +525,11 @@ class TriggerEvaluator:
         self, expectation: Expectation, event: DomainEvent, fired: Trigger
     ) -> EpisodeOpened | Unreadable:
         try:
-            key = await call(dedupe.key_of, expectation.dedupe, event)
+            key = await call(dedupe.key_of, expectation.dedupe, event)  # guard: dedupe-key-of-event
         except EpisodeFailed as failed:
             self._count(DEDUPE_FAILED, expectation)
             detail = f"expectation {expectation.name!r}: {in_text(failed.detail)}"
+            # guard: no-dedupe-key-dead-letter
             return rejected(event, self.context.ports.stack, reason=DEDUPE_FAILED, detail=detail)
         return await self.builder.of(expectation, fired, key)
 

@@ -78,8 +78,9 @@ class ForeignQueue:
         """Have what is published from now on wait for the actor; False: there is no stream."""
         try:
             await (await self.open()).close()
-        except NoSuchStream:
+        except NoSuchStream:  # guard: missing-stream-lane-begins
             # All that it will have is new.
+            # guard: found-stream-all-new
             self.after = BEGINNING if self.foreign.start in ("new", "all") else None
             return False
         return True
@@ -123,7 +124,7 @@ class WatchList:
         except Unavailable:
             return
         absent = frozenset(self._asked - watched)
-        self._gone, self._absent = absent & self._absent, absent
+        self._gone, self._absent = absent & self._absent, absent  # guard: gone-after-two-looks
         self._asked.clear()
 
 
@@ -144,6 +145,7 @@ class UnwatchedEvents:
     async def hand_back(self, delivery: Incoming) -> bool:
         """Leave an event to another version of the actor if it is for one; return whether it is."""
         content = delivery.content
+        # guard: others-events-left-alone
         if isinstance(content, Unreadable) or not self._is_strange(content):
             return False
         if await self._is_hopeless(delivery, content):
@@ -167,8 +169,9 @@ class UnwatchedEvents:
         return True
 
     async def _is_hopeless(self, delivery: Incoming, event: DomainEvent) -> bool:
+        # guard: unwatched-event-refused-finally
         is_old = delivery.deliveries >= STRANGE_DELIVERIES_MAX
-        return is_old or await self._watch_list.is_gone(event.name)
+        return is_old or await self._watch_list.is_gone(event.name)  # guard: narrowed-away-answered
 
 
 @dataclass
@@ -226,5 +229,6 @@ class ForeignStreamGate:
                 self._gate.is_open.set()
                 await wait_first(self._queue.wait_begun(), withdrawn.wait())
             if not withdrawn.is_set():
+                # guard: gate-reopens-remade-stream
                 with suppress(NoSuchStream):  # It was deleted meanwhile.
                     await self._gate.run()

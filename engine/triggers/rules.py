@@ -107,6 +107,7 @@ def rule(
         if not isinstance(passed, Passage):
             return passed
         becomes, coalesced = passed.becomes, trigger_state.coalesced
+    # guard: only-a-sample-fires
     if share_of(happened.id, stack, actor, expectation.name) >= expectation.sample:
         return Refuse("sampled_out")
     fired = trigger_of(happened, subject_key=expectation.subject_key, coalesced=coalesced)
@@ -124,7 +125,7 @@ def rule_tick(
     """Return whether a tick fires `expectation`: circuit breaker → sampling."""
     # A schedule sets its own rate, so cooldown and debounce do not apply.
     passage = _passage(expectation, trigger_state)
-    if not passage.allowed:
+    if not passage.allowed:  # guard: open-breaker-holds-ticks
         return Refuse("breaker_open")
     cause = ticked.scheduled_at.isoformat()
     if share_of(cause, stack, actor, expectation.name) >= expectation.sample:
@@ -137,7 +138,7 @@ def _unfit(expectation: Expectation, happened: DomainEvent) -> Refuse | None:
     watching = [source for source in events if source.watches(happened)]
     if not watching:
         return Refuse("not_watched")
-    if happened.hops > HOPS_MAX:
+    if happened.hops > HOPS_MAX:  # guard: hops-cap
         return Refuse("too_many_hops", f"{happened.hops} of at most {HOPS_MAX}")
     unfit = _misfit_of_all(watching, happened.payload)
     return None if unfit is None else Refuse(unfit.reason, unfit.path)
@@ -157,13 +158,15 @@ def _past(expectation: Expectation, trigger_state: TriggerState) -> Passage | De
     """Return what keeps an event from firing now, or how the breaker lets it pass."""
     # The cause that began a cooldown, or is the breaker's probe, passes again: its node may have
     # died before the episode was open.
+    # guard: cooldown-holds-back
     if expectation.cooldown_s and trigger_state.cooled_by not in {"", trigger_state.episode_id}:
         return Refuse("cooldown", f"since episode {trigger_state.cooled_by}")
-    if expectation.debounce_s and not trigger_state.is_calm:
+    if expectation.debounce_s and not trigger_state.is_calm:  # guard: calm-awaited
         return Debounced()
-    if expectation.debounce_s and trigger_state.is_superseded:
+    if expectation.debounce_s and trigger_state.is_superseded:  # guard: held-too-late
         return Refuse("superseded")
     passage = _passage(expectation, trigger_state)
+    # guard: open-breaker-holds-events
     return passage if passage.allowed else Refuse("breaker_open")
 
 

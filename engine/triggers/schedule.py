@@ -72,15 +72,17 @@ class Ticker:
             return None
         # One that comes again may have been asked about, or have opened something.
         is_doubtful = not is_repeat and self._is_late(due.fired_at)
-        if is_doubtful and not tick.asks:
+        if is_doubtful and not tick.asks:  # guard: server-time-before-missed
             await self._arm(expectation, schedule, tick.at, expecting=None, asks=True)
             return []
         # Others may have had it while this node stood still, before it asked.
-        is_repeat = is_repeat or tick.asks
+        is_repeat = is_repeat or tick.asks  # guard: asked-tick-may-be-open
+        # guard: no-tick-ahead-of-server
         now = due.fired_at if is_doubtful else max(due.fired_at, self.context.clock.now())
         caught = due_ticks(schedule, tick.at, now)
-        await self._arm(expectation, schedule, caught.arms, expecting=None)
+        await self._arm(expectation, schedule, caught.arms, expecting=None)  # guard: tick-arms-next
         # It may have been in time when it came first, and its node have died before the call.
+        # guard: missed-tick-completed-if-open
         missed = (tick.at,) if is_repeat and tick.at not in caught.opens else ()
         return [
             Ticked(
@@ -106,7 +108,7 @@ class Ticker:
             return
         at = next_tick(schedule, self.context.clock.now())
         try:
-            await self._arm(expectation, schedule, at, expecting=0)
+            await self._arm(expectation, schedule, at, expecting=0)  # guard: ticking-not-rearmed
         except TimerConflict:
             return  # Another node was faster.
 
@@ -128,6 +130,7 @@ def _trigger(expectation: Expectation, schedule: Schedule, at: datetime) -> Sche
     return ScheduleTrigger(
         scheduled_at=at,
         schedule=spec_of(schedule),
+        # guard: schedule-subject-in-payload
         entity_id=entity_id(schedule.payload, expectation.subject_key),
         payload=schedule.payload,
     )

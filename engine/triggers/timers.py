@@ -122,6 +122,7 @@ class TimerRouter:
         """Return the dead letter for a timer that no node has known for long; None: none."""
         # A schedule that nobody declares just ends, and so do a closed lane and the escalation of a
         # finding. What a person or an event wanted is kept.
+        # guard: unknown-tick-ends
         if due.purpose in {schedule.PURPOSE, placing.LEFT, overlap.OVERLAP, *PURPOSES}:
             return None
         detail = f"no node knows what the timer {due.purpose} {due.key!r} is for"
@@ -135,7 +136,7 @@ class TimerRouter:
                 newest = await context.ports.log.last(context.ports.stack.episode(due.key))
             except UnreadableEvent:  # It is there, and of a newer version.
                 return None
-            if placing.untouched(newest) is None:
+            if placing.untouched(newest) is None:  # guard: no-turns-nothing-asked
                 return []
         start = Start(actor_id=context.actor.id, episode_id=due.key)
         await context.ports.commands.send(start, id=f"start.{due.id}")
@@ -182,8 +183,8 @@ class TimerRouter:
             actor = await self._actor_for(asked)
         except CannotRun as error:
             log.warning("a fire waits for a node that can", why=error.hindrance.detail)
-            return None
-        if asked.expectation not in actor.expectations:
+            return None  # guard: unmakeable-fire-for-others
+        if asked.expectation not in actor.expectations:  # guard: fired-revision-has-expectation
             detail = f"revision {asked.revision} has no expectation {asked.expectation!r}"
             return [self._unreadable(due, delivery, reason="unreadable", detail=detail)]
         fired = await self.evaluator.fire(await self._opening(asked, actor))
@@ -200,20 +201,23 @@ class TimerRouter:
         """Return the opening that a person asked for: the request overrides the declaration."""
         expectation = actor.expectations[asked.expectation]
         trigger = manual_trigger(asked, subject_key=expectation.subject_key)
+        # guard: fired-revision-options
         builder = OpeningBuilder(with_fields(self.evaluator.context, actor=actor))
         opened = await builder.of(expectation, trigger, fire_dedupe_key(asked.key, asked.mode))
         is_dry = asked.mode is Mode.DRY_RUN
         return replace(
             opened,
-            mode=asked.mode,
+            mode=asked.mode,  # guard: timer-opens-as-asked
             overrides=merged(asked.overrides, expectation.dry_run) if is_dry else None,
             step_overrides=asked.step_overrides,
             priority=asked.priority or opened.priority,
             metadata=asked.metadata,
             budget=budget_for(asked, opened.budget),
             # What a person has allowed is no measure for the others.
+            # guard: person-allowed-no-measure
             adaptive_budget=None if asked.budget else opened.adaptive_budget,
-            log_strategy=asked.log_strategy or opened.log_strategy,
+            log_strategy=asked.log_strategy or opened.log_strategy,  # guard: fired-log-strategy
+            # guard: overlap-dry-run-holds-nothing
             holds_subject=opened.holds_subject and not is_dry,
         )
 
@@ -262,8 +266,9 @@ class TimerConsumer:
         due = delivery.content
         if isinstance(due, Unreadable):
             return await self.admission.let_in(delivery, [due], since_s=asked_s)
-        if not self.takes_causes and due.purpose not in GOES_ON:
+        if not self.takes_causes and due.purpose not in GOES_ON:  # guard: paused-not-woken
             return await _rest(delivery)
+        # guard: late-tick-moves-no-timer
         if self.admission.context.clock.monotonic_s() - asked_s >= ACK_WAIT_S:
             # Others may have it by now, and have armed the next one: that one is to stay.
             return await delivery.nak(delay_s=HAND_BACK_S)
@@ -274,7 +279,7 @@ class TimerConsumer:
             return await delivery.nak(delay_s=HAND_BACK_S)
         if parts is not None:
             return await self.admission.let_in(delivery, parts, since_s=asked_s)
-        if self.router.returns_of(due) < STRANGE_DELIVERIES_MAX:
+        if self.router.returns_of(due) < STRANGE_DELIVERIES_MAX:  # guard: unknown-due-dead-letter
             return await leave(delivery)
         letter = self.router.forgotten(due, delivery)
         parts = [] if letter is None else [letter]
@@ -282,4 +287,5 @@ class TimerConsumer:
 
 
 async def _rest(delivery: Delivery[Due | Unreadable]) -> None:
+    # guard: unable-to-wake-hides-nothing
     await RetryPolicy(GIVE_WAY_S, RESTING_S).hand_back(delivery)

@@ -55,11 +55,11 @@ async def call(callback: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) ->
     try:
         returned = callback(*args, **kwargs)
         return await returned if inspect.isawaitable(returned) else returned
-    except (EpisodeFailed, LeaseLost, Interrupted):
+    except (EpisodeFailed, LeaseLost, Interrupted):  # guard: lost-lease-no-crash
         raise
     except StrategyError as error:
         raise EpisodeFailed(error.error_class, str(error)) from error
-    except BaseException as error:
+    except BaseException as error:  # guard: user-exit-ends-episode-only
         if is_from_outside(error, caller):
             raise
         raise EpisodeFailed(CRASH, _trace(error)) from error
@@ -84,7 +84,7 @@ async def delivery(method: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P
 
 async def _awaited(method: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
     returned: object = method(*args, **kwargs)
-    if not inspect.isawaitable(returned):
+    if not inspect.isawaitable(returned):  # guard: sync-adapter-harmless
         name = getattr(method, "__qualname__", repr(method))
         raise DeliveryFailed(BAD_ADAPTER, f"{name} must be `async def`", permanent=True)
     awaited: R = await returned
@@ -125,13 +125,13 @@ async def _attempt(
 async def _result(work: Awaitable[R], begin: Callable[[], None] | None) -> R | _Raised:
     caller = asyncio.current_task()
     if begin is not None:
-        begin()
+        begin()  # guard: refused-call-does-not-begin
     try:
         return await work
     except BaseException as error:
         if is_from_outside(error, caller):
             raise
-        return _Raised(error)
+        return _Raised(error)  # guard: task-exit-spares-loop
 
 
 class _GivenUp:
@@ -147,7 +147,7 @@ class _GivenUp:
 
     def _leave(self, task: asyncio.Task[Any], work: Awaitable[Any]) -> None:
         log.warning(LEFT, at=place_in(work), after_s=CLEANUP_S)
-        self.is_left = True
+        self.is_left = True  # guard: endless-tool-left
         task.cancel()
 
 
@@ -160,7 +160,9 @@ def is_from_outside(error: BaseException, caller: asyncio.Task[Any] | None) -> b
     """
     task = asyncio.current_task()
     if isinstance(error, asyncio.CancelledError):
+        # guard: callback-cancel-not-episode-cancel
         return task is not None and task.cancelling() > 0
+    # guard: closed-callback-no-crash
     return isinstance(error, GeneratorExit) and task is not caller
 
 
@@ -182,7 +184,7 @@ def in_text(value: object) -> str:
 
 
 def _as_tool_failure(error: BaseException) -> ToolFailed:
-    if error_class := class_of_client_error(error):
+    if error_class := class_of_client_error(error):  # guard: client-errors-no-crash
         return ToolFailed(error_class, f"{type(error).__name__}: {error}")
     return ToolFailed(*_in_our_words(error, tools.ERROR_CLASSES, "call"))
 
@@ -192,7 +194,7 @@ def _as_delivery_failure(error: BaseException) -> DeliveryFailed:
     if isinstance(error, asyncio.CancelledError):
         return DeliveryFailed(error_class, told)
     log.warning("an adapter raised", error=type(error).__name__, message=in_text(error))
-    return DeliveryFailed(error_class, _frames(error))
+    return DeliveryFailed(error_class, _frames(error))  # guard: adapter-exception-stays-local
 
 
 def _in_our_words(

@@ -65,7 +65,7 @@ class CancelScope:
         if self.is_canceled:
             await self._clean_up(task, work)
             raise Canceled
-        if task.cancelled():
+        if task.cancelled():  # guard: self-cancel-spares-episode
             raise EpisodeFailed(CRASH, "the code canceled its own task")
         return task.result()
 
@@ -93,5 +93,5 @@ class CancelScope:
         if task.done():
             return
         log.warning(LEFT, task=task.get_name(), at=place_in(work), after_s=CLEANUP_S)
-        self.is_left = True
+        self.is_left = True  # guard: endless-user-code-left
         task.cancel()

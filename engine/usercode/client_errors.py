@@ -39,6 +39,7 @@ def class_of_client_error(error: BaseException) -> str:
     """Return the error class of an exception of a client, by its name; empty: it is none."""
     for each in type(error).__mro__:
         name = f"{each.__module__}.{each.__qualname__}"
+        # guard: status-class-of-error
         if (where := _STATUS.get(name)) and (status := _status(error, where)):
             return class_of_status(status)
         if name in _CLASSES:

@@ -24,7 +24,7 @@ class Threads:
 
     async def take(self) -> Thread:
         """Wait until there may be one thread more, and return it; use it as a context."""
-        await self._free.acquire()
+        await self._free.acquire()  # guard: threads-max
         return Thread(self._free)
 
 
@@ -45,7 +45,7 @@ class Thread:
         trace: TracebackType | None,
     ) -> None:
         """Let others have it, unless the function runs: then only at its end."""
-        if not self._has_begun:
+        if not self._has_begun:  # guard: thread-counts-until-end
             self._free.release()
 
     async def run(self, function: Callable[[], R]) -> R:
@@ -77,6 +77,7 @@ def _outcome_of(function: Callable[[], R]) -> Callable[[], R]:
     """Return a function that returns or raises what `function` did."""
     try:
         returned = function()
+    # guard: thread-survives-any-raise
     except BaseException as error:  # noqa: BLE001 - raised where the thread is awaited
         raised = error
 

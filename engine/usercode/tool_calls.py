@@ -77,6 +77,7 @@ class ToolCalls:
         try:
             result = await self._called(tool, action, ctx, begin)
         except ToolFailed as failure:
+            # guard: answer-is-no-tool-failure
             self._note(record, failed=failure.error_class in TROUBLE)
             raise
         self._note(record, failed=False)
@@ -91,10 +92,10 @@ class ToolCalls:
         ctx: CallContext,
         begin: Callable[[], None] | None,
     ) -> object:
-        if tool.timeout_s is None:
+        if tool.timeout_s is None:  # guard: thread-wait-counts-to-call
             return await self._attempted(tool, action, ctx, begin)
         try:
-            async with self._clock.timeout(tool.timeout_s):
+            async with self._clock.timeout(tool.timeout_s):  # guard: tool-call-timeout
                 return await self._attempted(tool, action, ctx, begin)
         except TimeoutError:
             raise ToolFailed("tool_timeout", f"no result within {tool.timeout_s} s") from None
@@ -106,7 +107,7 @@ class ToolCalls:
         ctx: CallContext,
         begin: Callable[[], None] | None,
     ) -> object:
-        if isinstance(tool, FunctionTool) and not tool.is_async:
+        if isinstance(tool, FunctionTool) and not tool.is_async:  # guard: blocking-tool-in-thread
             with await self._threads.take() as thread:
                 work: Awaitable[object] = thread.run(tool.bound(action.args, ctx))
                 return await attempt(work, begin=begin)
@@ -140,7 +141,7 @@ class ToolCalls:
             return
         if record.tool.cache_scope == "node":
             record.keep(key, result, until_s=self._clock.monotonic_s() + ttl_s)
-        elif len(bytes(result)) <= SHARED_BYTES_MAX:
+        elif len(bytes(result)) <= SHARED_BYTES_MAX:  # guard: gates-for-small-results
             with suppress(StreamError):
                 key = cached_key(key)
                 await self._gates.put(key, bytes(result), ttl_s=math.ceil(ttl_s))
@@ -149,10 +150,10 @@ class ToolCalls:
 def _cache_key(action: ToolCall, *, actor_id: str) -> str:
     """Return what calls with the same result have in common; empty: the result is not kept."""
     # What must not be stored must not be guessed from a key either.
-    if any(name.startswith("_") for name in action.args):
+    if any(name.startswith("_") for name in action.args):  # guard: no-secret-in-cache-key
         return ""
     # Two actors may have two tools of the same name.
-    asked = raw((actor_id, action))
+    asked = raw((actor_id, action))  # guard: cached-result-of-one-actor
     return blake2b(bytes(asked), digest_size=16).hexdigest()
 
 
@@ -176,11 +177,11 @@ class _Record:
         breaker = self.tool.breaker
         if breaker is None or self.failures < breaker.threshold:
             return
-        if now_s < self.open_until_s:
+        if now_s < self.open_until_s:  # guard: tool-failure-opens-breaker
             left_s = self.open_until_s - now_s
             detail = f"{self.failures} failures in a row; it is tried again in {left_s:.0f} s"
             raise ToolFailed(BREAKER_OPEN, detail)
-        self.open_until_s = now_s + breaker.half_open_after_s
+        self.open_until_s = now_s + breaker.half_open_after_s  # guard: half-open-lets-one-through
 
     def reserve_s(self, now_s: float) -> float:
         """Take the next turn that the rate allows, and return the wait for it; or `ToolFailed`."""
@@ -188,9 +189,9 @@ class _Record:
         if rate_per_s is None:
             return 0.0
         at_s = max(self.next_s, now_s)
-        if at_s - now_s > RATE_WAIT_S_MAX:
+        if at_s - now_s > RATE_WAIT_S_MAX:  # guard: far-turn-not-taken
             raise ToolFailed(RATE_LIMITED, f"over {RATE_WAIT_S_MAX:g} s until its turn")
-        self.next_s = at_s + 1 / rate_per_s
+        self.next_s = at_s + 1 / rate_per_s  # guard: tool-rate
         return at_s - now_s
 
     def note(self, now_s: float, *, failed: bool) -> None:
@@ -203,13 +204,14 @@ class _Record:
     def kept(self, key: str, now_s: float) -> msgspec.Raw | None:
         """Return the result that is kept under `key` and still holds, or None."""
         result, until_s = self.results.get(key, (None, now_s))
-        return result if now_s < until_s else None
+        return result if now_s < until_s else None  # guard: cached-result-ttl
 
     def keep(self, key: str, result: msgspec.Raw, *, until_s: float) -> None:
         """Keep a result; the oldest ones make room."""
         self._drop(key)
         self.results[key] = result, until_s
         self.results_bytes += len(bytes(result))
+        # guard: cached-results-max
         while len(self.results) > KEPT_MAX or self.results_bytes > KEPT_BYTES_MAX:
             self._drop(next(iter(self.results)))
 

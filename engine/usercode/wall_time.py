@@ -66,7 +66,7 @@ class WallTime:
     def cut_off(self) -> None:
         """Cut off the code of the scope, now or right after the barrier."""
         self._is_cut_off = True
-        if not self._waits and not self._scope.is_canceled:
+        if not self._waits and not self._scope.is_canceled:  # guard: barrier-not-cut-off
             self._scope.cancel()
 
     async def standing_still(self, wait: Callable[[], Awaitable[T]]) -> T:
@@ -90,19 +90,19 @@ class WallTime:
     def _count_again(self) -> None:
         if self._is_counting:
             self._go_on()
-        if self._is_cut_off:
+        if self._is_cut_off:  # guard: cut-off-after-barrier
             self.cut_off()
-        elif self._is_counting and self._timer is None:
+        elif self._is_counting and self._timer is None:  # guard: time-counts-after-barrier
             self._set_timer()
 
     def _go_on(self) -> None:
         self._since_s = self._clock.monotonic_s()
 
     def _stand_still(self) -> None:
-        self._used_s, self._since_s = self.used_s(), None
+        self._used_s, self._since_s = self.used_s(), None  # guard: running-time-without-waits
 
     def _set_timer(self) -> None:
-        if self._limit_s > 0:
+        if self._limit_s > 0:  # guard: wall-budget-cuts-step
             left_s = max(0.0, self._limit_s - self.used_s())
             self._timer = asyncio.get_running_loop().call_later(left_s, self._on_timer)
 
@@ -110,7 +110,7 @@ class WallTime:
         self._timer = None
         if self._waits:
             return
-        if self._limit_s - self.used_s() > TIMER_S:
+        if self._limit_s - self.used_s() > TIMER_S:  # guard: log-outage-uses-no-wall
             self._set_timer()
         else:
             self.cut_off()

@@ -93,10 +93,10 @@ def answer(records: Sequence[Recorded], decision: Decision, *, at: datetime) -> 
     waits = [each for each in waits_of(records) if _is_about(each.blocked, decision)]
     if not waits:
         raise Refused(_not_asked(decision))
-    if any(_is_by(each, decision) for each in waits):
+    if any(_is_by(each, decision) for each in waits):  # guard: same-decision-twice
         return None
     wait = waits[-1]
-    if wait.end is not None:
+    if wait.end is not None:  # guard: answer-at-decided-version
         raise Refused(f"it does not wait any more: {_told(wait)}")
     if problem := _problem(wait.blocked, decision, at):
         raise Refused(problem)
@@ -170,7 +170,7 @@ def denied(episode: Episode, error_class: str, detail: str) -> CancelEpisode | N
         return None
     if error_class == SUPERSEDED and resolved.resolution is Resolution.SUPERSEDED:
         said = _superseded_in_words(resolved.acting_episode_id, by=resolved.by)
-    elif error_class == DENIED and is_denial(blocked, resolved):
+    elif error_class == DENIED and is_denial(blocked, resolved):  # guard: denied-is-cancelled
         said = denial_in_words(by=resolved.by, reason=resolved.reason)
     else:
         return None
@@ -199,9 +199,10 @@ def _not_asked(decision: Decision) -> str:
 def _problem(blocked: Blocked, decision: Decision, at: datetime) -> str | None:
     approval = blocked.event.approval
     if isinstance(decision, Decide) and approval is not None:
+        # guard: edited-plan-checked-by-node
         plan_hash, by, is_edited = decision.plan_hash, decision.by, bool(decision.edited_hash)
         return problem_of_decision(approval, plan_hash=plan_hash, by=by, at=at, is_edited=is_edited)
-    return problem_of_time(blocked.terms, at=at)
+    return problem_of_time(blocked.terms, at=at)  # guard: word-after-expiry-late
 
 
 def _decided(blocked: Blocked, decision: Decision) -> tuple[Performed, commands.AnswerEpisode]:
@@ -216,9 +217,10 @@ def _decided(blocked: Blocked, decision: Decision) -> tuple[Performed, commands.
         case Decide(verdict=Verdict.APPROVE):
             ending = _decision(decision, Resolution.APPROVED)
             edited = decision.edited_hash
+            # guard: strategy-gets-approved-plan
             plan = {PLAN: decision.edited_plan} if edited else {}
             approved = _approved(blocked, by=decision.by, reason=decision.reason, **plan)
-            return approved, replace(ending, edited_hash=edited)
+            return approved, replace(ending, edited_hash=edited)  # guard: edited-plan-hash-kept
         case Decide():
             ending = _decision(decision, Resolution.DENIED)
             return _denied(blocked, by=decision.by, reason=decision.reason), ending
@@ -227,6 +229,7 @@ def _decided(blocked: Blocked, decision: Decision) -> tuple[Performed, commands.
 def _is_superseded(blocked: Blocked, decision: Decide) -> bool:
     """Return whether another episode acts on an approval of the request that both have made."""
     approval = blocked.event.approval
+    # guard: approval-one-effect
     return bool(decision.acting_episode_id) and approval is not None and not approval.per_episode
 
 

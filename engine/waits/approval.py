@@ -83,7 +83,7 @@ def request_of(opened: EpisodeOpened, asked: RequestApproval, *, mark: str) -> s
     `mark` is its fingerprint: of all that people see, and of its time limits.
     """
     subject = opened.trigger.entity_id
-    if not subject or asked.shared is False:
+    if not subject or asked.shared is False:  # guard: request-about-nothing-unshared
         return ""
     said = raw([opened.actor_id, opened.subject_kind, subject, mark])
     return f"{REQUESTS}{blake2b(said, digest_size=REQUEST_BYTES).hexdigest()}"
@@ -99,13 +99,13 @@ def problem_of_decision(
 ) -> str | None:
     """Return why `by` cannot decide the pending `approval`, for people; None: they can."""
     # `at` is its time by the server's clock: after `expires_at` it is late, though not expired yet.
-    if plan_hash != approval.plan_hash:
+    if plan_hash != approval.plan_hash:  # guard: other-payload-decision-refused
         return f"it is about another plan; the one that waits has hash {approval.plan_hash}"
     if approval.approvers and by not in approval.approvers:
         return f"{by!r} is none of those who may decide: {', '.join(approval.approvers)}"
-    if is_edited and not approval.editable:
+    if is_edited and not approval.editable:  # guard: edited-plan-where-looked-at
         return "its plan cannot be changed: it does not look at what it becomes; deny it instead"
-    return problem_of_time(approval, at=at)
+    return problem_of_time(approval, at=at)  # guard: decision-after-expiry-late
 
 
 def problem_of_time(terms: Approval | Wait, *, at: datetime) -> str | None:

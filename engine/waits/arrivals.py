@@ -65,7 +65,7 @@ class SignalArrivals:
     def note(self, delivery: Delivery[DomainEvent | Unreadable]) -> None:
         """Note that a delivery has come to this node, before anything is done with it."""
         if delivery.nth != self._newest + 1:
-            self._gap = delivery.nth
+            self._gap = delivery.nth  # guard: arrival-looks-at-others
         self._newest = delivery.nth
         if delivery.deliveries == 1:
             self._note_new(delivery)
@@ -85,6 +85,7 @@ class SignalArrivals:
         async with self._reading:
             if self._lacks_some:
                 await self._read()
+        # guard: arrival-others-first
         return [self._ungiven[each] for each in sorted(self._of_ref.get(ref, ())) if each < seq]
 
     def is_given(self, seq: int) -> None:
@@ -100,9 +101,10 @@ class SignalArrivals:
     @property
     def _lacks_some(self) -> bool:
         """Whether others were delivered signals that this node has not read."""
-        return self._gap > self._closed
+        return self._gap > self._closed  # guard: arrival-sole-node-asks-nothing
 
     def _note_new(self, delivery: Delivery[DomainEvent | Unreadable]) -> None:
+        # guard: arrival-remade-read-anew
         if delivery.seq <= self._read_seq:  # The stream, or its queue, was made anew.
             self._has_begun, self._newest_seq, self._closed = False, 0, 0
             self._gap = delivery.nth
@@ -114,17 +116,17 @@ class SignalArrivals:
     async def _read(self) -> None:
         # New messages are delivered in their order. So all that others had before one that came
         # here is older than that, except what came here again: others may have newer ones by then.
-        closes, up_to = self._newest_new, self._newest_seq
+        closes, up_to = self._newest_new, self._newest_seq  # guard: arrival-read-to-delivered
         if not self._has_begun:
-            self._read_seq = await self._acknowledged_seq()
+            self._read_seq = await self._acknowledged_seq()  # guard: arrival-acknowledged-given
             self._has_begun = True
         if self._read_seq < up_to:
             for each in await self.events.stored(RESOLVED, after=self._read_seq, up_to=up_to):
                 self._add(each)
             self._read_seq = up_to
-        if len(self._ungiven) > FORGET_AT:
+        if len(self._ungiven) > FORGET_AT:  # guard: arrival-acknowledged-forgotten
             self._forget(up_to=await self._acknowledged_seq())
-        if len(self._ungiven) > EARLIER_MAX:
+        if len(self._ungiven) > EARLIER_MAX:  # guard: arrival-kept-bounded
             raise Unavailable(RESOLVED, detail="too many earlier ones are not acknowledged")
         self._closed = max(self._closed, closes)
 

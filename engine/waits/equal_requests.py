@@ -34,8 +34,9 @@ def counted(state: SignalState, decision: Decide) -> Decide:
     Raises `Refused` if another decision is on its way to the episode.
     """
     own_no, due = state.numbers[decision.episode_id], state.due.get(decision.episode_id)
-    if due is not None and due.id != decision.id:
+    if due is not None and due.id != decision.id:  # guard: decision-on-its-way-stands
         raise Refused(f"it does not wait any more: {end_in_words('it was decided', by=due.by)}")
+    # guard: decision-for-named-request
     return replace(decision, request_no=max(decision.request_no, own_no))
 
 
@@ -61,11 +62,12 @@ def for_older(
     if not found:
         return None
     end = found[-1].end
+    # guard: older-decision-for-both
     if isinstance(end, EpisodeResolved) and end.request_no >= own_no:
         said = end_in_words(f"it was {end.resolution}", by=end.by, at=found[-1].ended_at)
         raise Refused(f"it does not wait any more: {said}")
     if end is not None:
         return None
-    if found[-1].blocked.pending.is_expired(at=at):
+    if found[-1].blocked.pending.is_expired(at=at):  # guard: expired-older-not-approved
         raise Unavailable(older.episode_id, detail="its request has expired just now")
     return replace(decision, episode_id=older.episode_id, step_no=older.step_no)

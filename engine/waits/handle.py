@@ -85,7 +85,7 @@ class WaitRegistry:
 
     async def leave_lane(self, opened: EpisodeOpened, block: Blocked) -> None:
         """Free the episode's place in the lane, if its actor has one, for as long as it waits."""
-        if self.context.is_laned:
+        if self.context.is_laned:  # guard: waiting-frees-place
             left = opening.left_for_now(opened.actor_id, opened.episode_id)
             id_ = f"left.{opened.episode_id}.{block.step_no}"
             await self.context.ports.timers.send(left, id=id_)
@@ -103,7 +103,7 @@ class WaitRegistry:
         """Append the waits of the episode, the waits ahead included."""
         node = self.context
         references = References(node.ports, node.clock, node.turns)
-        for ref in block.refs:
+        for ref in block.refs:  # guard: branches-waits-on-journal
             waited = SignalWaited(
                 ref=ref,
                 actor_id=opened.actor_id,
@@ -202,7 +202,7 @@ class WaitHandler:
             past = await self._journal_of(older.episode_id)
             meant = equal_requests.for_older(decision, older, past, own_no=own_no, at=at)
             if meant is not None:
-                return meant
+                return meant  # guard: decision-for-oldest
         return decision
 
     async def _journal_of(self, episode_id: str) -> Sequence[Recorded]:
@@ -233,11 +233,13 @@ class WaitHandler:
 
     async def _expire(self, records: Sequence[Recorded], delivery: Incoming) -> Sequence[Recorded]:
         async def attempt(journal: Journal) -> Sequence[Recorded]:
+            # guard: unanswered-wait-default
             expired = answering.expire(journal.records, at=delivery.at)
             if expired is None:
                 return journal.records
             appended = await self._append(expired, journal)
             slept = answering.waits_of(journal.records)[-1].blocked.is_sleep
+            # guard: sleep-is-not-unanswered
             said = "goes on after a sleep" if slept else "expired: nobody has answered in time"
             log.info(said, step_no=expired.resolved.step_no)
             return appended

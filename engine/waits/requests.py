@@ -110,6 +110,7 @@ async def resolve(
     commands = [
         command_for(said, each)
         for each in waiting
+        # guard: one-episode-resolved
         if episode_id in (None, each.episode_id) and not each.is_ahead
     ]
     will_wait = episode_id is None and any(each.is_ahead for each in waiting)
@@ -118,6 +119,7 @@ async def resolve(
         raise Refused(f"{whom} for {ref!r}")
     if episode_id is None:
         state = await references.give(said, at=None)
+        # guard: row-second-person-told
         if said.id not in state.sent:  # Another one was faster.
             raise Refused(f"{whom} for {ref!r}")
         return said.id
@@ -160,6 +162,7 @@ async def _decide(
         edited_hash=edited_hash,
         edited_plan=edited_plan,
         # It is one of them at least, also if its own node has not counted it yet.
+        # guard: sharers-counted-at-decision
         request_no=max(1, await References(ports, clock).newest_no(request)) if request else 0,
     )
     answers.answer(records, command, at=clock.now())
@@ -173,7 +176,7 @@ def edit_of(plan: object, *, what: str) -> tuple[str, msgspec.Raw]:
     """
     try:
         edited = validation.encode(plan, what=what)
-    except Unencodable as error:
+    except Unencodable as error:  # guard: edited-output-could-be-proposed
         raise BadRequest(field=what, problem=str(error)) from error
     return hash_of(edited), edited
 
@@ -185,6 +188,7 @@ async def send_decision(ports: Ports, command: Decide | DecideStep) -> str:
 
 
 async def _journal(ports: Ports, episode_id: str) -> list[Recorded]:
+    # guard: approval-refused-by-leader
     return list(await read_current(ports.log, _CLOCK, ports.stack.episode(episode_id)))
 
 

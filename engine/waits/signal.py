@@ -97,6 +97,7 @@ class SignalState:
 
     def unanswered(self, waits: Iterable[SignalWaited]) -> list[SignalWaited]:
         """Return those of `waits` that the next signal is for: no other one is due to them."""
+        # guard: row-person-told-answered
         return [each for each in waits if each.is_ahead or each.episode_id not in self.due]
 
     def is_known(self, said: Signal, *, at: datetime) -> bool:
@@ -123,6 +124,7 @@ class SignalState:
     def is_registered(self, episode_id: str, step_no: int) -> bool:
         """Return whether the wait of an episode as its step `step_no` is on the journal."""
         wait = self.waits.get(episode_id)
+        # guard: wait-ahead-is-no-wait
         return wait is not None and not wait.is_ahead and wait.step_no >= step_no
 
     def is_ahead(self, episode_id: str, step_no: int) -> bool:
@@ -145,7 +147,7 @@ def fold(records: Iterable[Recorded]) -> SignalState:
                 waits[episode_id], numbers[episode_id] = event, newest_no
                 due.pop(episode_id, None)
                 taken = sent.get(signal_id)
-                if taken is not None and is_ahead:
+                if taken is not None and is_ahead:  # guard: kept-ahead-nobody-has-had
                     sent[signal_id] = replace(taken, ahead=taken.ahead | {episode_id})
                 elif taken is not None:
                     sent[signal_id] = replace(taken, episodes=taken.episodes | {episode_id})
@@ -156,6 +158,7 @@ def fold(records: Iterable[Recorded]) -> SignalState:
                 sent[event.id] = _sent_on(before, event, answered)
                 waits = _still_waiting(waits, numbers, event)
                 had = {each: event for each in event.episodes if each in waits.keys() - answered}
+                # guard: delivered-decision-not-forgotten
                 due = {each: due[each] for each in waits if each in due} | had
             case _:
                 pass
@@ -170,17 +173,19 @@ def wait(
     `coming` are the episodes of `SignalState.first_in_line` that may still wait.
     """
     is_known = state.is_ahead if waited.is_ahead else state.is_registered
-    if is_known(waited.episode_id, waited.step_no):
+    if is_known(waited.episode_id, waited.step_no):  # guard: wait-written-once
         return ()
     had = [waited.episode_id in each.episodes for each in state.sent.values()]
     since_last = len(had) - had[::-1].index(True) if any(had) else 0
     found = [
         each
         for place, each in enumerate(state.sent.values())
+        # guard: row-newer-taken-ends-older
         if _is_for(each, waited, coming) and (place >= since_last or _is_kept(each, waited))
     ]
-    if not since_last:
+    if not since_last:  # guard: each-signal-reaches-somebody
         # Whoever is new takes first what nobody has had: so each of several reaches somebody.
+        # guard: row-waiter-not-new
         found.sort(key=lambda each: not _is_kept(each, waited) and waited.since > each.given.at)
     return (replace(waited, signal_id=found[0].given.id if found else ""),)
 
@@ -200,6 +205,7 @@ def give(
     next. Nothing if it is on the journal, or if an episode has had it and nobody waits now or
     ahead. Of a decision, `waiting` are those of `waits_until(request_no)` that still wait.
     """
+    # guard: repeated-signal-is-one
     if state.is_known(said, at=at) or not (waiting or ahead or state.is_unclaimed(said)):
         return ()
     given = SignalGiven(
@@ -223,20 +229,21 @@ def kept_until(at: datetime) -> datetime:
 def _is_for(sent: SentSignal, waited: SignalWaited, coming: Collection[str]) -> bool:
     """Return whether an episode that is new on the journal takes an earlier signal."""
     # A decision does not apply to later requests: it is not a standing permission.
-    if is_request(waited.ref):
+    if is_request(waited.ref):  # guard: decision-not-for-later-requests
         return False
-    if waited.episode_id in sent.episodes:
+    if waited.episode_id in sent.episodes:  # guard: episode-takes-signal-once
         return False
-    if waited.episode_id in sent.ahead:
+    if waited.episode_id in sent.ahead:  # guard: signal-kept-for-later
         return True
     at = sent.given.at
-    if waited.episode_id in sent.next_of:
-        return waited.since <= kept_until(at)
-    if not sent.episodes:
+    if waited.episode_id in sent.next_of:  # guard: row-meanwhile-for-next-wait
+        return waited.since <= kept_until(at)  # guard: row-kept-for-an-hour
+    if not sent.episodes:  # guard: kept-signal-for-one
+        # guard: kept-for-one-episode
         return waited.since <= kept_until(at) and sent.ahead.isdisjoint(coming)
     # Others have had it. This one waited by then, but its node was late, or died, before it could
     # write that down.
-    return waited.since <= at + timedelta(seconds=CLOCKS_S)
+    return waited.since <= at + timedelta(seconds=CLOCKS_S)  # guard: had-signal-for-unwritten-waits
 
 
 def _is_kept(sent: SentSignal, waited: SignalWaited) -> bool:
@@ -248,8 +255,8 @@ def _sent_on(before: SentSignal, event: SignalGiven, answered: frozenset[str]) -
     """Return a signal after it was sent once more, to episodes of which some are `answered`."""
     return SentSignal(
         event,
-        before.episodes.union(event.episodes) - answered,
-        before.ahead.union(event.ahead),
+        before.episodes.union(event.episodes) - answered,  # guard: row-next-ones-untaken
+        before.ahead.union(event.ahead),  # guard: sent-anew-kept-as-before
         before.next_of.difference(event.episodes) | answered,
     )
 
@@ -259,6 +266,7 @@ def _still_waiting(
 ) -> dict[str, SignalWaited]:
     """Return the waits that go on: of all others it was seen that they wait no more."""
     there = [each for each in event.episodes if each in waits]
+    # guard: later-asker-awaits-next
     later = [each for each in waits if event.request_no and numbers[each] > event.request_no]
     still = [each for each in event.ahead if each in waits]
     return {each: waits[each] for each in (*there, *later, *still)}
@@ -267,15 +275,16 @@ def _still_waiting(
 def _answered(due: Mapping[str, SignalGiven], event: SignalGiven) -> frozenset[str]:
     """Return the episodes of a signal whose wait gets an earlier one."""
     # Of two decisions on a request, the episode itself takes the first.
-    if is_request(event.ref):
+    if is_request(event.ref):  # guard: row-first-decision-taken
         return frozenset()
+    # guard: row-due-signal-no-wait
     return frozenset(each for each in event.episodes if each in due and due[each].id != event.id)
 
 
 def signal(id_: str, ref: object, result: object, by: object) -> Signal:
     """Return a signal; `BadRequest` names an impossible field."""
     check_text("ref", ref, least=1, most=REF_CHARS_MAX)
-    if is_request(str(ref)):
+    if is_request(str(ref)):  # guard: signal-is-no-decision
         raise BadRequest(
             field="ref", problem=f"{ref!r} is a request for approval; approve or deny it"
         )

@@ -105,20 +105,21 @@ class References:
         """Append that an episode waits, and send it a signal that it has missed."""
         subject = self.ports.stack.signal(waited.ref)
         # One block may have several waits, for different references.
-        id_ = f"{waited.episode_id}.{waited.step_no}.{subject}"
+        id_ = f"{waited.episode_id}.{waited.step_no}.{subject}"  # guard: waits-ahead-are-commits
 
         async def attempt(before: Loaded[SignalState]) -> SignalState:
+            # guard: kept-of-ended-for-next
             first = await self._still_waiting(before.state.first_in_line(waited.episode_id))
             coming = [each.episode_id for each in first]
             events = rules.wait(before.state, waited, coming=coming)
             # A wait that is over by now may be missing because the last signal has left it out.
-            if not events or not await is_waiting(self.ports, waited):
+            if not events or not await is_waiting(self.ports, waited):  # guard: repeat-sends-unsent
                 return before.state
             at = self.clock.now()
             return (await self._store.append(before, events, id=f"wait.{id_}", at=at)).state
 
         state = await self._store.retry(subject, attempt, seed=id_)
-        await self._send(state, [waited.episode_id])
+        await self._send(state, [waited.episode_id])  # guard: taker-is-sent-signal
 
     async def give(self, said: Signal, *, at: datetime | None, request_no: int = 0) -> SignalState:
         """Append a signal, and send it to all that wait; return the state after that.
@@ -133,11 +134,14 @@ class References:
         async def attempt(before: Loaded[SignalState]) -> SignalState:
             if at is not None and before.state.is_known(said, at=at):
                 return before.state
+            # guard: decision-for-those-then
             waits = await self._still_waiting(before.state.waits_until(request_no))
             now = before.state.unanswered(waits)
+            # guard: persons-word-not-kept
             came_at = at or max((each.since for each in now), default=None)
             if came_at is None:
                 return before.state
+            # guard: not-sent-ahead
             waiting = [each.episode_id for each in waits if not each.is_ahead]
             ahead = [each.episode_id for each in waits if each.is_ahead]
             given = rules.give(
@@ -168,6 +172,7 @@ class References:
     async def is_seen_to(self, ref: str, episode_id: str, step_no: int) -> bool:
         """Return whether the journal of `ref` has the wait of an episode, and no signal is due."""
         state = await self._seen(ref, episode_id)
+        # guard: sweep-finds-lost-signal
         return state.is_registered(episode_id, step_no) and episode_id not in state.due
 
     async def is_ahead(self, ref: str, episode_id: str, step_no: int) -> bool:
@@ -217,6 +222,7 @@ async def is_waiting(ports: Ports, wait: SignalWaited) -> bool:
         return True
     if block is None:
         # At work between two waits, it may come to one ahead.
+        # guard: working-episode-may-wait
         return wait.is_ahead and await is_open(ports, wait.episode_id)
     if wait.is_ahead:
         return wait.ref in block.refs
@@ -229,7 +235,7 @@ async def is_open(ports: Ports, episode_id: str) -> bool:
         records = await ports.log.read(ports.stack.episode(episode_id))
     except UnreadableEvent:  # A newer version has written it, and its nodes know.
         return True
-    return fold(records).status in BEFORE_ITS_RESULT
+    return fold(records).status in BEFORE_ITS_RESULT  # guard: resulted-episode-waits-no-more
 
 
 @dataclass(frozen=True)
@@ -282,7 +288,7 @@ class SignalHandler:
         if state.is_unclaimed(said):
             kept = KeptSignal(signal=said, at=delivery.at)
             timer = SignalTimer(kept=kept, seq=content.seq)
-            await self._arm(timer, at=kept_until(delivery.at))
+            await self._arm(timer, at=kept_until(delivery.at))  # guard: unawaited-signal-in-no-way
         return await delivery.ack()
 
     async def _give_in_order(self, said: Signal, delivery: Incoming) -> SignalState:
@@ -313,9 +319,10 @@ class SignalHandler:
             return await self._reject(self._unreadable_timer(due, delivery), delivery)
         said, at = timer.kept.signal, timer.kept.at
         state = await self.references.give(said, at=at)
-        if state.is_unclaimed(said):
-            if not await self.references.is_kept(state, said):
+        if state.is_unclaimed(said):  # guard: untaken-signal-is-letter
+            if not await self.references.is_kept(state, said):  # guard: kept-of-running-no-letter
                 return await self._reject(self._unclaimed(timer), delivery)
+            # guard: kept-of-ended-is-letter
             await self._arm(timer, at=kept_until(self.references.clock.now()))
         return await delivery.ack()
 

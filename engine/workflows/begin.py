@@ -81,9 +81,10 @@ async def call_off_instance(ports: Ports, sub: SubStart, *, at: datetime) -> boo
 async def _be_first(ports: Ports, commit: Commit, workflow: str, id_: str, *, mode: Mode) -> bool:
     """Call a node to an instance and write its first commit; return whether it is the first."""
     advance = Advance(workflow=workflow, instance_id=id_)
+    # guard: begun-goes-on-uncalled
     await ports.commands.send(advance, id=f"begin.{id_}", trace=commit.trace)
     is_first = await append_first(ports.log, ports.stack.workflow(id_), commit)
-    if is_first:
+    if is_first:  # guard: twice-begun-counted-once
         count_events(workflow, commit.events, mode=mode)
     return is_first
 
@@ -98,11 +99,11 @@ async def take_subject(ports: Ports, workflow: str, subject: str, instance_id: s
         rival = _instance_in(entry)
         if rival == instance_id:
             return rival
-        if rival and not await _needs_no_subject(ports, rival):
+        if rival and not await _needs_no_subject(ports, rival):  # guard: ended-lock-taken
             return rival
         revision = entry.revision if entry is not None else 0
         try:
-            await ports.gates.put(key, own, after=revision)
+            await ports.gates.put(key, own, after=revision)  # guard: begun-instance-keeps-subject
         except RevisionConflict:
             continue
         return instance_id
@@ -117,7 +118,7 @@ async def free_subject(ports: Ports, workflow: str, subject: str, instance_id: s
         if entry is None or _instance_in(entry) != instance_id:
             return
         try:
-            await ports.gates.delete(key, after=entry.revision)
+            await ports.gates.delete(key, after=entry.revision)  # guard: retaken-key-not-freed
         except RevisionConflict:
             continue  # Another one has taken its place.
         return
@@ -135,6 +136,7 @@ async def _needs_no_subject(ports: Ports, instance_id: str) -> bool:
     except UnreadableEvent:  # Of a newer version: it knows better.
         return False
     if newest is None:
+        # guard: unbegun-instance-frees-subject
         return await ports.gates.get(start_key(instance_id)) is None
     return any(isinstance(event, WorkflowFinished) for event in newest.commit.events)
 
@@ -177,13 +179,13 @@ class StartTool(EngineTool):
         if now is None:
             raise Unavailable(name, detail=f"workflow {name!r} begins nothing here now")
         try:
-            check_steps(then or now, actors, workflows)
+            check_steps(then or now, actors, workflows)  # guard: cause-begins-current-workflow
         except BadWorkflow:  # What it ran has gone since. What there is now can begin.
             return spec_of(now, actors)
         return spec_of(then or now, actors)
 
     async def _as_opened(self, name: str, opened: EpisodeOpened) -> Workflow | None:
-        if opened.revision == 0:
+        if opened.revision == 0:  # guard: cause-begins-old-workflow
             return None
         try:
             return await self.revisions.workflow(name, opened.revision)
@@ -201,12 +203,14 @@ class StartTool(EngineTool):
         id_, ports = event.instance_id, self.ports
         key = ports, lock.workflow, lock.subject, id_
         # One that has begun may be over, and must not keep its subject for a second time.
+        # guard: begun-instance-locks-once
         if await ports.log.last(ports.stack.workflow(id_)) is None:
             holder = await take_subject(*key)
             if holder != id_:
                 return StartResult(instance_id=holder, is_skipped=True)
         is_first = await begin_instance(ports, event, at=self.clock.now())
         # If it is over, the key was put after it was freed.
+        # guard: ended-instance-not-relocked
         if not is_first and await _needs_no_subject(ports, id_):
             await free_subject(*key)
         return StartResult(instance_id=id_)

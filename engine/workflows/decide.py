@@ -95,7 +95,7 @@ def to_undo(instance: Instance) -> Sequence[Place]:
         for place, item in instance.with_status(StepStatus.DONE)
         if instance.specs[place[0]].compensation is not None
     ]
-    return [place for _, place in sorted(done, reverse=True)]
+    return [place for _, place in sorted(done, reverse=True)]  # guard: undo-last-first
 
 
 def next_undoing(instance: Instance, *, stack: str, at: datetime) -> tuple[WorkflowEvent, ...]:
@@ -213,7 +213,7 @@ def decide(
     for _ in range(MOVES_MAX):
         move = _next_move(instance, code, at=now)
         left_bytes -= _size_bytes(move)
-        if not move or (events and left_bytes < 0):
+        if not move or (events and left_bytes < 0):  # guard: instance-fits-message
             break
         events += move
         instance = after(instance, move, at=now, version=instance.version)
@@ -222,7 +222,7 @@ def decide(
 
 def decided_at(instance: Instance, at: datetime) -> datetime:
     """Return the time of a decision: `at`, but never before the last one."""
-    return at if instance.at is None else max(at, instance.at)
+    return at if instance.at is None else max(at, instance.at)  # guard: instance-time-forward
 
 
 def abort_at(instance: Instance) -> datetime | None:
@@ -247,6 +247,7 @@ def _answer(
             return recalled(instance, _fitting(instance, command), code=code)
         case CancelWorkflow(by=by, reason=reason):
             return (WorkflowCancelAsked(by=by, reason=reason),) if instance.goes_on else ()
+        # guard: repeated-word-recognised
         case ResumeWorkflow() | DecideStep() if command.id in instance.answers:
             return ()
         case ResumeWorkflow():
@@ -268,6 +269,7 @@ def _next_move(instance: Instance, code: Code, *, at: datetime) -> tuple[Workflo
     if late := overdue(instance, at=at):
         return late
     runs = any(instance.with_status(StepStatus.RUNNING))
+    # guard: undo-when-nothing-runs
     return () if runs else next_undoing(instance, stack=code.stack, at=at)
 
 
@@ -290,6 +292,7 @@ def _ended(instance: Instance, command: AttemptEnded, *, at: datetime) -> tuple[
         return ()
     item = step.items[command.item]
     newest = item.status, item.attempt, item.episode_id
+    # guard: end-of-running-attempt
     if newest != (StepStatus.RUNNING, command.attempt, command.episode_id):
         return ()
     outcome, error_class, detail = _judged(instance, command)
@@ -308,6 +311,7 @@ def _ended(instance: Instance, command: AttemptEnded, *, at: datetime) -> tuple[
 
 def _judged(instance: Instance, command: AttemptEnded) -> tuple[StepOutcome, str, str]:
     size_bytes, room_bytes = len(bytes(command.result)), _room_bytes(instance)
+    # guard: unkeepable-result-fails
     if command.outcome is StepOutcome.DONE and size_bytes > room_bytes:
         detail = f"{size_bytes:,} bytes, and there is room for {room_bytes:,}"
         return StepOutcome.FAILED, RESULT_TOO_LARGE, detail
@@ -371,6 +375,7 @@ def step_decided(instance: Instance, command: DecideStep, *, at: datetime) -> St
     if asked is None:
         raise Refused(f"step {command.step!r} does not wait for approval")
     is_edited = bool(command.edited_hash)
+    # guard: fixed-inputs-unchanged
     problem = problem_of_decision(
         asked.approval, plan_hash=plan_hash, by=by, at=at, is_edited=is_edited
     )
@@ -382,7 +387,7 @@ def step_decided(instance: Instance, command: DecideStep, *, at: datetime) -> St
 
 
 def _problem_of_inputs(asked: Sequence[msgspec.Raw], edited: Sequence[msgspec.Raw]) -> str | None:
-    if len(edited) != len(asked):
+    if len(edited) != len(asked):  # guard: item-count-stays
         return f"{len(edited):,} inputs; the step has {len(asked):,} items, and each needs one"
     if any(not isinstance(unraw(each), dict) for each in edited):
         return "the input of an item must be a JSON object"
@@ -399,7 +404,7 @@ def _decided(
         return denied(instance, event, at=at)
     edited = command.edited_hash
     approved = StepApproved(step=name, by=by, reason=reason, decision_id=id_, edited_hash=edited)
-    inputs = command.edited_inputs if edited else asked.inputs
+    inputs = command.edited_inputs if edited else asked.inputs  # guard: step-runs-changed-inputs
     return approved, *prepared(instance, name, inputs, code=code)
 
 

@@ -135,6 +135,7 @@ class Effector:
         # Of what waits, somebody has a message: a timer that is due would only add to those.
         now = decided_at(instance, self.clock.now())
         waits = set(waiting(instance, stored.closed, at=now))
+        # guard: workflow-wait-no-instant-timer
         at, is_known = wake_at(instance, but=waits), not stored.is_timer_unknown
         workflow, id_ = instance.begun.spec.name, instance.begun.instance_id
         if at is not None and not (is_known and at == stored.wakes_at):
@@ -151,6 +152,7 @@ class Effector:
         return [end for end in ends if end is not None]
 
     async def _open_episode(self, opened: EpisodeOpened) -> AttemptEnded | None:
+        # guard: step-episode-adaptive-budget
         opened = await with_budget(self.ports.gates, replace(opened, opened_by=self.node))
         now = self.clock.now()
         try:
@@ -163,7 +165,7 @@ class Effector:
         """Start a nested instance, or call it off if its workflow is gone since the decision."""
         workflow, now = self.catalog.workflows.get(sub.workflow), self.clock.now()
         try:
-            if workflow is None:
+            if workflow is None:  # guard: impossible-start-called-off
                 await call_off_instance(self.ports, sub, at=now)
                 return await end_of_sub(self.ports, sub.instance_id)
             spec = spec_of(workflow, self.catalog.actors)

@@ -115,6 +115,7 @@ def recalled(
     episode, ended_at = fold(records), _ended_at(records)
     done, is_well = _work_of(episode.opened), _ended_well(episode)
     is_old = ended_at is None or ended_at + timedelta(seconds=recall.reuse_s) < at
+    # guard: same-item-stands
     if done is None or is_old or not is_well or done.key(stack) != recall.work.key(stack):
         return ResultLookedUp(step=recall.step, item=recall.item)
     assert episode.opened is not None, "its work is known"
@@ -272,9 +273,9 @@ def _episode(
         overrides=instance.overrides(event.step, task.overrides),
         priority=task.priority,
         log_strategy=task.log_strategy,
-        public_events=task.public_events,
-        service_level=task.service_level,
-        adaptive_budget=task.adaptive_budget,
+        public_events=task.public_events,  # guard: step-episode-publishes-events
+        service_level=task.service_level,  # guard: step-episode-keeps-level
+        adaptive_budget=task.adaptive_budget,  # guard: step-episode-knows-bounds
     )
 
 

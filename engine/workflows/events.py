@@ -45,7 +45,7 @@ _STEP_ENDS: Final[Mapping[StepOutcome, str]] = {
 
 def count_events(workflow: str, events: Iterable[LogEvent], *, mode: Mode) -> None:
     """Count events that were appended to an instance of `workflow` in this `mode`."""
-    labels = {"workflow": workflow, "mode": mode.value}
+    labels = {"workflow": workflow, "mode": mode.value}  # guard: dry-instances-counted-apart
     for event in events:
         match event:
             case WorkflowStarted():
@@ -75,6 +75,7 @@ def _outcome(event: LogEvent) -> str:
 
 def instance_events(instance: Instance) -> tuple[PublicEvent, ...]:
     """Return the public events of the newest commit of `instance`."""
+    # guard: dry-workflow-tells-nobody
     if instance.started is None or instance.started.mode is not Mode.LIVE:
         return ()
     told = [

@@ -231,6 +231,7 @@ class SubjectLock(msgspec.Struct, frozen=True, kw_only=True):
 def lock_of(started: WorkflowStarted) -> SubjectLock | None:
     """Return the lock that an instance has until its end; None: it is dry, nested or needs none."""
     spec = started.spec
+    # guard: dry-instance-locks-nothing
     if not spec.locks_subject or started.mode is Mode.DRY_RUN or started.parent is not None:
         return None
     return SubjectLock(workflow=spec.name, subject=started.subject)
@@ -520,6 +521,7 @@ def _item_after(
                 item,
                 status=StepStatus(event.outcome.value),
                 attempt=event.attempt,
+                # guard: called-off-no-attempt
                 attempts_before=item.attempts_before + (event.outcome is StepOutcome.CANCELED),
                 result=event.result,
                 error_class=event.error_class,

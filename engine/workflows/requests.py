@@ -249,6 +249,7 @@ async def cancel_workflow(ports: Ports, instance_id: str, *, by: str, reason: st
 async def read_instance(ports: Ports, instance_id: str) -> Instance:
     """Return an instance by its journal; `Refused` if there is none of this id."""
     subject = ports.stack.workflow(instance_id)
+    # guard: workflow-refused-by-leader
     instance = fold_instance(await read_current(ports.log, _CLOCK, subject))
     if instance.started is None:
         raise Refused("there is no such instance")

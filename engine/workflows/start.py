@@ -46,7 +46,7 @@ def busy_instance(converged: EpisodeConverged | None) -> str:
 def why_unbegun(episode: Episode) -> str:
     """Return why an episode has started no instance, for people; empty: it has, or still may."""
     end = episode.finished
-    if end is None:
+    if end is None:  # guard: continuing-episode-may-begin
         return ""
     if busy := busy_instance(episode.converged):
         return f"instance {busy} was not over"
@@ -71,7 +71,7 @@ def skipped(
 ) -> PublicEvent | None:
     """Return `workflow.skipped` if another instance was busy; None: an instance has started."""
     workflow = workflow_of(opened.actor_id)
-    busy = busy_instance(converged) if workflow is not None else ""
+    busy = busy_instance(converged) if workflow is not None else ""  # guard: starter-alone-skips
     if not busy:
         return None
     payload: JsonObject = {
@@ -117,6 +117,7 @@ def started(
         instance_id=instance_id(
             stack=stack, workflow=spec.name, dedupe_key=dedupe_key, generation=generation
         ),
+        # guard: dry-run-keeps-stand-ins
         spec=spec if mode is Mode.DRY_RUN else _without_overrides(spec),
         trigger=trigger,
         dedupe_key=dedupe_key,

@@ -126,7 +126,7 @@ def end_of_instance(instance: Instance) -> AttemptEnded | None:
         error_class=finished.error_class,
         error_detail=finished.error_detail,
         result=_results(instance),
-        is_called_off=_is_called_off(finished),
+        is_called_off=_is_called_off(finished),  # guard: called-off-start-made
     )
 
 
@@ -145,6 +145,7 @@ def result_of(converged: EpisodeConverged | None) -> msgspec.Raw:
 def told_of(opened: EpisodeOpened) -> StepDone | None:
     """Return the report that a step's episode has ended; None: it is no step's."""
     trigger = opened.trigger
+    # guard: fork-workflow-hears-nothing
     if not isinstance(trigger, WorkflowTrigger) or opened.fork is not None:
         return None
     return StepDone(
@@ -189,7 +190,7 @@ def prior_of(instance: Instance, step: str) -> Prior:
     graph = {name: spec.depends_on for name, spec in instance.specs.items()}
     return {
         name: instance.steps[name].result(instance.specs[name])
-        for name in sorted(ancestors(graph, step))
+        for name in sorted(ancestors(graph, step))  # guard: step-sees-dependencies-only
     }
 
 
@@ -198,6 +199,7 @@ def _call(name: str, function: Callable[[Trigger, Prior], object], *given: Any) 
     try:
         # Copies, so that nothing that a function does to them is seen by anyone else.
         copied = msgspec.json.decode(msgspec.json.encode(prior))
+        # guard: step-functions-get-copies
         return function(_trigger.decode(msgspec.json.encode(trigger)), copied)
     except BaseException as error:
         told = f"{name}: {type(error).__name__}: {error}"[:DETAIL_CHARS_MAX]
@@ -213,7 +215,7 @@ def _says_yes(said: object) -> bool:
 def _items(listed: object) -> tuple[msgspec.Raw, ...]:
     if not isinstance(listed, list | tuple):
         raise BadInput(f"for_each: returned {_name(listed)}, not a list")
-    if len(listed) > WIDTH_MAX:
+    if len(listed) > WIDTH_MAX:  # guard: step-width-max
         raise BadInput(f"for_each: {len(listed):,} items, the limit is {WIDTH_MAX:,}")
     return _encoded([each if isinstance(each, dict) else {"item": each} for each in listed])
 
@@ -256,7 +258,7 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
 def begin_ready(instance: Instance, code: Code, *, at: datetime) -> tuple[WorkflowEvent, ...]:
     """Return the start, or next attempt, of the first step that is due; empty: none."""
     for name, step in instance.steps.items():
-        if instance.specs[name].workflow in code.closed:
+        if instance.specs[name].workflow in code.closed:  # guard: beginless-step-waits
             continue
         due = [number for number, item in enumerate(step.items) if _is_due(item, at)]
         if step.inputs is not None:
@@ -285,6 +287,7 @@ def prepared(
     """Return the event that a step runs with `inputs`."""
     settled, first = StepPrepared(step=name, inputs=inputs), instance.steps[name].items[0]
     spec = instance.specs[name]
+    # guard: approved-not-begun-where-not
     if waits_for_recall(spec, first) or spec.workflow in code.closed:
         return (settled,)
     return settled, *_begun(instance, name, range(len(inputs)), code=code)
@@ -292,6 +295,7 @@ def prepared(
 
 def waits_for_recall(spec: StepSpec, item: StepItem) -> bool:
     """Return whether an item waits for a look-up of earlier results."""
+    # guard: run-item-not-earlier-done
     return bool(spec.reuse_s) and not item.episode_id and item.status in _MAY_BEGIN
 
 
@@ -366,12 +370,13 @@ def deadline_of(instance: Instance, place: Place, item: StepItem) -> datetime | 
 
 
 def _may_begin(instance: Instance, name: str) -> bool:
+    # guard: step-after-dependencies
     return all(instance.steps[each].is_settled for each in instance.specs[name].depends_on)
 
 
 def _is_due(item: StepItem, at: datetime) -> bool:
     if item.status is StepStatus.RETRYING:
-        return item.retry_at is None or item.retry_at <= at
+        return item.retry_at is None or item.retry_at <= at  # guard: attempt-waits-its-time
     return item.status is StepStatus.PENDING
 
 
@@ -379,7 +384,7 @@ def _prepare(
     instance: Instance, name: str, code: Code, *, at: datetime
 ) -> tuple[WorkflowEvent, ...]:
     spec = instance.specs[name]
-    if spec.workflow and instance.begun.depth >= DEPTH_MAX:
+    if spec.workflow and instance.begun.depth >= DEPTH_MAX:  # guard: workflow-depth-max
         problem = f"{DEPTH_MAX} workflows within one another are the limit"
         return _unprepared(instance, name, TOO_DEEP, problem, at=at)
     try:
@@ -388,7 +393,7 @@ def _prepare(
         return _unprepared(instance, name, error.error_class, str(error), at=at)
     if inputs is None:
         return (StepSkipped(step=name, item=0, reason=SkipReason.CONDITION),)
-    if spec.requires_approval and inputs:
+    if spec.requires_approval and inputs:  # guard: step-awaits-approval
         return (_approval_asked(spec, inputs, at=at),)
     return prepared(instance, name, inputs, code=code)
 

@@ -59,6 +59,7 @@ class InstanceStore:
         records = await self.ports.log.read(subject, after=stored.instance.version)
         if records:
             stored.instance = fold_instance(records, stored.instance)
+            # guard: instance-newest-commit-first
             stored.is_followed, stored.is_timer_unknown = False, True
         stored.is_newest = False
 
@@ -77,6 +78,7 @@ class InstanceStore:
         subject = self.ports.stack.workflow(instance.begun.instance_id)
         id_ = f"conduct.{next(self.writer_ids)}"
         log, known = self.ports.log, instance.version
+        # guard: rivals-block-not-counted
         version = await append_events(log, subject, events, id=id_, at=at, after=known)
         count_events(instance.begun.spec.name, events, mode=instance.begun.mode)
         stored.instance = after(instance, events, at=at, version=version)

@@ -88,7 +88,7 @@ UNBEGUN_DELIVERIES: Final = 20
 """Deliveries of such a command before it is dropped, at least: the machines may have slept
 meanwhile."""
 
-UNBEGUN_S: Final = 300.0
+UNBEGUN_S: Final = 300.0  # guard: call-patience-covers-beginning
 """Age of such a command, at least, in seconds. One that is sent within 120 of another one is that
 one, by the streams' window for duplicates. What was sent after it may arrive 162 later: a node
 tries for 60 to have it stored, and its kernel for 102 more (`ARRIVES_S_MAX` of
@@ -131,6 +131,7 @@ class InstanceHandler:
                 *(self._said(commands[number], stored.instance) for number in now)
             )
             # A timer fires by the servers' clock, which may be ahead of ours: is it time by then?
+            # guard: early-instance-timer-rearmed
             stored.is_timer_unknown |= any(isinstance(each, Advance) for each in commands)
             await self._decide(stored, workflow, [each for each in said if each is not None])
         except UnreadableEvent as error:
@@ -142,13 +143,13 @@ class InstanceHandler:
         unended = (number for number, each in zip(now, said, strict=True) if each is None)
         again = {**later, **dict.fromkeys(unended, UNENDED)}
         lack = self._lack(stored)
-        return again if lack is None else {0: lack, **again}
+        return again if lack is None else {0: lack, **again}  # guard: workflow-waiter-looked-again
 
     async def _read(self, instance_id: str, commands: Sequence[WorkflowCommand]) -> StoredInstance:
         """Return an instance; wait a little for one whose first commit follows its command."""
         stored = await self.store.read(instance_id)
         is_called = any(isinstance(each, Advance) for each in commands)
-        for look in range(EARLY_LOOKS if is_called else 0):
+        for look in range(EARLY_LOOKS if is_called else 0):  # guard: call-just-before-beginning
             if stored.instance.started is not None:
                 break
             await self.clock.sleep(EARLY_S * 2**look)
@@ -164,14 +165,18 @@ class InstanceHandler:
         if stored.instance.started is None:
             detail = f"the journal holds no instance {instance_id}"
             raise CannotRun(Hindrance(NO_SUCH_INSTANCE, detail))
+        # guard: over-needs-no-code
         if not stored.instance.goes_on:  # It begins no more steps.
             return Workflow(self.workflow), {}
         try:
             return await self._as_begun(stored), {}
         except CannotRun as refusal:
+            # guard: cancel-needs-no-functions
             stops = [number for number, each in enumerate(commands) if _stops(each)]
+            # guard: timeout-needs-no-functions
             if not stops and not self._is_over_time(stored.instance):
                 raise
+            # guard: functionless-stopped-first
             others = set(range(len(commands))).difference(stops)
             return Workflow(self.workflow), dict.fromkeys(others, refusal.hindrance)
 
@@ -181,12 +186,13 @@ class InstanceHandler:
 
     async def _as_begun(self, stored: StoredInstance) -> Workflow:
         spec, workflow = stored.instance.begun.spec, self.catalog.workflows.get(self.workflow)
+        # guard: instance-keeps-definition
         if spec.revision not in (0, workflow.revision if workflow else 0):
             workflow = await self.revisions.workflow(self.workflow, spec.revision)
         if workflow is None:
             raise CannotRun(Hindrance(NO_SUCH_CODE, f"there is no workflow {self.workflow!r}"))
         if problem := problem_of_code(spec, workflow):
-            raise CannotRun(Hindrance(NO_SUCH_CODE, problem))
+            raise CannotRun(Hindrance(NO_SUCH_CODE, problem))  # guard: missing-code-leaves-instance
         return workflow
 
     def _closed(self, instance: Instance) -> frozenset[str]:
@@ -217,7 +223,7 @@ class InstanceHandler:
         for _ in range(ROUNDS_MAX):
             left += await self.effector.follow(stored)
             # What was called off just now, because its workflow has gone, is not to begin again.
-            stored.closed = self._closed(stored.instance)
+            stored.closed = self._closed(stored.instance)  # guard: called-off-start-waits
             code = Code(workflow=workflow, stack=stack, closed=stored.closed)
             now = decided_at(stored.instance, self.clock.now())
             batch = decide_all(stored.instance, left or [advance], code=code, at=now)
@@ -236,7 +242,7 @@ class InstanceHandler:
 
     async def _write(self, stored: StoredInstance, batch: DecidedBatch, instance_id: str) -> bool:
         if not batch.events:
-            return await self.store.is_newest(stored, instance_id)
+            return await self.store.is_newest(stored, instance_id)  # guard: drop-after-version-look
         at = decided_at(stored.instance, self.clock.now())
         await self.store.write(stored, batch.events, at=at)
         return True
@@ -333,6 +339,7 @@ class WorkflowWorker:
                         else delivery.ack()
                     )
         except CannotRun as refusal:
+            # guard: early-call-untold
             if not all(_is_early(command, refusal.hindrance) for command in commands):
                 self._note(instance_id, refusal.hindrance)
             for command, delivery in pulled:
@@ -344,13 +351,13 @@ class WorkflowWorker:
         """Leave a command to another node; in the end write a dead letter."""
         # A disabled workflow may stay so for long: then there is no dead letter. Without a permit,
         # another node can take the command or this one stops: it is tried elsewhere at once.
-        if not self.permit.is_given:
+        if not self.permit.is_given:  # guard: unfollowable-command-free
             return await delivery.nak()
-        if _is_early(command, hindrance):
+        if _is_early(command, hindrance):  # guard: vain-call-no-letter
             return await self._await_beginning(command, delivery)
         hopeless = RetryPolicy(BUSY_S, BUSY_MAX_S, HOPELESS_DELIVERIES, HOPELESS_S)
         is_young = not hopeless.is_over(delivery, now=self.handler.clock.now())
-        if is_young or hindrance.reason == CLOSED:
+        if is_young or hindrance.reason == CLOSED:  # guard: disabled-wait-not-given-up
             return await _hand_back(delivery)
         stack = self.context.ports.stack
         subject = inbox_of(stack, command)
@@ -367,8 +374,10 @@ class WorkflowWorker:
 
     async def _await_beginning(self, command: WorkflowCommand, delivery: Incoming) -> None:
         """Hand back a command whose instance has not begun, or drop it if it never will."""
+        # guard: call-waits-late-beginning
         early = RetryPolicy(BUSY_S, EARLY_MAX_S, UNBEGUN_DELIVERIES, UNBEGUN_S)
         is_young = not early.is_over(delivery, now=self.handler.clock.now())
+        # guard: call-by-leader-not-replica
         if is_young or await self._has_begun(command.instance_id):
             return await early.hand_back(delivery)
         log.info("a call goes: what it is for has never begun", instance_id=command.instance_id)
@@ -387,7 +396,7 @@ class WorkflowWorker:
             return
         if len(self._noted) >= NOTED_MAX:
             self._noted.clear()
-        self._noted.add(instance_id)
+        self._noted.add(instance_id)  # guard: why-not-here-said-once
         why = {"reason": hindrance.reason, "why": hindrance.detail}
         log.warning("commands handed back", instance_id=instance_id, **why)
 
@@ -416,6 +425,7 @@ async def _hand_back(delivery: Incoming) -> None:
 
 def _is_early(command: WorkflowCommand, hindrance: Hindrance) -> bool:
     """Return whether a command may have come before the first commit of its instance."""
+    # guard: other-vain-word-letter
     return hindrance.reason == NO_SUCH_INSTANCE and isinstance(command, Advance)
 
 

@@ -129,9 +129,9 @@ class LogSource:
     async def _check_same(self, after: int, mark: str) -> None:
         name, ports = self._ports.stack.name, self._ports
         state = await ports.states.of(self.projection)
-        loss = ends_early(self.projection, after, state)
+        loss = ends_early(self.projection, after, state)  # guard: loss-rows-not-anew
         if loss is not None:
-            if may_catch_up(loss, state):
+            if may_catch_up(loss, state):  # guard: loss-rows-wait
                 detail = f"its leader says it {loss.words}"
                 raise Unavailable(f"stream {self.projection}", detail=detail)
             raise LogLost(name, [loss])
@@ -139,6 +139,7 @@ class LogSource:
         stands = (
             await ports.log.at(after, self._stream, partition=self._partition) if mark else None
         )
+        # guard: checkpoint-commit-mark
         if state is not None and stands is not None and mark_of(stands) != mark:
             loss = Loss(
                 part=self.projection,
@@ -169,7 +170,7 @@ class _Pace:
                 await self._clock.sleep(left_s)
             self._ready_s = self._clock.monotonic_s() + self._gather_s
             count = await take()
-            if left_s <= 0 or not MANY <= count < ENOUGH:
+            if left_s <= 0 or not MANY <= count < ENOUGH:  # guard: many-rows-gather-longer
                 return
 
 
@@ -227,7 +228,7 @@ class _Stretch:
     def take(self, records: Sequence[Recorded]) -> None:
         for record in records:
             # A journal keeps what was moved from it into the state.
-            if self._stack.holds(self._stream, record.subject):
+            if self._stack.holds(self._stream, record.subject):  # guard: journal-state-no-row
                 self._lives.add(record)
             self._last = record
             self._events += len(record.commit.events)

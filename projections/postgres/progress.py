@@ -25,6 +25,7 @@ LOOK_S_MAX: Final = 1.0
 """Longest wait between two looks, in seconds, should a notification get lost."""
 
 
+# guard: progress-includes-state
 async def heads(ports: Ports, streams: Collection[Stream] = AGGREGATE_STREAMS) -> dict[str, int]:
     """Return the newest sequence of each projection of `streams`, by its name, for `caught_up`.
 

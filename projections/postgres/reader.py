@@ -348,7 +348,7 @@ async def run_sql(pool: Pool, text: str, *args: object, query_s_max: float = QUE
     Raises:
         QueryRefused: it is wrong, writes, has no statement or several, or takes too long.
     """
-    require_statement(text)
+    require_statement(text)  # guard: empty-statement-refused
     return await answer(pool, text, *args, query_s_max=query_s_max)
 
 

@@ -85,7 +85,7 @@ async def apply(
             mark,
             now,
         )
-        if not moved:
+        if not moved:  # guard: checkpoint-fence
             raise ProjectorFenced(since.projection, expected=since.position)
         for batch in batches:
             await _run(connection, batch, since=since, position=position)

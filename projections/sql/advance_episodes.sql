@@ -5,6 +5,7 @@ UPDATE episodes AS episode SET
     journal_seq = advance.journal_seq,
     status = coalesce(advance.status, episode.status),
     blocked_by = CASE
+        -- guard: followed-status-of-block
         WHEN advance.status IS NULL THEN episode.blocked_by ELSE advance.blocked_by
     END,
     node = coalesce(advance.node, episode.node),

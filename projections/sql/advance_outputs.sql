@@ -6,12 +6,13 @@ UPDATE outputs AS output SET
     journal_seq = advance.journal_seq,
     updated_at = advance.updated_at,
     status = advance.status,
+    -- guard: edited-output-in-row
     payload = CASE WHEN advance.edited IS NULL THEN output.payload ELSE advance.edited -> 0 END,
     next_attempt_at = advance.next_attempt_at,
     error_class = advance.error_class,
     error_detail = advance.error_detail,
     attempts = coalesce(advance.attempts, output.attempts),
-    asked_at = coalesce(advance.asked_at, output.asked_at),
+    asked_at = coalesce(advance.asked_at, output.asked_at),  -- guard: asked-at-latest
     resolution = CASE WHEN advance.decides THEN advance.resolution ELSE output.resolution END,
     decided_by = CASE WHEN advance.decides THEN advance.decided_by ELSE output.decided_by END,
     decided_reason = CASE
@@ -27,6 +28,7 @@ UPDATE outputs AS output SET
     delivered_at = coalesce(advance.delivered_at, output.delivered_at),
     canceled_at = coalesce(advance.canceled_at, output.canceled_at)
 FROM (
+    -- guard: asked-again-forgets-decision
     SELECT *, resolution IS NOT NULL OR asked_at IS NOT NULL AS decides
     FROM json_to_recordset($2::json) AS happened (
         output_key text, journal_seq bigint, updated_at timestamptz, status text,

@@ -26,6 +26,6 @@ ON CONFLICT (stack, actor_id) DO UPDATE SET
     applied_at = excluded.applied_at,
     applied_by = excluded.applied_by,
     applied_reason = excluded.applied_reason,
-    disabled_at = excluded.disabled_at,
+    disabled_at = excluded.disabled_at,  -- guard: reapplied-forgets-disabler
     disabled_by = excluded.disabled_by,
     disabled_reason = excluded.disabled_reason

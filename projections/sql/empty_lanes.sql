@@ -5,4 +5,4 @@ DELETE FROM lane_tickets AS ticket
 USING json_to_recordset($2::json) AS emptied (actor_id text, journal_seq bigint)
 WHERE ticket.stack = $1
     AND ticket.actor_id = emptied.actor_id
-    AND ticket.journal_seq < emptied.journal_seq
+    AND ticket.journal_seq < emptied.journal_seq  -- guard: emptied-lane-earlier-rows

@@ -14,7 +14,7 @@ SELECT coalesce(
     (
         SELECT 'journal'
         WHERE
-            split_part($2, '-', 1) = 'state'
+            split_part($2, '-', 1) = 'state'  -- guard: journal-state-rows-kept
             AND NOT EXISTS (
                 SELECT 1
                 FROM projection_checkpoints

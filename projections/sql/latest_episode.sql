@@ -11,12 +11,13 @@ SELECT episode_id
 FROM (
     SELECT episode_id, queued_at
     FROM episodes
+    -- guard: latest-started-last
     WHERE stack = $1 AND started_at >= (SELECT queued_at FROM started_last)
     UNION ALL
     (
         SELECT episode_id, queued_at
         FROM episodes
-        WHERE stack = $1 AND started_at IS NULL
+        WHERE stack = $1 AND started_at IS NULL  -- guard: waiting-may-be-latest
         ORDER BY queued_at DESC
         LIMIT 1
     )

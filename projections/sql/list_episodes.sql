@@ -20,6 +20,7 @@ WITH listed AS (
         AND ($8::timestamptz IS NULL OR started_at <= $8)
         AND (
             $9::timestamptz IS NULL
+            -- guard: page-begins-after-last
             OR (coalesce(started_at, 'infinity'), queued_at, episode_id)
                 < (coalesce($8::timestamptz, 'infinity'), $9::timestamptz, $10::uuid)
         )

@@ -18,7 +18,7 @@ SELECT
                 SELECT block.approvers
                 FROM episode_blocks AS block
                 WHERE block.stack = $1 AND block.episode_id = listed.id::uuid
-                    AND block.resolution IS NULL
+                    AND block.resolution IS NULL  -- guard: inbox-deciders-of-waiting
                 ORDER BY block.step_no DESC
                 LIMIT 1
             )

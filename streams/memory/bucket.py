@@ -30,6 +30,7 @@ class MemoryBucket:
         """See `Bucket.put`."""
         require_ttl(ttl_s)
         self._settle()
+        # guard: memory-put-at-read-revision
         if after is not None and after != self._revision_of(key):
             raise RevisionConflict(key, expected=after)
         # Last in the dict, so that `watch` finds the entries in the order of their revisions.
@@ -48,6 +49,7 @@ class MemoryBucket:
     async def delete(self, key: str, *, after: int | None = None) -> None:
         """See `Bucket.delete`."""
         self._settle()
+        # guard: old-delete-removes-nothing
         if after is not None and key in self._entries and after != self._revision_of(key):
             raise RevisionConflict(key, expected=after)
         self._remove(key)
@@ -93,7 +95,7 @@ class MemoryBucket:
         """Return when the next key lapses, forgetting what was put again or removed since."""
         while self._ends:
             ends_s, revision, key = self._ends[0]
-            if self._revision_of(key) == revision:
+            if self._revision_of(key) == revision:  # guard: put-gives-new-life
                 return ends_s
             heapq.heappop(self._ends)
         return math.inf

@@ -46,7 +46,7 @@ class MemoryLeases:
         """See `Leases.acquire`."""
         self._settle()
         stored = self._bucket.get(key)
-        if stored is not None and stored.change.state == "claimed":
+        if stored is not None and stored.change.state == "claimed":  # guard: held-key-busy
             return None
         lease = Lease(
             key=key,
@@ -86,7 +86,7 @@ class MemoryLeases:
         stored = self._bucket.get(lease.key)
         if stored is None or stored.change.claim is None:
             return False
-        return stored.change.revision == lease.revision
+        return stored.change.revision == lease.revision  # guard: former-owner-frees-nothing
 
     async def reclaim_expired(self, *, limit: int = RECLAIM_MAX) -> Sequence[ClaimChange]:
         """See `Leases.reclaim_expired`."""

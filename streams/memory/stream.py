@@ -90,13 +90,14 @@ class MemoryStream:
         """
         _check_size(subject, data, headers)
         last = self.last_of(subject)
+        # guard: append-version-check
         if after is not None and after != (last.seq if last is not None else 0):
             raise VersionConflict(subject, expected=after)
         message_id = headers.get(MESSAGE_ID_HEADER)
         if message_id is None:
             return self._store(subject, data, headers, at)
         self._forget_old_ids()
-        if message_id not in self._known_ids:
+        if message_id not in self._known_ids:  # guard: message-id-stored-once
             seq = self._store(subject, data, headers, at)
             self._known_ids[message_id] = (seq, self.clock.monotonic_s() + DEDUPE_WINDOW_S)
         return self._known_ids[message_id][0]

@@ -63,6 +63,7 @@ class MemoryTimers:
         subject = self._stack.timer(timer.actor, timer.purpose, timer.key)
         data = timer_body(timer, due_at=due_at)
         self.fire()
+        # guard: memory-timer-as-read-replaced
         if expecting is not None and expecting != self._revision_of(subject):
             raise TimerConflict(subject, expected=expecting)
         self._revision += 1
@@ -101,6 +102,7 @@ class MemoryTimers:
         found: list[str] = []
         for partition in self._stack.partitions_of(Stream.WORK):
             pattern = self._stack.timers_of(actor, purpose, partition)
+            # guard: timer-keys-of-actor
             subjects = (each for each in self._armed if matches(pattern, each))
             timers = map(self._stack.timer_of, islice(subjects, KEYS_MAX))
             found += [timer[2] for timer in timers if timer is not None]
@@ -112,6 +114,7 @@ class MemoryTimers:
         """See `Timers.cancel`."""
         subject = self._stack.timer(actor, purpose, key)
         self.fire()
+        # guard: memory-timer-cancelled-as-read
         if expecting is None or self._revision_of(subject) <= expecting:
             self._armed.pop(subject, None)
 
@@ -160,7 +163,7 @@ class MemoryTimers:
         """Return the subject of the timer that fires next, forgetting those that never will."""
         while self._order:
             _, revision, subject = self._order[0]
-            if self._revision_of(subject) == revision:
+            if self._revision_of(subject) == revision:  # guard: postponed-hides-no-earlier
                 return subject
             heapq.heappop(self._order)
         return None

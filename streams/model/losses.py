@@ -127,7 +127,7 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def resumed(self, position: int) -> int:
         """Return where whoever was at `position` goes on, once the loss is accepted."""
-        if self.is_of_all:
+        if self.is_of_all:  # guard: loss-new-stream-new
             return 0
         return min(max(position, self.first_seq - 1), self.last_seq)
 
@@ -169,7 +169,7 @@ def read_notes(registry: bytes | None, gates: bytes | None) -> Notes:
     in_registry = _notes.decode(registry) if registry else {}
     in_gates = _notes.decode(gates) if gates else {}
     of_registry = {part: each for part, each in in_gates.items() if part == REGISTRY}
-    return {**in_gates, **in_registry, **of_registry}
+    return {**in_gates, **in_registry, **of_registry}  # guard: loss-other-knows-better
 
 
 def what_is_lost(part: str, known: KnownPast, state: StreamState | None) -> Loss | None:
@@ -194,13 +194,14 @@ def what_is_lost(part: str, known: KnownPast, state: StreamState | None) -> Loss
 
 
 def _lack(part: str, known: KnownPast, state: StreamState) -> Lack | None:
-    if known.created not in {"", state.created}:
+    if known.created not in {"", state.created}:  # guard: loss-remade-stream
         return Lack.MADE_ANEW
-    if state.last_seq < known.seq:
+    if state.last_seq < known.seq:  # guard: loss-known-missing
         return Lack.ENDS_EARLY
+    # guard: loss-floor-moved
     if keeps_all(part) and state.last_seq and state.first_seq > known.floor:
         return Lack.BEGINS_LATE
-    if part in NEVER_EMPTY and state.last_seq and not state.messages:
+    if part in NEVER_EMPTY and state.last_seq and not state.messages:  # guard: loss-empty-bucket
         return Lack.EMPTIED
     return None
 
@@ -217,6 +218,7 @@ def may_catch_up(loss: Loss, state: StreamState | None) -> bool:
     A server that was started again cuts its copy back, and repeats the log of the copies from there
     on. It may lead before it is done, and then says that the stream ends where it is by now.
     """
+    # guard: loss-leader-may-catch-up
     return loss.lack is Lack.ENDS_EARLY and state is not None and state.copies > 1
 
 

@@ -50,7 +50,7 @@ class TimerCopy:
         groups, waiting = Groups(self.link), list[Write]()
         async with aclosing(self._timers(self.old)) as timers:
             async for id_, found in timers:
-                if id_ not in ids:
+                if id_ not in ids:  # guard: carried-timer-once
                     ids.add(id_)
                     waiting.append(self._copy_of(id_, found))
                 if len(waiting) == TOGETHER_MAX:

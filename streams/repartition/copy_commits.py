@@ -61,7 +61,7 @@ _NOT_COPIED: Final = frozenset(
         headers.EXPECTED_SEQ,
         headers.EXPECTED_LAST,
         headers.COPIED_FROM,
-        MESSAGE_ID_HEADER,
+        MESSAGE_ID_HEADER,  # guard: commands-of-one-id-apart
     }
 )
 """Headers that are about the storing of the original.
@@ -95,7 +95,7 @@ class CommitCopy:
                 done += 1
                 if done % TOLD_EVERY == 0:
                     tell(done)
-                if self.new.holds(self.stream, message.subject):
+                if self.new.holds(self.stream, message.subject):  # guard: copies-of-own-stream
                     write = self._copy_of(mark, message)
                     await targets[self.new.stream_of(write.subject)].take(write, mark)
         for target in targets.values():
@@ -175,7 +175,7 @@ class _Target:
 
     async def take(self, write: Write, mark: _Mark) -> None:
         """Store `write`, now or later, unless it is there."""
-        if mark <= self.mark:
+        if mark <= self.mark:  # guard: copied-once
             return
         size = len(write.data)
         if len(self.waiting) >= BATCH_MAX or self.waiting_bytes + size > BATCH_BYTES_MAX:
@@ -212,6 +212,7 @@ class _Target:
     def _checked(self) -> list[Write]:
         """Return the waiting messages, to be stored only after what is there."""
         first, *rest = self.waiting
+        # guard: copy-behind-the-last
         said = {**first.headers, headers.EXPECTED_LAST: str(self.newest_seq)}
         return [first._replace(headers=said), *rest]
 

@@ -37,7 +37,7 @@ async def require_followed(link: Link, gates: Bucket, stack: Stack) -> None:
             position = int(entry.value) if entry is not None and entry.value else 0
             head = await stored.newest_seq(link, stack.stream(stream, partition))
             left += max(0, head - position)
-    if left:
+    if left:  # guard: behind-reactors-not-moved
         raise Incompatible(
             f"the reactors have not followed {left:,} commits of stack {stack.name}",
             remedy="Start a node without --no-react, wait until `vigil doctor` shows every reactor "
@@ -63,9 +63,10 @@ async def _write(gates: Bucket, key: str, link: Link, stream: str, check: Check)
     for _ in range(TRIES_MAX):
         # In this order: what is written after the check is another revision.
         entry = await gates.get(key)
-        await check()
+        await check()  # guard: lost-lease-writes-no-position
         head = await stored.newest_seq(link, stream)
         try:
+            # guard: reactor-position-kept
             await gates.put(key, str(head).encode(), after=entry.revision if entry else 0)
         except RevisionConflict:  # Or the answer to our own was lost: then we still have the lease.
             continue

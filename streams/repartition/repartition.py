@@ -125,7 +125,7 @@ async def _change(link: Link, new: Stack, held: _TakenLease, tell: Tell) -> None
     move = _Move(link, made(new.name, layout.partitions), new, held, tell)
     if not is_same:
         await _move(move, layout)
-    elif layout.moving_to not in {None, new.partitions}:
+    elif layout.moving_to not in {None, new.partitions}:  # guard: state-move-goes-on
         await _go_back(move, layout)
     elif not layout.has_state:
         await _split(move, layout)
@@ -143,12 +143,12 @@ async def _drop_retired(link: Link, stack: Stack) -> Sequence[str]:
 
 async def _move(move: _Move, layout: StackLayout) -> None:
     link, old, new = move.link, move.old, move.new
-    if layout.moving_to not in {None, new.partitions}:
+    if layout.moving_to not in {None, new.partitions}:  # guard: second-move-refused
         raise setup.on_its_way(old, layout)
     if layout.moving_to is None:
         await _require_room(link, old)
     await _begin(move, layout)
-    await _retire(link, old)
+    await _retire(link, old)  # guard: reactors-checked-after-retiring
     if layout.has_state:  # Earlier versions had no reactors.
         await _require_followed(move, layout)
     await _make_streams(link, old, new)
@@ -180,7 +180,7 @@ async def _begin(move: _Move, layout: StackLayout) -> None:
     """Let nobody connect any more, and check that nobody is connected."""
     await _mark(move.link, move.old, replace(layout, moving_to=move.new.partitions))
     try:
-        await require_unused(move.link, move.old)
+        await require_unused(move.link, move.old)  # guard: used-stack-not-moved
     except Incompatible:
         await _mark(move.link, move.old, layout)
         raise
@@ -197,11 +197,12 @@ async def _require_followed(move: _Move, layout: StackLayout) -> None:
 
 async def _switch(move: _Move, layout: StackLayout) -> None:
     # Dead letters stay where they are, and with them their position, if there is one.
+    # guard: positions-of-staying-kept
     streams = AGGREGATE_STREAMS if layout.has_state else FOLLOWED
     check = move.held.check
     await write_positions(move.link, _gates(move), move.new, streams, check=check)
-    await forget_streams(move.link, move.new)
-    await move.held.check()
+    await forget_streams(move.link, move.new)  # guard: loss-replaced-forgotten
+    await move.held.check()  # guard: lost-lease-uses-nothing
     await _mark(move.link, move.new, StackLayout(move.new.partitions))
 
 
@@ -222,6 +223,7 @@ async def _retire(link: Link, stack: Stack) -> None:
 async def _make_streams(link: Link, old: Stack, new: Stack) -> None:
     """Make the streams of the other layout where they are missing."""
     kept = await _kept(link, old)
+    # guard: carry-into-new-streams
     await _drop(link, [new.stream(Stream.WORK, each) for each in new.partitions_of(Stream.WORK)])
     for _, ours in _streams(link, new):
         await setup.ensure(link, {**ours, **kept})
@@ -231,6 +233,7 @@ async def _copy(copying: CommitCopy, tell: Tell) -> None:
     total = await copying.count()
     name = copying.stream.value
     await copying.copy(lambda done: tell(f"copied, {name}", done, total))
+    # guard: copies-compared-before-use
     await copying.verify(lambda done: tell(f"verified, {name}", done, total))
 
 
@@ -263,7 +266,7 @@ class _TakenLease:
         working, keeping = asyncio.create_task(work), asyncio.create_task(self._keep())
         try:
             await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
-            return await (working if working.done() else keeping)
+            return await (working if working.done() else keeping)  # guard: lost-lease-stops-move
         finally:
             working.cancel()
             keeping.cancel()
@@ -283,7 +286,7 @@ class _TakenLease:
 @asynccontextmanager
 async def _alone(link: Link, stack: Stack) -> AsyncIterator[_TakenLease]:
     await setup.check_server(link)
-    await require_unmarked(link, stack)
+    await require_unmarked(link, stack)  # guard: loss-stack-not-moved
     await _layout(link, stack)
     leases = JetStreamLeases(link, stack)
     lease = await leases.acquire(LAYOUT_CLAIM, holder=link.settings.name)
@@ -297,7 +300,7 @@ async def _alone(link: Link, stack: Stack) -> AsyncIterator[_TakenLease]:
         yield held
     finally:
         # Unanswered it lapses by itself, and what was done, or went wrong, is more worth saying.
-        with suppress(Unavailable):
+        with suppress(Unavailable):  # guard: unended-lease-hides-nothing
             await leases.complete(held.lease)
 
 

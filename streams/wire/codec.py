@@ -53,7 +53,7 @@ def encode_commit(commit: Commit) -> bytes:
     """
     try:
         data = _encoder.encode(_Body(at=commit.at, events=commit.events))
-        _decoder.decode(data)
+        _decoder.decode(data)  # guard: written-can-be-read
     except (*UNDECODABLE, TypeError, OverflowError) as error:
         raise Unwritable(commit.id, detail=str(error)) from error
     return data

@@ -147,6 +147,7 @@ def copy_headers(
     event_id = _claimed_id(headers) or f"{stream}:{seq}"
     dropped = {EVENT_ID_HEADER} | {name for name in headers if name.startswith(_SERVER_HEADERS)}
     kept = {name: value for name, value in headers.items() if name not in dropped}
+    # guard: same-event-published-again
     same = {EVENT_ID_HEADER: event_id} if len(event_id) <= ID_CHARS_MAX else {}
     return {**kept, **same, **message_headers(id=id)}
 
@@ -215,7 +216,7 @@ def inbox_of(stack: Stack, command: Command | WorkflowCommand) -> str:
     """Return the subject that `command` is sent on."""
     if isinstance(command, WorkflowCommand):
         return stack.workflow_inbox(command.workflow, command.instance_id)
-    is_said = isinstance(command, Attending)
+    is_said = isinstance(command, Attending)  # guard: command-passes-slot-queue
     commands = stack.attending_inbox if is_said else stack.episode_inbox
     return commands(command.actor_id, command.episode_id)
 
@@ -259,6 +260,7 @@ def _event_id(headers: Mapping[str, str], stream: str, seq: int) -> str:
 def _foreign_id(headers: Mapping[str, str], stream: str, seq: int, *, remade: str) -> str:
     given = _claimed_id(headers)
     at = f"{remade}:{seq}" if remade else seq
+    # guard: foreign-ids-told-apart
     return _checked_id(f"{stream}/{given}" if given else f"{stream}:{at}")
 
 

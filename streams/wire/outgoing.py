@@ -36,7 +36,7 @@ def problem_of_subject(subject: str) -> str | None:
         return f"{subject[:40]!r}… is over {SUBJECT_BYTES_MAX:,} bytes"
     if _WILDCARDS.intersection(words):
         return f"{subject!r} has a wildcard; a message goes to one subject"
-    if subject.startswith(_SERVERS_OWN):
+    if subject.startswith(_SERVERS_OWN):  # guard: no-message-to-server
         return f"{subject!r} is the server's own"
     return None
 
@@ -47,7 +47,7 @@ def checked_subject(subject: str, *, stack: Stack) -> str:
         raise BadName(f"subject: {problem}")
     if is_event(subject, stack=stack):
         event_name(stack.event_name_of(subject))
-    elif subject.partition(".")[0] == stack.name:
+    elif subject.partition(".")[0] == stack.name:  # guard: stack-gets-events-only
         raise BadName(f"subject: {subject!r} is the engine's own; of its subjects, use an event's")
     return subject
 
@@ -66,6 +66,6 @@ def sent_headers(given: Mapping[str, str], *, id: str, hops: int) -> dict[str, s
     for name in given:
         if not _HEADER_NAME.fullmatch(name):
             raise BadName(f"not the name of a header: {name!r}")
-        if name.lower().startswith(_RESERVED):
+        if name.lower().startswith(_RESERVED):  # guard: no-server-header
             raise BadName(f"header {name!r} is reserved: it tells the server what to do")
     return {**given, **event_headers(id=id, hops=hops)}

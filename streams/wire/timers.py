@@ -65,6 +65,7 @@ def timer_headers(*, id: str, trace: str = "") -> dict[str, str]:
 
     Commands are in the same stream, so a message id says that it is a timer's.
     """
+    # guard: repeated-arming-fires-once
     return {TIMER_ID_HEADER: id, **message_headers(id=f"timer:{id}", trace=trace)}
 
 
@@ -74,7 +75,7 @@ def sent_headers(*, id: str, trace: str) -> dict[str, str]:
     Raises:
         BadName: the id is empty, too long, or would not come back from a header as it is.
     """
-    is_kept = id.isprintable() and id == id.strip()
+    is_kept = id.isprintable() and id == id.strip()  # guard: timer-id-unchanged
     if not is_kept or not 0 < len(id) <= TIMER_ID_CHARS_MAX:
         raise BadName(
             f"id of a timer: {id[:40]!r}; use 1 to {TIMER_ID_CHARS_MAX} printable characters, "

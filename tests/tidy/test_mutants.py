@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from tests.mutants import ROOT, TABLE
+from tests.markers import NAME, ROOT, markers
+from tests.mutants import TABLE
+from tests.mutation import faults
 
 
-def test_every_mutant_changes_exactly_one_place():
-    found = {mutant.guard: (ROOT / mutant.file).read_text().count(mutant.text) for mutant in TABLE}
-    assert {guard: count for guard, count in found.items() if count != 1} == {}
+def test_every_mutant_changes_what_its_marker_marks_and_nothing_it_does_breaks_the_file():
+    assert faults() == []
+
+
+def test_every_marker_has_a_row():
+    assert sorted(markers().keys() - {mutant.marker for mutant in TABLE}) == []
+
+
+def test_a_marker_stands_at_one_place():
+    assert {name for name, places in markers().items() if len(places) > 1} == set()
+
+
+def test_a_marker_is_a_few_words():
+    unfit = [name for name in markers() if not NAME.fullmatch(name) or name.count("-") > 4]
+    assert unfit == []
+
+
+def test_a_row_says_in_words_of_its_own_what_it_protects():
+    guards = [mutant.guard for mutant in TABLE]
+    assert [guard for guard in set(guards) if guards.count(guard) > 1] == []
 
 
 def test_every_mutant_names_tests_that_exist():

@@ -114,7 +114,7 @@ def _after(
     asked: ApprovalRequest, event: events.LogEvent, decision: ApprovalDecision
 ) -> ApprovalRequest:
     step = event.step if isinstance(event, events.StepApproved | events.StepDenied) else asked.step
-    is_about = asked.decision is None and asked.step == step
+    is_about = asked.decision is None and asked.step == step  # guard: decision-of-one-step
     return replace(asked, decision=decision) if is_about else asked
 
 
@@ -223,12 +223,13 @@ class Choice:
     def confirm(self, what: str, row: Row, plan_hash: str) -> None:
         """Check `hash`, or show the request and ask for confirmation."""
         if self.hash is not None:
-            if not plan_hash.startswith(self.hash.lower()):
+            if not plan_hash.startswith(self.hash.lower()):  # guard: decision-about-seen-plan
                 raise Trouble(f"{what} waits for a decision on another plan: {plan_hash}")
         elif not self.is_sure:
             terminal = tables.terminal(stderr=True)
+            # guard: plan-shown-unasked
             terminal.print(tables.record(row, width=terminal.width), crop=False)
-            if not sys.stdin.isatty():
+            if not sys.stdin.isatty():  # guard: decide-only-on-seen
                 digits = plan_hash[:HASH_DIGITS_MIN]
                 raise Mistake(f"there is no terminal to confirm on; give --hash {digits}, or --yes")
             typer.confirm(f"{self.verdict} {what}?", abort=True, err=True)
@@ -313,7 +314,7 @@ async def _read_pending(ports: Ports, target: ApprovalTarget) -> tuple[ApprovalR
         hint = f"`vigil {target.kind}s list` shows those that there are"
         raise Trouble(f"no {target} in stack {ports.stack.name}; {hint}")
     found = requests(records)
-    mine = [each for each in found if each.step == target.step]
+    mine = [each for each in found if each.step == target.step]  # guard: unasking-step-undecided
     if not mine:
         names = ", ".join(each.step for each in found if each.step and not each.decision)
         those = f"; those that do: {names}" if names else ""
@@ -374,7 +375,7 @@ def _result_of_decision(
     if not decided or decided[-1] is None:
         return None
     decision = decided[-1]
-    if decision.id == id_:
+    if decision.id == id_:  # guard: decider-learns-standing
         what = f"{asked.step} {decision.outcome}".lstrip()
         return CommandResult(f"{what} by {decision.by}", is_wanted=True)
     return CommandResult(f"another decision stands: {decision.in_words}", is_wanted=False)

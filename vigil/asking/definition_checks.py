@@ -45,7 +45,7 @@ def require_undeclared(nodes: Iterable[NodeInfo], drafts: Sequence[Draft]) -> No
     """Refuse drafts of what a node declares in code, which goes before a definition there."""
     there = list(nodes)
     for draft in drafts:
-        if names := in_code(there, draft.kind, draft.id):
+        if names := in_code(there, draft.kind, draft.id):  # guard: code-is-not-defined
             what = f"{ID_KINDS[draft.kind]} {draft.id!r} is declared in code on {', '.join(names)}"
             raise Trouble(f"{draft.file}: {what}; take it out of the app there first")
 
@@ -65,6 +65,7 @@ def require_fitting(
     """
     for draft in drafts:
         agent = _agent(draft)
+        # guard: other-stacks-definition-refused
         if agent is not None and agent.stacks is not None and stack not in agent.stacks:
             own = ", ".join(agent.stacks)
             raise Mistake(f"{draft.file}: it is for {own}, and this stack is {stack}")
@@ -93,9 +94,9 @@ def unchecked(drafts: Iterable[Draft]) -> list[str]:
 def _require_workable(drafts: Sequence[Draft], there: Sequence[RegisteredDefinition]) -> None:
     app = _app_with({name for each in drafts for name in _named(each)})
     for draft in drafts:
-        if problem := make(_edition(draft), app).problem:
+        if problem := make(_edition(draft), app).problem:  # guard: appless-definition-refused
             raise Mistake(f"{draft.file}: {problem}")
-    way = around(there)
+    way = around(there)  # guard: self-running-definition-refused
     for draft in drafts:
         if draft.kind is DefinitionKind.WORKFLOW and draft.id in way.split(" → "):
             raise Mistake(f"{draft.file}: workflow {draft.id!r} runs itself: {way}")
@@ -232,7 +233,7 @@ def lacks(
     Nothing without `nodes`: nobody knows what is in their code. `definitions` are all that there
     are to be, the workflow too.
     """
-    if not nodes:
+    if not nodes:  # guard: no-node-no-accusation
         return []
     there = _there(nodes, definitions)
     lines = [
@@ -260,6 +261,7 @@ def _there(nodes: Collection[NodeInfo], definitions: Iterable[RegisteredDefiniti
     """Return what nodes have, and what is defined, though no node may run it yet."""
     actors = {actor for node in nodes for actor in node.actors}
     # A node that has much to say of itself leaves the expectations out.
+    # guard: silent-node-accuses-nobody
     there: dict[Name, Collection[str] | None] = {
         defined_by(actor): known(nodes, actor) or None for actor in actors
     }
@@ -268,7 +270,7 @@ def _there(nodes: Collection[NodeInfo], definitions: Iterable[RegisteredDefiniti
         if not info.revision
     }  # fmt: skip
     for each in definitions:
-        if (each.kind, each.id) in coded:
+        if (each.kind, each.id) in coded:  # guard: code-before-definition
             continue
         there.pop((each.kind, each.id), None)
         if each.holds:
@@ -316,6 +318,7 @@ def removed(kind: DefinitionKind, before: msgspec.Raw, after: msgspec.Raw) -> li
         if name not in has:
             gone.append(name)
         else:
+            # guard: lost-schedule-told
             specs = sorted(_schedules(had[name]) - _schedules(has[name]))
             gone += [f"{name} {spec}" for spec in specs]
     return gone

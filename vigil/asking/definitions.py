@@ -193,7 +193,7 @@ def _planned(
     scene: _Surroundings, draft: Draft, stands: Definition, *, seen: int | None
 ) -> AppliedDefinition:
     kind, id_, body = draft.kind, draft.id, draft.body
-    if seen not in (None, stands.revision):
+    if seen not in (None, stands.revision):  # guard: dry-run-of-seen-revision
         raise Trouble(f"{id_}: it is at revision {stands.revision} by now, not {seen}")
     happens = not stands.holds or stands.body != body
     revision = stands.revision + happens
@@ -204,7 +204,7 @@ def _planned(
         file=draft.file,
         happened=happens,
         difference=difference(holding(stands), unraw(body)),
-        removed=lost,
+        removed=lost,  # guard: lost-parts-told
         needed_by=checks.needed_by(scene.planned, (kind, id_), only=lost) if lost else {},
         lacks=checks.lacks(scene.nodes, scene.planned, id_)
         if kind is DefinitionKind.WORKFLOW
@@ -294,6 +294,7 @@ def wait_withdrawal(
 def _waking(nodes: Sequence[NodeInfo], actor: str) -> list[str]:
     """Return the nodes that wake an actor by a definition; their code is not ours to disable."""
     infos = [(node.name, node.actors[actor]) for node in nodes if actor in node.actors]
+    # guard: holding-nodes-named
     return [name for name, info in infos if info.wakes and info.revision]
 
 

@@ -53,9 +53,10 @@ def drafts_of(
     for file, format_ in _files(paths, form):
         draft = _draft(kind, file, format_)
         name = f"{ID_KINDS[draft.kind]} {draft.id!r}"
-        if name in found:
+        if name in found:  # guard: definition-of-one-file
             raise Mistake(f"{found[name].file} and {file} both define {name}")
         found[name] = draft
+    # guard: actors-before-workflows
     return sorted(found.values(), key=lambda draft: draft.kind is DefinitionKind.WORKFLOW)
 
 
@@ -86,6 +87,7 @@ def _files_in(folder: str) -> list[str]:
 
 
 def _is_ours(within: Path, file: Path) -> bool:
+    # guard: hidden-folder-not-applied
     is_hidden = any(part.startswith(".") for part in within.parts)
     return not is_hidden and file.name != settings.FILE and file.is_file()
 
@@ -105,7 +107,7 @@ def _draft(kind: DefinitionKind | None, file: str, form: Format | None) -> Draft
     try:
         data = read(text, form or format_of(file))
         found = kind_of(data)
-        if kind not in {None, found}:
+        if kind not in {None, found}:  # guard: other-kind-to-own-command
             raise Mistake(
                 f"{file}: not for {GROUPS[kind]}; say `vigil {GROUPS[found]} apply {file}`"
             )

@@ -25,12 +25,13 @@ def find_episode(config: Config, text: str | None, *, is_latest: bool = False) -
     `Trouble` if there is no such episode.
     """
     if is_latest:
-        if text is not None:
+        if text is not None:  # guard: id-or-latest
             raise Mistake("give an id, or --latest, not both")
         return _latest(config)
     if text is None:
         raise Mistake("which episode? give its id, or --latest")
     digits = text.replace("-", "").lower()
+    # guard: no-id-beginning-refused
     if not digits or set(digits) - set("0123456789abcdef") or len(digits) >= ID_DIGITS:
         return parse_id(text)
     return _begun_by(config, text, digits)
@@ -52,7 +53,7 @@ def _begun_by(config: Config, text: str, digits: str) -> UUID:
             f"no episode of stack {config.stack.name} has an id that begins with {text!r};"
             " `vigil episodes list` shows those that there are"
         )
-    if len(found) > 1:
+    if len(found) > 1:  # guard: ambiguous-id-refused
         more = ", …" if len(found) > NAMED_MAX else ""
         named = ", ".join(str(each) for each in found[:NAMED_MAX])
         raise Mistake(f"{text!r} begins the ids of several episodes: {named}{more}")

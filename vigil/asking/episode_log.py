@@ -40,7 +40,7 @@ async def live_log(
         episode = await show_episode(pool, stack, episode_id)
         # Read after the row: what is missing then comes with the next look.
         for line in await list_log_lines(pool, stack, episode_id, strategy=strategy):
-            if (place := _place(line)) not in yielded:
+            if (place := _place(line)) not in yielded:  # guard: tail-prints-once
                 yielded.add(place)
                 yield line
         if episode is not None and episode["status"] in ENDS:

@@ -245,7 +245,7 @@ async def _read_started(ports: Ports, started: StartedInstance) -> Instance | No
     try:
         return await requests.read_instance(ports, started.instance_id)
     except Refused:
-        await _has_begun(ports, started)
+        await _has_begun(ports, started)  # guard: waiter-learns-refusal
         return None
 
 
@@ -254,9 +254,9 @@ async def _has_begun(ports: Ports, started: StartedInstance) -> bool:
     assert asked.key is not None, "who asks without one is given one"
     name, is_dry = asked.workflow, asked.dry_run
     said = await requests.read_beginning(ports, name, asked.key, dry_run=is_dry)
-    if said.refused:
+    if said.refused:  # guard: asker-learns-refusal
         # Its episode has ended, so the key stays without an instance, also when that one is over.
-        is_spent = started.is_key_typed and said.busy_instance_id
+        is_spent = started.is_key_typed and said.busy_instance_id  # guard: key-chooser-told-used
         hint = " when this key was used; try another --key" if is_spent else ""
         raise Trouble(f"{name}: no instance begins: {said.refused}{hint}")
     return said.has_begun
@@ -297,7 +297,7 @@ async def unserved_instances(config: Config) -> list[Row]:
     """
     async with connected(config, creates=False, is_reading=True) as ports:
         nodes, definitions = await live_nodes(ports.gates), await stacks.read_definitions(ports)
-    if not nodes:
+    if not nodes:  # guard: no-node-says-unserved
         return []
     async with pooled(config) as pool:
         return await list_silent_instances(
@@ -308,11 +308,12 @@ async def unserved_instances(config: Config) -> list[Row]:
 def served(nodes: Iterable[NodeInfo], definitions: Iterable[RegisteredDefinition]) -> list[str]:
     """Return the workflows that a node runs, or finishes as they are disabled, by name."""
     there = list(nodes)
+    # guard: idle-holder-serves-none
     running = (
         workflow_of(actor) for node in there for actor, info in node.actors.items() if info.runs
     )
     closed = (each.id for each in definitions if any(_sees_to(node, each) for node in there))
-    return sorted({*filter(None, running), *closed})
+    return sorted({*filter(None, running), *closed})  # guard: lacking-told-from-disabled
 
 
 def _sees_to(node: NodeInfo, registered: RegisteredDefinition) -> bool:
@@ -320,8 +321,10 @@ def _sees_to(node: NodeInfo, registered: RegisteredDefinition) -> bool:
 
     Each does that runs anything, unless it reports why not; by name it tells only what it begins.
     """
+    # guard: defined-served-by-holders
     is_closed = registered.kind is DefinitionKind.WORKFLOW and not registered.holds
     has_problem = definition_id(registered.kind, registered.id) in node.problems
+    # guard: told-lack-does-not-serve
     return is_closed and SWITCHES[node.mode].runs and not has_problem
 
 
@@ -335,7 +338,7 @@ def by_workflow(rows: Sequence[Row]) -> list[UnservedInstances]:
             workflow_id=workflow,
             ids=tuple(str(row["instance_id"]) for row in of_one),
             silent_since=f"{of_one[0]['latest_at']}",
-            is_cut=len(rows) >= ROWS_MAX,
+            is_cut=len(rows) >= ROWS_MAX,  # guard: unserved-page-full
         )
         for workflow, of_one in found.items()
     ]

@@ -42,7 +42,7 @@ async def why_nobody_listens(ports: Ports, name: str) -> str:
         return ""
     reports = [entry.value for entry in entries.values() if entry.value is not None]
     heard = {event for report in reports for event in _events(report)}
-    if not heard or name in heard or name == SIGNAL:
+    if not heard or name in heard or name == SIGNAL:  # guard: unheard-event-told
         return ""
     return f"no node that is up listens to {name!r}; {hint(name, heard)}"
 

@@ -151,7 +151,7 @@ def report(outcomes: Iterable[CommandOutcome]) -> None:
     refused = [each for each in found if each.refused]
     for each in refused:
         print(f"vigil: {each.name}: {each.refused}", file=sys.stderr)
-    if refused or any(each.is_in_vain for each in found):
+    if refused or any(each.is_in_vain for each in found):  # guard: vain-wait-exit-code
         raise typer.Exit(EXIT_TROUBLE)
 
 
@@ -196,7 +196,7 @@ def waiting(goes_on: str) -> Iterator[None]:
     """On Ctrl-C, print what goes on without the one who waits."""
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # guard: interrupted-wait-told
         print(f"vigil: {goes_on}", file=sys.stderr)
         raise
 
@@ -207,7 +207,7 @@ async def _watch_one(
     whose = CommandOutcome(name=sent.name, actor_id=sent.actor_id)
     asked = replace(whose, done=ASKED, is_in_vain=until_s is not None)
     why = await _why_unheard(ports, nodes, sent)
-    if why is not None and why.is_certain:
+    if why is not None and why.is_certain:  # guard: inapplicable-not-awaited
         return replace(asked, obstacle=str(why))
     if until_s is None:
         return asked

@@ -107,7 +107,7 @@ def why_empty(config: Config) -> str:
 
     async def question(pool: Pool) -> str:
         name = config.stack.name
-        if await has_stack(pool, config.stack):
+        if await has_stack(pool, config.stack):  # guard: never-projected-only-if-so
             return ""
         unknown = f"nothing has ever been projected for stack {name!r}"
         return f"{unknown}; {stacks_hint(name, await list_stacks(pool, limit=STACKS_MAX))}"

@@ -83,7 +83,7 @@ async def require_known(config: Config, ports: Ports, seen: StackView, actor: st
             has_rows = bool(await list_episodes(pool, ports.stack, actor=actor, limit=1))
     except (PostgresUnavailable, QueryRefused):
         has_rows = False
-    if not has_rows:
+    if not has_rows:  # guard: unknown-name-refused
         kind, id_ = defined_by(actor)
         alike = [other for of, other in map(defined_by, names) if of is kind]
         a = "a" if kind is DefinitionKind.WORKFLOW else "an"
@@ -94,10 +94,11 @@ async def require_in_force(ports: Ports, seen: StackView, actor: str) -> None:
     """Refuse an actor that is, or begins, what was disabled."""
     kind, id_ = defined_by(actor)
     registered = definition_of(seen.definitions, kind, id_)
+    # guard: code-fired-though-disabled
     if registered is None or registered.holds or in_code(seen.nodes, kind, id_):
         return
     story = await story_of(ports, kind, id_)
-    if story.disabled is not None:
+    if story.disabled is not None:  # guard: disabled-not-fired-by-hand
         since = f"{ID_KINDS[kind]} {id_!r} is disabled since {when_and_who(story.disabled)}"
         raise Trouble(f"{since}; apply it again")
 
@@ -117,7 +118,7 @@ async def require_revision(ports: Ports, actor: str, revision: int) -> None:
     kind, id_ = defined_by(actor)
     events = [each.event for each in await definition_history(ports, kind, id_)]
     applied = [each.revision for each in events if isinstance(each, DefinitionApplied)]
-    if not applied:
+    if not applied:  # guard: unapplied-revision-refused
         raise Trouble(f"{ID_KINDS[kind]} {id_!r} was never applied, and has no revisions")
     if revision not in applied:
         raise Trouble(
@@ -291,6 +292,7 @@ def _problem(node: NodeInfo, registered: RegisteredDefinition, before: str) -> s
     """Return why a node cannot run a definition; empty: it has not reported so."""
     key = definition_id(registered.kind, registered.id)
     problem, about = node.problems.get(key, ""), node.problems_at.get(key)
+    # guard: old-word-not-about-revision
     is_new = problem != before if about is None else about >= registered.revision
     return problem if is_new else ""
 

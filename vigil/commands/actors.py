@@ -328,7 +328,7 @@ async def _close(gates: Bucket, key: str) -> str:
             return "was closed already"
         try:
             # A deleted key may stand again after a crash of the server: the breaker would be open.
-            await gates.put(key, closed, after=entry.revision)
+            await gates.put(key, closed, after=entry.revision)  # guard: reset-breaker-stored-closed
         except RevisionConflict:
             continue
         return f"closed; it was {_breaker_in_words(entry)}"

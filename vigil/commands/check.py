@@ -42,7 +42,7 @@ def check(
         {"actor": place.actor_id, "expectation": place.name, **msgspec.structs.asdict(each)}
         for each, place in (*ways.items(), *names.items(), *warned.items())
     ]
-    rows.sort(key=lambda row: _by_line(str(row["place"])))
+    rows.sort(key=lambda row: _by_line(str(row["place"])))  # guard: check-sorted-by-line
     if rows or is_json:
         show_rows(rows, COLUMNS, is_json=is_json)
     if ways or names:

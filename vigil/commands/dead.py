@@ -153,7 +153,7 @@ def what_to_do(row: Row) -> str | None:
         return f"vigil episodes settle {row['episode_id']}"
     if row["output_key"] is None:
         return f"vigil dead requeue {letter}"
-    if row["output_status"] in (None, OutputStatus.FAILED):
+    if row["output_status"] in (None, OutputStatus.FAILED):  # guard: gone-on-letter-discarded
         return f"vigil outputs retry {_argument(str(row['output_key']))}"
     return f"vigil dead discard --reason {shlex.quote(GONE_ON)} {letter}"
 
@@ -211,6 +211,7 @@ async def _settle_one(
         return CommandOutcome(name=key, refused="there is no such dead letter")
     except Rejected as error:
         return CommandOutcome(name=key, refused=str(error))
+    # guard: episode-letter-carries-why
     obstacle = await _why_unheard(settler.ports, nodes, episode_id) if episode_id else ""
     return CommandOutcome(name=key, done=done, obstacle=obstacle)
 

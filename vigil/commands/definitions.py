@@ -223,7 +223,7 @@ def _kind(ctx: typer.Context) -> DefinitionKind:
 def _require_nodes(*, is_dry: bool, timeout_s: float) -> None:
     if is_dry:
         raise Mistake("--reconcile changes something, and --dry-run nothing; choose one of them")
-    if not timeout_s:
+    if not timeout_s:  # guard: fresh-definition-not-reconciled
         raise Mistake("--reconcile is done once nodes run it; give them time with --timeout")
 
 
@@ -286,6 +286,7 @@ def show_rollout(
     if not is_json:
         for each, rollout in pairs:
             _say_rollout(each, rollout, timeout_s=timeout_s)
+    # guard: unrun-definition-not-reconciled
     running = [each.actor for each, rollout in pairs if rollout.running]
     done = reconcile(running) if reconcile is not None and running else None
     if is_json:
@@ -366,7 +367,7 @@ def _say_rollout(applied: AppliedDefinition, said: Rollout, *, timeout_s: float)
     for node in said.silent:
         which = f"that it runs revision {applied.registered.revision}"
         warn(f"{id_}: {node} has not said within {timeout_s:g} s {which}")
-    if said.is_in_vain and applied.ran:
+    if said.is_in_vain and applied.ran:  # guard: way-back-where-run
         warn(f"{id_}: {_way_back(applied)}")
 
 

@@ -174,9 +174,9 @@ def look_at_servers(versions: Mapping[str, str], *, copies: int) -> DoctorCheck:
     said = ", ".join(
         f"{name or 'this one'} {version}" for name, version in sorted(versions.items())
     )
-    if len({version_in(each) for each in versions.values()}) > 1:
+    if len({version_in(each) for each in versions.values()}) > 1:  # guard: doctor-server-versions
         return DoctorCheck("servers", "note", f"of several versions: {said}", _UPGRADE)
-    if len(versions) < copies:
+    if len(versions) < copies:  # guard: doctor-silent-server
         return DoctorCheck("servers", "note", f"{said}; streams have {copies} copies", _START)
     return DoctorCheck("servers", "ok", f"{said}; no client can see sync_interval: {_SYNC}")
 
@@ -283,10 +283,10 @@ def of_stream(report: StreamReport) -> DoctorCheck:
     what = f"stream {report.name}"
     if not report.exists:
         return DoctorCheck(what, "note", "not there yet; the first node makes it")
-    if report.is_compressed and report.replicas > 1:
+    if report.is_compressed and report.replicas > 1:  # guard: doctor-compressed-copies
         says = f"compressed, with {report.replicas} copies: servers since 2.15 lose such streams"
         return DoctorCheck(what, "problem", says, _UNCOMPRESS)
-    if not report.contradictions and report.behind:
+    if not report.contradictions and report.behind:  # guard: doctor-replica-behind
         return DoctorCheck(what, "note", f"not whole: {', '.join(report.behind)}", _START)
     if not report.contradictions and report.is_compressed:
         return DoctorCheck(what, "note", "compressed; the next node that starts changes that")

@@ -109,6 +109,7 @@ def ack(ctx: typer.Context, *, key: Key, reason: Reason = "", by: By = None) -> 
         return
     finding = _finding(change)
     if finding.status is not FindingStatus.ACTIVE:
+        # guard: vain-acknowledge-told
         raise Trouble(f"{key}: nothing to acknowledge, it {_ended(finding)}")
     print(f"{key}: nothing to do, {finding.acknowledged_by} has acknowledged it")
 

@@ -182,7 +182,7 @@ def retry_result(id_: str, event: LogEvent) -> CommandResult | None:
     from vigil.asking.requests import CommandResult
 
     match event:
-        case OutputRetried(retry_id=retry_id) if retry_id == id_:
+        case OutputRetried(retry_id=retry_id) if retry_id == id_:  # guard: retrier-learns-earlier
             return CommandResult("tried again", is_wanted=True)
         case OutputRetried(by=by):
             return CommandResult(f"{by} has it tried again", is_wanted=False)

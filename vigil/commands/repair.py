@@ -107,7 +107,7 @@ def recover(
         print(advice(each))
     counts = ", ".join(f"{name} {count:,}" for name, count in done.counts.items())
     print(f"dry run: {counts}" if is_dry else counts)
-    if not done.counts[NEEDED] and not done.unserved:
+    if not done.counts[NEEDED] and not done.unserved:  # guard: hopeless-not-in-good-hands
         print("nothing was forgotten: each waits for something that will come, or is being done")
 
 

@@ -120,7 +120,7 @@ def fitted(
         width: columns of characters that there are; `PLAIN_WIDTH`: a row is one line.
         spare: the columns to leave out if need be, the least important first.
     """
-    shown = on_one_line if width == PLAIN_WIDTH else cell
+    shown = on_one_line if width == PLAIN_WIDTH else cell  # guard: piped-row-one-line
     texts = {column: [shown(column, row.get(column)) for row in rows] for column in columns}
     cells = {column: [text.plain for text in found] for column, found in texts.items()}
     found = fit(cells, width=width, spare=spare)
@@ -150,7 +150,7 @@ def record(row: Row, *, width: int) -> RenderableType:
 def _told(column: str, value: object, label: int, room: int) -> RenderableType:
     text = cell(column, value)
     is_word = not isinstance(value, dict | list) and len(text.plain.split()) == 1
-    if is_word and text.cell_len > room:
+    if is_word and text.cell_len > room:  # guard: copied-word-whole
         name = Text(f" {column}", style="bold")
         return Text("\n", no_wrap=True, overflow="ignore").join([name, Text(" ") + text])
     made = Table(show_header=False, box=None)
@@ -178,6 +178,7 @@ def printable(text: str) -> str:
 
     Programs write summaries and plans: people must read what is there before they decide.
     """
+    # guard: shown-commands-no-terminal
     return "".join(each if each.isprintable() or each in "\n\t" else UNPRINTABLE for each in text)
 
 
@@ -288,13 +289,14 @@ def _kept(
     kept = [column for column in telling if column not in spare]
     if not fits(kept):
         return None
-    for column in reversed(spare):
+    for column in reversed(spare):  # guard: column-order-of-loss
         if column in telling and fits([*kept, column]):
             kept.append(column)
     return kept
 
 
 def _narrowest(text: str) -> int:
+    # guard: text-gives-way-before-id
     return min(_widest(text), TEXT_MIN if len(text.split()) > 1 else WHOLE_MAX)
 
 

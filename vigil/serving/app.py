@@ -98,7 +98,7 @@ def _line_of(error: BaseException) -> str:
     """Return the innermost line of the user's own files that `error` went through; or nothing."""
     places = [
         f"{frame.filename}:{frame.lineno}"
-        for frame in traceback.extract_tb(error.__traceback__)
+        for frame in traceback.extract_tb(error.__traceback__)  # guard: users-line-told
         if not frame.filename.startswith(NOT_THE_USERS)
     ]
     return places[-1] if places else ""

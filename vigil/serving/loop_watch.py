@@ -91,6 +91,7 @@ class _Watch:
     def look(self) -> None:
         """Look until the end; in a thread of its own."""
         # A signal interrupts one of the threads that do not block it, and must interrupt the loop.
+        # guard: signal-wakes-loop-thread
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         told_of = seen_s = 0.0
         # Looks, not seconds: a process that was stopped as a whole has not stood still.
@@ -98,8 +99,9 @@ class _Watch:
         while not self.ended.wait(self._every_s):
             ran_s = self._ran_s
             seen_s, stood = ran_s, stood + 1 if ran_s == seen_s else 0
-            if stood >= self._looks_max:
+            if stood >= self._looks_max:  # guard: stalled-loop-ends-node
                 self._give_up()
+            # guard: running-loop-not-blocked
             if ran_s == told_of or self._clock.monotonic_s() - ran_s < self._blocked_s:
                 continue
             told_of = ran_s

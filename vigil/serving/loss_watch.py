@@ -119,7 +119,8 @@ class LossWatch:
         ports, parts = self.ports, self.ports.states.parts
         notes, positions = await self._noted(), await self._positions()
         for part in parts:
-            known = notes.get(part, KnownPast())
+            known = notes.get(part, KnownPast())  # guard: loss-process-knows-others
+            # guard: loss-process-knows-rows
             seq = max(known.seq, self.rows.get(part, 0), positions.get(part, 0))
             self._known[part] = msgspec.structs.replace(known, seq=seq)
         found = await self._look_at(parts)
@@ -128,7 +129,7 @@ class LossWatch:
 
     async def follow(self) -> NoReturn:
         """Look, and listen to what others find, for ever; raise `LogLost`."""
-        await wait_first(self._look_for_ever(), self._listen())
+        await wait_first(self._look_for_ever(), self._listen())  # guard: loss-mark-stops-process
         raise AssertionError("neither of them ends")
 
     async def mark(self, losses: Sequence[Loss]) -> None:
@@ -153,7 +154,7 @@ class LossWatch:
         """Return how streams are; raise `LogLost` if two looks in a row find one that has lost."""
         losses = await self._losses(parts)
         if losses:
-            await self.clock.sleep(CONFIRM_S)
+            await self.clock.sleep(CONFIRM_S)  # guard: loss-needs-two-looks
             again = await self._losses([*losses])
             losses = {part: loss for part, loss in again.items() if loss.lack is losses[part].lack}
         telemetry.streams_lost.set(len(losses), {"stack": self.ports.stack.name})
@@ -179,7 +180,7 @@ class LossWatch:
                 if not (may_catch_up(loss, state) and self._is_given_time(part)):
                     lost[part] = loss
             elif state is not None:
-                self._behind_since_s.pop(part, None)
+                self._behind_since_s.pop(part, None)  # guard: loss-catch-up-anew
                 self._known[part], self._seen[part] = further(known, state), state
 
         await gather_bounded(look, parts, in_flight_max=LOOKS_IN_FLIGHT_MAX)
@@ -187,6 +188,7 @@ class LossWatch:
 
     def _is_given_time(self, part: str) -> bool:
         now_s = self.clock.monotonic_s()
+        # guard: loss-catch-up-ends
         return now_s - self._behind_since_s.setdefault(part, now_s) < CATCH_UP_S
 
     async def _listen(self) -> NoReturn:

@@ -213,7 +213,7 @@ async def run_nodes(
     In the stacks of `others` it runs episodes that other nodes have opened, and opens none.
     `app_name`: see `serve`. Suspects of other stacks run here.
     """
-    tell_unknown_names(app)
+    tell_unknown_names(app)  # guard: missing-names-told-at-start
     name, grace_s, version = config.node, config.settings.grace_s, vigil_version()
     mode = NodeMode(config.settings.mode)
     make = partial(Node, app, name=name, grace_s=grace_s, version=version, reacts=work.reacts)

@@ -192,10 +192,11 @@ class _NodeProcesses:
         while True:
             began_s = _CLOCK.monotonic_s()
             code = await self._run(plan)
-            if self._is_stopping.is_set() or code == EXIT_LOST:
+            if self._is_stopping.is_set() or code == EXIT_LOST:  # guard: loss-nodes-not-restarted
                 return code
             if _CLOCK.monotonic_s() - began_s >= STEADY_S:
                 pause_s = RESTART_S
+            # guard: ended-node-restarted
             log.warning("started again: it ended", ended=plan.name, code=code, pause_s=pause_s)
             await wait_stop(self._is_stopping, timeout_s=pause_s)
             if self._is_stopping.is_set():
@@ -206,6 +207,7 @@ class _NodeProcesses:
         """Run a node to its end, and return its exit code as a shell has it."""
         try:
             process = await self._start(plan)
+        # guard: failed-start-ends-no-other
         except OSError as error:  # The machine is short of something, and the others run on.
             log.warning("could not be started", process=plan.name, error=str(error))
             return EXIT_NOT_STARTED

@@ -42,7 +42,7 @@ def collecting_seldom() -> Iterator[None]:
     All other garbage goes at once, as ever.
     """
     before = gc.get_threshold()
-    if 0 < before[0] < COLLECT_EVERY:
+    if 0 < before[0] < COLLECT_EVERY:  # guard: no-collector-left-alone
         gc.set_threshold(COLLECT_EVERY, *before[1:])
     try:
         yield
@@ -76,7 +76,7 @@ def stopping(
             os._exit(EXIT_SIGNAL + number)
         is_stopping = True
         loop.call_soon_threadsafe(stop)
-        if within_s is not None:
+        if within_s is not None:  # guard: told-to-stop-ends
             end_within(within_s, loop=loop, first=abandon)
 
     before = {number: signal.signal(number, on_signal) for number in _SIGNALS}

@@ -67,7 +67,7 @@ class Cassette:
         )
 
     async def _asked(self, prompt: object, transient: JsonObject, ctx: CallContext) -> Recording:
-        if not self._records or self._model is None:
+        if not self._records or self._model is None:  # guard: cassette-asks-no-model
             shown = bytes(raw(prompt)).decode()[:SHOWN_CHARS_MAX]
             how = f"{RECORD}=1 asks the model" if self._model else "give it a model to record"
             raise Unstubbed(f"{self._path} has no answer to {shown}; {how}")

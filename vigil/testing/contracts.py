@@ -68,13 +68,14 @@ async def check_adapter(
             output = _output(payload, number)
             first = await _delivered(made, output)
             again = await _delivered(made, replace(_output(payload, number), attempt=2))
-            if recognizes_keys and first != again:
+            if recognizes_keys and first != again:  # guard: adapter-given-again
                 _fail(
                     f"deliver() returned {first!r}, and {again!r} for the same output again; pass"
                     " its idempotency_key to the receiver, or set recognizes_keys=False"
                 )
         numbers = range(len(payloads), len(payloads) + AT_ONCE)
         beside = [_output(payloads[number % len(payloads)], number) for number in numbers]
+        # guard: adapter-given-several
         await asyncio.gather(*(_delivered(made, each) for each in beside))
     finally:
         await made.close()
@@ -105,13 +106,13 @@ async def check_tool(
             before = deepcopy(await _seen(effects))
             again = raw(await made.call(action, {**kept}, _CTX))
             after = await _seen(effects)
-            if before != after:
+            if before != after:  # guard: kit-repeated-effect-told
                 _fail(
                     f"a call was made again under the same ctx.idempotency_key, and it changed"
                     f" {before!r} to {after!r}; pass the key on, or remove idempotent=True"
                     f"{_at(made)}"
                 )
-            if again != first:
+            if again != first:  # guard: idempotent-called-again
                 _fail(
                     f"a call returned {unraw(first)!r}, and {unraw(again)!r} again under the same"
                     " ctx.idempotency_key; pass the key on, or remove idempotent=True"
@@ -145,13 +146,14 @@ def check_migrations(expectation: Expectation, states: Mapping[int, Sequence[obj
     must be able to decode each result, and two migrations of one state must return the same.
     """
     schema = expectation.state_schema
+    # guard: older-states-given
     if left_out := [each for each in range(1, schema.version) if not states.get(each)]:
         _fail(f"there are no states of version {left_out[0]}; give at least one")
     given = [(version, each) for version, several in states.items() for each in several]
     for version, each in given:
         what = f"a state of version {version}"
         first = migrate(raw(each), schema, version=version)
-        if first != migrate(raw(each), schema, version=version):
+        if first != migrate(raw(each), schema, version=version):  # guard: migration-is-stable
             _fail(f"{what} is not migrated to the same state each time")
         if isinstance(expectation.strategy, Function):
             continue

@@ -136,12 +136,12 @@ async def _undisturbed(
         if failures := [each async for each in _failures(vigil, episodes, may_fail)]:
             raise AssertionError("\n".join([*failures, vigil.story()]))
         try:
-            await vigil.check_replay(processes=processes)
+            await vigil.check_replay(processes=processes)  # guard: kit-replays-before-crashes
         except AssertionError as error:
             raise AssertionError(f"{NOT_THE_SAME}: {error}\n{vigil.story()}") from error
     async with run() as vigil:
         await _play(scenario, vigil)
-        if problems := _differences(wanted, _ending(vigil)):
+        if problems := _differences(wanted, _ending(vigil)):  # guard: kit-unequal-replay-told
             problems += in_lines(await vigil.replays.problems(episodes)) or [ALSO_TOOLS]
             shown = "\n".join(f"  {each}" for each in problems)
             told = f"{NOT_THE_SAME}: played again, it ends in another way:\n{shown}"
@@ -155,6 +155,7 @@ async def _failures(
     """Yield what to tell of each episode that has failed and may not."""
     for played in episodes:
         episode = vigil.episode(played.id)
+        # guard: kit-failure-told
         if episode.status != EndStatus.FAILED or episode.error_class in may_fail:
             continue
         place = await vigil.replays.place(played)
@@ -178,9 +179,9 @@ def _compare(where: str, wanted: Ending, vigil: RunningApp, *, may_be_unknown: b
     problems = [f"{name} was called twice" for name in _twice(calls)]
     problems += _with_other_results(calls)
     if not (may_be_unknown and found.is_unknown):
-        problems += _differences(wanted, found)
+        problems += _differences(wanted, found)  # guard: dying-test-sees-end
     if problems:
-        problems += _hints(vigil)
+        problems += _hints(vigil)  # guard: kit-tells-checked-lines
         if found.is_unknown and not wanted.is_unknown:
             hint = "a tool that can be called again is idempotent=True; else say may_be_unknown"
             problems.append(f"an episode is {OUTCOME_UNKNOWN}: {hint}")
@@ -217,6 +218,7 @@ def _twice(calls: Iterable[Call]) -> list[str]:
     """Return the names of calls that were made twice and must not be."""
     once = (each for each in calls if each.side_effect and not each.idempotent)
     made = Counter((each.name, each.idempotency_key) for each in once)
+    # guard: second-side-effect-told
     return [name for (name, _), count in made.items() if count > 1]
 
 
@@ -228,7 +230,7 @@ def _with_other_results(calls: Iterable[Call]) -> list[str]:
         if not (each.side_effect and each.idempotent) or each.result is UNSET:
             continue
         before = first.setdefault((each.name, each.idempotency_key), each)
-        if before.result != each.result:
+        if before.result != each.result:  # guard: kit-unstable-idempotent-told
             at = f" ({each.place})" if each.place else ""
             problems.append(
                 f"{each.name}{at} is idempotent=True; it returned {before.result!r}, and"
@@ -266,7 +268,7 @@ def _ending(vigil: RunningApp) -> Ending:
 
 def _in_order(steps: Iterable[StepSnapshot]) -> list[StepSnapshot]:
     """Return steps as they were asked for: the branches of a function end in any order."""
-    asked = sorted(steps, key=lambda step: step.path)
+    asked = sorted(steps, key=lambda step: step.path)  # guard: branches-end-in-any-order
     return [replace(step, number=number) for number, step in enumerate(asked, start=1)]
 
 
@@ -274,6 +276,7 @@ def _shown(step: StepSnapshot) -> str:
     """Return a step without when it was: after a crash it was later."""
     is_time = step.kind is StepKind.OBSERVATION and step.path and step.name == "now"
     is_over = step.kind is StepKind.WAIT and not step.error_class
+    # guard: later-after-crash
     return f"{step.number}. {step.name}" if is_time or is_over else str(step)
 
 

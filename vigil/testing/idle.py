@@ -65,6 +65,7 @@ def unanswered(ports: MemoryPorts) -> int:
     A signal that nobody waits for is answered: it has a timer.
     """
     ports_with_queues = (ports.domain_events, ports.commands, ports.timers)
+    # guard: busy-until-dead-signals-answered
     return sum(each.backlog for port in ports_with_queues for _, each in port.durables())
 
 

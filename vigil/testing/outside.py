@@ -127,7 +127,7 @@ _current: Final[ContextVar[Outside | None]] = ContextVar("outside", default=None
 
 def _audit(event: str, args: tuple[Any, ...]) -> None:
     """Refuse what the code of a strategy opens; Python calls this for every audit event."""
-    if event not in OPENED or not IN_STRATEGY.get():
+    if event not in OPENED or not IN_STRATEGY.get():  # guard: kit-strategy-opens-nothing
         return
     outside = _current.get()
     if outside is None:
@@ -139,10 +139,11 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
     if kind == "database" and named == ":memory:":
         return
     frames = list(_frames())
+    # guard: kit-imports-may-open
     if any(each.f_code.co_filename.startswith(_LOOKS_AT_CODE) for each in frames):
         return
     what = f"{kind} {_text(named)}".strip()
-    if not outside.allows(what):
+    if not outside.allows(what):  # guard: kit-opening-may-be-allowed
         raise outside.refuse(what, _place(frames))
 
 
@@ -201,7 +202,7 @@ def watching(app: App) -> Iterator[None]:
     """
     _install_audit()
     clocks = dict(_virtual_clocks())
-    modules = [vars(time), *_modules_of(app)]
+    modules = [vars(time), *_modules_of(app)]  # guard: kit-imported-clock-virtual
     changed = [
         (names, name, value)
         for names in modules
@@ -213,7 +214,7 @@ def watching(app: App) -> Iterator[None]:
     try:
         yield
     finally:
-        for names, name, value in changed:
+        for names, name, value in changed:  # guard: kit-clocks-restored
             names[name] = value
 
 
@@ -240,9 +241,10 @@ def _virtual(
     @wraps(real)  # `vigil check` knows it by its name.
     def clock() -> float:
         outside = _current.get()
+        # guard: kit-tools-real-clock
         if outside is None or not IN_STRATEGY.get() or not _has_loop():
             return real()
-        seconds = read(outside.clock) + outside.later_s
+        seconds = read(outside.clock) + outside.later_s  # guard: kit-replay-is-later
         return seconds if per_s is None else round(seconds * per_s)
 
     return clock

@@ -180,7 +180,7 @@ class _Unpickler(pickle.Unpickler):
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
             is_itself = error.name is not None and f"{name}.".startswith(f"{error.name}.")
-            if not is_itself or name not in self._files:
+            if not is_itself or name not in self._files:  # guard: kit-module-by-file
                 raise
             return _from_file(name, self._files[name])
 
@@ -210,7 +210,7 @@ async def _replay(work: _Work) -> dict[str, str]:
         clock = VirtualClock(work.start, since_s=selector.now_s)
         replays = Replays(app, Outside(clock, work.allow_io), selector)
         # What nodes have in their environment is not the same everywhere.
-        os.environ.clear()
+        os.environ.clear()  # guard: kit-process-without-environment
         problems = await replays.problems(work.episodes)
     return {title: f"{ELSEWHERE}{problem}" for title, problem in problems.items()}
 

@@ -20,6 +20,7 @@ def quiet() -> Iterator[None]:
     `structlog.testing.capture_logs`, before or within it, captures all of them.
     """
     processors = structlog.get_config()["processors"]
+    # guard: captured-logs-complete
     if any(isinstance(each, structlog.testing.LogCapture) for each in processors):
         yield
         return
@@ -32,6 +33,6 @@ def quiet() -> Iterator[None]:
 
 
 def _only_warnings(_logger: object, method: str, event: EventDict) -> EventDict:
-    if method not in SHOWN:
+    if method not in SHOWN:  # guard: no-line-below-warning
         raise structlog.DropEvent
     return event

@@ -75,7 +75,7 @@ async def replay_histories(folder: str | Path, app: App) -> int:
     assert journals, f"there is no recorded journal, no *{SUFFIX}, in {folder}"
     checked = {name: await problem_of(data, app) for name, data in journals.items()}
     problems = [f"{name}: {why}" for name, why in checked.items() if why]
-    if problems:
+    if problems:  # guard: stuck-journal-fails-gate
         told = "\n".join(["these could not go on with the code of today:", *problems])
         raise AssertionError(told)
     return len(journals)
@@ -88,7 +88,7 @@ def _read(folder: Path) -> dict[str, bytes]:
 async def problem_of(journal: bytes, app: App, *, remedy: str = "") -> str:
     """Return why an episode cannot be replayed from `journal`; empty: it can."""
     try:
-        await replay(load(journal), app, remedy=remedy)
+        await replay(load(journal), app, remedy=remedy)  # guard: kit-difference-without-change
     except EngineError as error:
         return f"{type(error).__name__}: {error}"
     return ""
@@ -132,6 +132,7 @@ class Replays:
     async def problems(self, episodes: Iterable[Played]) -> dict[str, str]:
         """Return the episodes whose replays differ from their journals → how, for people."""
         found = {each.title: await self._problem(each) for each in episodes}
+        # guard: strayed-replay-fails
         return {title: problem for title, problem in found.items() if problem}
 
     async def place(self, episode: Played) -> str:
@@ -173,7 +174,7 @@ class Replays:
         while not task.done():
             if _real.monotonic_s() > ends_s:
                 return f"after {REAL_S_MAX:g} s"
-            if turns >= TURNS_MAX:
+            if turns >= TURNS_MAX:  # guard: kit-spinning-replay-ended
                 return f"after {turns:,} turns of the event loop"
             if slept_s >= VIRTUAL_S_MAX:
                 return f"after {VIRTUAL_S_MAX:g} s of its time"
@@ -217,6 +218,7 @@ def named_by_check(app: App, actor_id: str, expectation_id: str) -> str:
 def _waiting(tasks: Iterable[asyncio.Task[Any]]) -> str:
     """Return where `tasks` wait for something else than a call of `ctx`, and what to do."""
     works = [each.get_coro() for each in tasks if not each.done()]
+    # guard: kit-only-foreign-waits-told
     own = {place_in(each): None for each in works if not _awaits_a_call(each)}
     all_ = {place_in(each): None for each in works}
     places = [each for each in (own if any(own) else all_) if each]

@@ -437,7 +437,7 @@ class RunningApp:
         """
         episodes = await self.played()
         problems = await self.replays.problems(episodes)
-        if processes and not problems:
+        if processes and not problems:  # guard: kit-replay-in-another-process
             problems = await problems_elsewhere(
                 self._app, episodes, self._outside, processes=processes
             )
@@ -515,8 +515,9 @@ class RunningApp:
                 self.crashed = what
                 self._dead = node
                 # The next node knows nothing of what this one does just now.
+                # guard: takeover-lacks-dead-context
                 self._crashing = asyncio.create_task(self.crash(), context=self._context)
-        if node == self._dead:
+        if node == self._dead:  # guard: dead-node-does-nothing
             await asyncio.Event().wait()
 
     async def _settle(self) -> None:
@@ -528,7 +529,7 @@ class RunningApp:
 
     def _tell(self) -> None:
         """Raise what the app did that the test does not allow."""
-        self._outside.tell()
+        self._outside.tell()  # guard: kit-refusal-fails-test
         self._stubs.tell()
 
     async def _work(self, *, within_s: float) -> bool:
@@ -550,7 +551,7 @@ class RunningApp:
             return
         self._clock.leap(seconds)
         for bucket in (self.ports.gates, self.ports.registry):
-            bucket.age(seconds, but=ALIVE)
+            bucket.age(seconds, but=ALIVE)  # guard: clock-leap-ends-cooldowns
         self.ports.timers.fire()
 
     @property
@@ -564,7 +565,7 @@ class RunningApp:
         fit = requests_in(fitting(known, id=id))
         found = only(fit, _described("approval that waits", {"id": id}), known)
         by = by or next(iter(found.approvers), BY)
-        ports, clock = self.ports, self._clock
+        ports, clock = self.ports, self._clock  # guard: time-passes-for-deciders
         if found.what == "episode":
             answer = partial(approve, plan=plan) if is_approved else deny
             await answer(

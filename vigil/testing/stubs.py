@@ -250,6 +250,7 @@ class Stubs:
             if not dot:
                 raise ValueError(f"tools: {name!r}: write 'capability.action', or '{name}.*'")
             if not any(fnmatchcase(each, capability) for each in capabilities):
+                # guard: stub-told-app-tools
                 known = ", ".join(sorted(capabilities - OF_THE_ENGINE)) or "none"
                 raise ValueError(f"tools: the app has no tool {name!r}; it has {known}")
         for name in self._outputs:
@@ -265,7 +266,7 @@ class Stubs:
 
     def _refuse(self, name: str, why: str = "") -> object:
         problem = why or f"the test has no answer; run(app, {_how(name)})"
-        self.refused.append(f"the app called {name!r}: {problem}")
+        self.refused.append(f"the app called {name!r}: {problem}")  # guard: unanswered-call-told
         raise ToolFailed(REFUSED, problem)
 
 

@@ -319,9 +319,9 @@ def requests_in(waits: Iterable[Waiting]) -> list[Waiting]:
     """Return `waits` for approval, and of equal requests only the first."""
     requests, found = set[str](), list[Waiting]()
     for each in waits:
-        if each.request not in requests:
+        if each.request not in requests:  # guard: equal-requests-one-in-test
             found.append(each)
-            requests |= {each.request} - {""}
+            requests |= {each.request} - {""}  # guard: lone-requests-apart-in-test
     return found
 
 

@@ -63,7 +63,7 @@ class VirtualSelector(selectors.BaseSelector):
             return ready
         if timeout is not None and timeout <= 0:
             return []
-        if self._is_busy():
+        if self._is_busy():  # guard: thread-stops-virtual-time
             return self._real.select(THREAD_LOOK_S)
         if self._settling:
             self._settle()

@@ -147,11 +147,13 @@ def cancels(state: BreakerState, breaker: Breaker, opened: EpisodeOpened) -> boo
     """
     if not breaker.cancel_in_flight or stands_outside(opened):
         return False
+    # guard: old-news-spare-probe
     return state.status != "closed" and state.probe != opened.episode_id
 
 
 def stands_outside(opened: EpisodeOpened) -> bool:
     """Return whether a breaker ignores an episode: a dry run, or fired by hand."""
+    # guard: breakers-ignore-dry-and-manual
     return opened.mode is Mode.DRY_RUN or isinstance(opened.trigger, ManualTrigger)
 
 
@@ -175,6 +177,7 @@ def transition(before: BreakerState, after: BreakerState) -> Change | None:
 
 def change_by(episode_id: str, state: BreakerState) -> Literal["opened", "closed"] | None:
     """Return what an episode's end did to the breaker, if it is still so; a crash may repeat it."""
+    # guard: breaker-change-told-after-crash
     if state.status == "open" and state.failures[-1:] == (episode_id,):
         return "opened"
     if state.status == "closed" and state.probe == episode_id:

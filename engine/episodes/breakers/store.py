@@ -210,6 +210,7 @@ class Breakers:
         try:
             if not await self._put(expectation, state, after=seen.revision):
                 return None
+        # guard: breaker-lost-answer-looked-for
         except UnknownOutcome:  # The next read shows whether it was stored.
             return None
         change = breaker.transition(seen.state, state)
@@ -228,6 +229,7 @@ class Breakers:
         if expectation.breaker.scope == "node":
             return self._put_own(expectation.name, state, after=after)
         try:
+            # guard: breaker-changed-as-read
             await self._gates.put(self._key(expectation), msgspec.json.encode(state), after=after)
         except RevisionConflict:
             return False
@@ -242,7 +244,7 @@ class Breakers:
     def _state_in(self, entry: BucketEntry) -> BreakerState:
         try:
             return msgspec.json.decode(entry.value or b"", type=BreakerState)
-        except msgspec.DecodeError as error:
+        except msgspec.DecodeError as error:  # guard: unreadable-breaker-closed
             if entry.key not in self._warned:
                 self._warned.add(entry.key)
                 log.warning(
@@ -305,6 +307,7 @@ class BreakerWatcher:
     async def _look_at(self, entry: BucketEntry) -> None:
         first, _, rest = entry.key.partition(".")
         actor_id, _, expectation_id = rest.partition(".")
+        # guard: nodes-watch-cancelling-breakers
         if first == BREAKERS and actor_id in self.breakers:
             await self.breakers[actor_id].look_again(expectation_id)
 

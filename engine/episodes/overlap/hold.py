@@ -70,7 +70,7 @@ def take(
         return SubjectTaken(hold=Hold(holder=slim(opened)))
     holder, own = hold.holder, opened.episode_id
     # Its node may have died before the episode was open.
-    if holder.episode_id == own:
+    if holder.episode_id == own:  # guard: overlap-repeat-holds-subject
         return SubjectTaken(hold=hold)
     if hold.next is not None and hold.next.episode_id == own:
         return SubjectTaken(hold=hold, held_by=holder.episode_id)
@@ -78,9 +78,9 @@ def take(
         others = (holder, hold.next) if hold.next is not None else (holder,)
         hold = replace(hold, next=slim(opened))
         return SubjectTaken(hold=hold, held_by=holder.episode_id, cancels=others)
-    if overlap == "buffer_one" and hold.next is None:
+    if overlap == "buffer_one" and hold.next is None:  # guard: overlap-one-kept
         return SubjectTaken(hold=replace(hold, next=slim(opened)), held_by=holder.episode_id)
-    return SubjectHeld(holder.episode_id)
+    return SubjectHeld(holder.episode_id)  # guard: overlap-open-holds-subject
 
 
 def without_ended(hold: Hold | None, over: Collection[str]) -> Hold | None:

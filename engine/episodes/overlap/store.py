@@ -58,8 +58,9 @@ class Holds:
             entry, hold = await self._read(key)
             over = await self._over(hold)
             # What the key named once has a journal: it was opened, or ended unopened.
-            if opened.episode_id in over:
+            if opened.episode_id in over:  # guard: overlap-ended-cause-displaces-nothing
                 return opened
+            # guard: overlap-displaced-stays-away
             if not rules.is_named(hold, opened) and await self._is_opened(opened):
                 return opened
             ruling = rules.take(hold, opened, overlap, over=over)
@@ -93,6 +94,7 @@ class Holds:
     async def give_back(self, opened: EpisodeOpened) -> None:
         """Free the subject of an episode that there is no room for, and that is not opened."""
         # First, as another node may be about to open it.
+        # guard: overlap-others-opening-keeps-subject
         if not await self._end_unopened(opened, "there was no room for it"):
             return
         key = self._key(opened)
@@ -133,9 +135,12 @@ class Holds:
         except UnreadableEvent:  # Of a newer version: it knows better.
             return False
         if newest is not None:
+            # guard: overlap-ended-holds-nothing
             return any(isinstance(event, EpisodeFinished) for event in newest.commit.events)
+        # guard: overlap-may-open-holds
         if await self.ports.gates.get(start_key(opened.episode_id)) is not None:
             return False
+        # guard: overlap-unopened-ended-first
         return await self._end_unopened(opened, "its node was gone before it could be opened")
 
     async def _end_unopened(self, opened: EpisodeOpened, why: str) -> bool:
@@ -165,7 +170,7 @@ class Holds:
         if hold.follows and opening.untouched(newest) is not None:
             timer = opening.place(holder.actor_id, holder.episode_id)
             await timers.send(timer, id=f"follows.{holder.episode_id}")
-        elif newest is None and hold.next is not None:
+        elif newest is None and hold.next is not None:  # guard: overlap-kept-behind-unopened-starts
             at = self.clock.now() + timedelta(seconds=UNOPENED_S + SKEW_S)
             await timers.arm(rules.look_timer(hold.next), at=at)
 
@@ -178,6 +183,7 @@ class Holds:
         gates, revision = self.ports.gates, entry.revision if entry else 0
         try:
             if hold is not None:
+                # guard: overlap-one-cause-first
                 await gates.put(key, msgspec.json.encode(hold), after=revision)
             else:
                 await gates.delete(key, after=revision)

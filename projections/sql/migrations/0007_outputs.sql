@@ -296,7 +296,7 @@ RETURNS text
 LANGUAGE sql IMMUTABLE
 RETURN CASE WHEN value LIKE '-%' THEN '-- ' ELSE '' END || CASE
     WHEN value ~ '^[A-Za-z0-9_.:/@%+=,-]+$' THEN value
-    ELSE '''' || replace(value, '''', '''\''''') || ''''
+    ELSE '''' || replace(value, '''', '''\''''') || ''''  -- guard: key-is-one-word
 END;
 COMMENT ON FUNCTION shell_word(text) IS
     'The text as the last word of a command line, and never one of its options.';

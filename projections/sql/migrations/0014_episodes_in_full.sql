@@ -116,6 +116,7 @@ WITH happened AS (
                     ': ', trigger_ref ->> 'requested_by', nullif(trigger_ref ->> 'reason', '')
                 )
             END,
+            -- guard: no-subject-about-nothing
             'about ' || CASE WHEN subject_id <> '' THEN concat_ws(' ', subject_kind, subject_id) END
         ) AS says,
         coalesce(
@@ -173,7 +174,7 @@ WITH happened AS (
         step_no, ref,
         CASE
             WHEN reason = 'approval' THEN concat_ws(': ', 'asks for approval', summary)
-            WHEN ref <> '' THEN 'waits for ' || ref
+            WHEN ref <> '' THEN 'waits for ' || ref  -- guard: sleep-told-as-sleep
             ELSE 'sleeps until ' || to_char(
                 expires_at AT TIME ZONE 'UTC',
                 CASE

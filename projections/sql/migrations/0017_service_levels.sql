@@ -54,7 +54,7 @@ CROSS JOIN LATERAL (
             = (newest.stack, newest.actor_id, newest.expectation_id)
             AND level_outcome IS NOT NULL
         ORDER BY finished_at DESC, episode_id
-        LIMIT (newest.service_level ->> 'window')::bigint
+        LIMIT (newest.service_level ->> 'window')::bigint  -- guard: level-rows-window
     ) AS latest
 ) AS counted;
 COMMENT ON VIEW service_levels IS

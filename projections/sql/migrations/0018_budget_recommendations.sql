@@ -7,6 +7,7 @@ SELECT
     used.turns_p50, used.turns_p95, used.turns_max,
     used.tokens_p50, used.tokens_p95, used.tokens_max,
     used.wall_p50_s, used.wall_p95_s, used.wall_max_s,
+    -- guard: budget-rows-need-five
     CASE WHEN used.episodes >= 5 THEN ceil(1.25 * used.turns_p95)::bigint END AS turns,
     CASE WHEN used.episodes >= 5 THEN ceil(1.25 * used.tokens_p95)::bigint END AS tokens,
     CASE WHEN used.episodes >= 5 THEN ceil(1.25 * used.wall_p95_s) END AS wall_s,
@@ -38,15 +39,15 @@ CROSS JOIN LATERAL (
         WHERE (episode.stack, episode.actor_id, episode.expectation_id)
             = (newest.stack, newest.actor_id, newest.expectation_id)
             AND episode.started_at IS NOT NULL
-            AND episode.mode = 'live'
+            AND episode.mode = 'live'  -- guard: budget-rows-meant-only
             AND episode.forked_from IS NULL
             -- What failed for another reason, or was canceled, had not used what it needs.
             AND (
                 episode.status IN ('done', 'partially_failed')
-                OR episode.error_class = 'budget_exceeded'
+                OR episode.error_class = 'budget_exceeded'  -- guard: budget-rows-exhausted-count
             )
         ORDER BY episode.started_at DESC
-        LIMIT 100
+        LIMIT 100  -- guard: budget-rows-latest-hundred
     ) AS latest
 ) AS used
 WHERE used.episodes > 0;

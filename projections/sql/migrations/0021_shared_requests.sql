@@ -27,6 +27,7 @@ FROM (
         row_number() OVER equal AS place, count(*) OVER equal AS equals
     FROM episodes AS episode
     JOIN episode_blocks AS block USING (stack, episode_id)
+    -- guard: ended-request-waits-for-nobody
     WHERE episode.blocked_by IN ('approval', 'wait') AND block.resolution IS NULL
     WINDOW equal AS (
         PARTITION BY block.stack, block.request
@@ -34,13 +35,13 @@ FROM (
         ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
     )
 ) AS asking
-WHERE request IS NULL OR place = 1
+WHERE request IS NULL OR place = 1  -- guard: people-see-one-request
 UNION ALL
 SELECT
     output.stack, 'output', output.output_key, output.actor_id, output.expectation_id,
     coalesce(output.summary, left(output.payload::text, 200)), output.asked_at, output.expires_at,
     format('vigil outputs approve %s', shell_word(output.output_key)), output.journal_seq, NULL,
-    episode.subject_kind, episode.subject_id
+    episode.subject_kind, episode.subject_id  -- guard: inbox-names-subject
 FROM outputs AS output
 LEFT JOIN episodes AS episode USING (stack, episode_id)
 WHERE output.status = 'awaiting_approval'
@@ -59,7 +60,7 @@ SELECT
     CASE
         WHEN letter.output_key IS NULL THEN 'vigil dead show ' || shell_word(letter.letter_key)
         -- Whoever would try it again is refused.
-        WHEN output.status <> 'failed' THEN
+        WHEN output.status <> 'failed' THEN  -- guard: gone-on-letter-not-retried
             'vigil dead discard --reason ''its output has gone on'' '
             || shell_word(letter.letter_key)
         ELSE 'vigil outputs retry ' || shell_word(letter.output_key)

@@ -159,7 +159,7 @@ class Link:
     async def _supervise(self, session: Session) -> None:
         while True:
             await session.ended.wait()
-            others = neighbours(self._servers[0], session.servers)
+            others = neighbours(self._servers[0], session.servers)  # guard: neighbours-know-us
             session = self._take(await self._open_next([*self._servers, *others]))
 
     async def _open_next(self, servers: list[str]) -> Session:

@@ -42,6 +42,7 @@ class JetStreamFencedWriter:
         self._guard = {headers.EXPECTED_SEQ: str(seq), headers.EXPECTED_SUBJECT: subject}
         self._publisher = Publisher(link)
         settings = link.settings.group
+        # guard: replicas-one-fenced-message
         self._alone_max = max(1, settings.least - 1) if is_one and settings.least else 1
         self._most = settings.most
         if settings.is_fixed:
@@ -59,6 +60,7 @@ class JetStreamFencedWriter:
     def _write(self, event: Publication) -> Write:
         more = event_headers(id=event.id, hops=event.hops, trace=event.trace)
         subject = self._stack.event(event.name)
+        # guard: fenced-event-names-fence
         return Write(subject, event.data, {**more, **self._guard}, key=event.id)
 
     def _batches(self, writes: Sequence[Write]) -> Iterator[list[Write]]:
@@ -104,7 +106,7 @@ class JetStreamFencedWriter:
             if not failures:
                 return
             place, error = failures[0]
-            left = left[place:]
+            left = left[place:]  # guard: refused-fence-goes-again
             await self._after(error, patience)
 
     async def _after(self, error: BaseException, patience: Patience) -> None:

@@ -93,7 +93,7 @@ class Grouping:
         Cancelled before it was sent, it never is; cancelled later, it may be stored. A message that
         may be stored already must go `alone`, and share no batch.
         """
-        if alone or self._is_free():
+        if alone or self._is_free():  # guard: doubtful-write-shares-no-batch
             self._begin_single()
             return await self._store_alone(write)
         waiting = _Waiting(write, self._loop.create_future())
@@ -112,6 +112,7 @@ class Grouping:
             return await waiting.outcome
         except asyncio.CancelledError:
             if not waiting.outcome.cancelled() and waiting.outcome.result() is None:
+                # guard: unused-room-given-back
                 self._end_single(is_stored=False)  # It was let go, and goes nowhere.
             raise
 
@@ -169,7 +170,7 @@ class Grouping:
 
     def _turn_soon(self) -> None:
         """Take a turn once everyone who was just answered had a chance to come again."""
-        if self._turn is None and self._batch is None:
+        if self._turn is None and self._batch is None:  # guard: one-batch-at-a-time
             self._turn_began_s = self._clock.monotonic_s()
             self._turn = self._loop.call_soon(self._take_turn)
 
@@ -195,10 +196,10 @@ class Grouping:
         left_bytes = BODY_BYTES_MAX
         while self._waiting and len(group) < self._settings.most:
             waiting = self._waiting.popleft()
-            if waiting.outcome.cancelled():
+            if waiting.outcome.cancelled():  # guard: given-up-write-not-sent
                 continue
-            left_bytes -= len(waiting.write.data)
-            if waiting.write.key in keys or left_bytes < 0:
+            left_bytes -= len(waiting.write.data)  # guard: batch-bytes-max
+            if waiting.write.key in keys or left_bytes < 0:  # guard: one-write-per-batched-key
                 self._waiting.appendleft(waiting)
                 break
             keys.add(waiting.write.key)
@@ -218,11 +219,13 @@ class Grouping:
     ) -> None:
         self._batch = None
         took_s = self._clock.monotonic_s() - began_s
+        # guard: ended-batch-leaves-nobody-waiting
         error = _ENDING if batch.cancelled() else batch.exception()
         if error is None:
             self._pace.note_batch(took_s)
             for waiting, ack in zip(group, batch.result(), strict=True):
                 _tell(waiting, ack)
+        # guard: refused-batch-one-by-one
         elif isinstance(error, StreamError) and not isinstance(error, Unavailable):
             self._pace.note_refused_batch(len(group), took_s)
             for waiting in group:
@@ -293,6 +296,7 @@ async def store_checked(
     patience = Patience(link, write.subject)
     while True:
         try:
+            # guard: failed-commit-fails-no-others
             return (await group.store(write, alone=patience.has_failed)).seq
         except Unavailable as error:
             await patience.after(error)
@@ -307,6 +311,7 @@ async def store_checked(
             except Unavailable as away:
                 await patience.after(away)
                 continue
+            # guard: lost-answer-not-lost-race
             if found is not None and found.headers.get(mark) == write.headers[mark]:
                 return found.seq
             raise (gone if gone and found is None else conflict)() from error

@@ -64,7 +64,7 @@ class Pace:
 
     def note_batch(self, took_s: float) -> None:
         """Count a batch whose messages were all stored after `took_s`."""
-        self._refused = 0
+        self._refused = 0  # guard: conflict-keeps-batches-on
         self._note_batch(took_s)
 
     def note_refused_batch(self, count: int, took_s: float) -> None:
@@ -74,7 +74,7 @@ class Pace:
 
     def _note_batch(self, took_s: float) -> None:
         self._batch_s = _average(self._batch_s, took_s)
-        self._single_s *= FADING
+        self._single_s *= FADING  # guard: slower-way-tried-again
         self._weigh()
 
     def _weigh(self) -> None:
@@ -85,9 +85,10 @@ class Pace:
         if self._single_s == 0.0:
             return sys.maxsize
         is_synced, is_slow = self._single_s >= SYNCED_S, self._batch_s >= BUSY_BATCH_S
+        # guard: refused-batches-not-sent-singly
         if is_synced and not is_slow and self._refused < REFUSED_MAX:
             # A busy client hears of answers late, and takes a batch for slower than it is.
-            return self._least
+            return self._least  # guard: synced-busy-client-batches
         return math.ceil(ADVANTAGE * self._batch_s / self._single_s)
 
 

@@ -106,7 +106,7 @@ class Publisher:
             raise BatchRefused(f"{ack.error.description} ({ack.error.err_code})")
         if ack.count != len(writes):
             raise UnknownOutcome(first, detail=f"{ack.count} of a batch of {len(writes)}")
-        before = ack.seq - ack.count
+        before = ack.seq - ack.count  # guard: batch-members-own-sequence
         return [Ack(seq=before + place) for place in range(1, ack.count + 1)]
 
     def _ack(self, subject: str, answer: bytes) -> Ack:

@@ -107,7 +107,7 @@ async def all_between(
     while seq < up_to and (one_more := await first_after(link, stream, subject, seq=seq)):
         found.append(one_more)
         seq = one_more.seq
-    return [each for each in found if each.seq <= up_to]
+    return [each for each in found if each.seq <= up_to]  # guard: stored-beyond-last-left-out
 
 
 async def every_after(
@@ -137,9 +137,9 @@ async def _newest(link: Link, stream: str, subjects: Sequence[str]) -> list[Stor
         asked = [subject for subject in subjects if subject not in found]
         question = {"multi_last": asked, "max_bytes": BATCH_BYTES_MAX}
         page, left = await _ask_directly(link, stream, question)
-        if left and not page:
+        if left and not page:  # guard: empty-answer-ends-asking
             raise Unavailable(stream, detail="direct get brought none of the messages it has")
-        found.update((each.subject, each) for each in page)
+        found.update((each.subject, each) for each in page)  # guard: newest-commits-until-none-left
     return list(found.values())
 
 

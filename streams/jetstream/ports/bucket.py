@@ -61,11 +61,12 @@ class JetStreamBucket:
                 await patience.after(error)
             except WrongSequence as error:
                 found = await self._last(key, patience)
+                # guard: own-put-recognised
                 if found is not None and found.headers.get(headers.NONCE) == nonce:
                     return found.seq
                 if error.in_flight and patience.unsure:
                     await patience.after(UnknownOutcome(key, detail="another is in flight"))
-                elif after == 0 and is_gone(found):
+                elif after == 0 and is_gone(found):  # guard: lapsed-key-is-new
                     if expected or found is None:
                         await patience.after(Unavailable(key, detail="it comes and goes"))
                     expected = 0 if found is None else found.seq
@@ -116,6 +117,7 @@ class JetStreamBucket:
         life = value.headers.get(headers.TTL)
         if life is None:
             return self._marker_s
+        # guard: tombstone-outlives-value
         return max(self._marker_s or 0, int(life.removesuffix(SECONDS)))
 
     async def _entries_of_leader(self, under: str) -> Mapping[str, BucketEntry]:
@@ -144,6 +146,7 @@ class JetStreamBucketWatch:
     async def receive(self, *, most: int, wait_s: float) -> Sequence[BucketEntry]:
         """See `BucketWatch.receive`."""
         entries = await self._reader.receive(most=most, wait_s=wait_s)
+        # guard: watch-shows-no-past-deletes
         return [e for e in entries if e.value is not None or e.revision > self._standing_seq]
 
 

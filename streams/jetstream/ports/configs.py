@@ -64,7 +64,7 @@ EQUAL_FIELDS: Final = (
 """Must be as ours. Everything else (age, size, replicas…) is an operator's; a stream that takes no
 atomic batches is only slower. Compression has rules of its own, in `setup/compression.py`."""
 
-UNCOMPRESSED: Final = "none"
+UNCOMPRESSED: Final = "none"  # guard: streams-uncompressed
 """How every stream is stored: a killed server since 2.15 may throw away a copy of a compressed one
 (docs/adr/0053-no-compression.md)."""
 
@@ -94,7 +94,7 @@ class StackLayout:
 
     def as_metadata(self) -> dict[str, str]:
         """Return the layout as metadata."""
-        ending = WITH_STATE if self.has_state else ""
+        ending = WITH_STATE if self.has_state else ""  # guard: state-layout-unreadable-earlier
         moving = {} if self.moving_to is None else {MOVING_TO: f"{self.moving_to}{WITH_STATE}"}
         return {PARTITIONS: f"{self.partitions}{ending}", **moving}
 
@@ -106,7 +106,7 @@ def layout_in(config: JsonObject) -> StackLayout:
     return StackLayout(
         _partitions_in(written),
         moving_to=None if moving_to is None else _partitions_in(str(moving_to)),
-        has_state=not written.isdecimal(),
+        has_state=not written.isdecimal(),  # guard: layout-says-state
     )
 
 
@@ -224,6 +224,7 @@ def unlike(theirs: JsonObject, asked: JsonObject) -> list[Contradiction]:
 def needs_change(config: JsonObject) -> bool:
     """Return whether a stream is compressed, or was until moments ago; `setup/compression.py`."""
     is_compressed = (config.get("compression") or UNCOMPRESSED) != UNCOMPRESSED
+    # guard: compressed-until-restart
     return is_compressed or UNCOMPRESSING in (config.get("metadata") or {})
 
 
@@ -255,7 +256,7 @@ def _stream(
         "storage": "file",
         "discard": "new",
         "max_msgs_per_subject": -1,
-        "max_consumers": CONSUMERS_MAX,
+        "max_consumers": CONSUMERS_MAX,  # guard: stream-allows-many-consumers
         "duplicate_window": DUPLICATES_S * NS_PER_S,
         "num_replicas": settings.replicas,
         "compression": UNCOMPRESSED,

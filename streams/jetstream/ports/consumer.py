@@ -121,7 +121,7 @@ class DurableConsumer:
     async def _write(self, link: Link, filters: Collection[str], resume_seq: int) -> JsonObject:
         """Make it with `filters`, or give them to the one that is there; with none, delete it."""
         info = await self._look(link)
-        if not filters:
+        if not filters:  # guard: narrowed-to-nothing-holds-nothing
             await self.delete(link)
             return {}
         if info is not None:
@@ -143,6 +143,7 @@ class DurableConsumer:
         if self.start is None or not resume_seq:
             return self.start
         newest_seq = await stored.newest_seq(link, self.stream)
+        # guard: remade-stream-from-beginning
         return resume_seq if resume_seq <= newest_seq + 1 else "all"
 
     def _fresh(self, start: FeedStart | None) -> JsonObject:
@@ -193,7 +194,7 @@ def cannot(name: str, error: api.RequestRefused) -> StreamError:
     """Return what to raise when the server refuses to make or change a consumer."""
     if error.code >= _SERVER_FAULT or error.err_code == api.STREAM_NOT_FOUND:
         return Unavailable(f"consumer {name}", detail=str(error))
-    if error.err_code == api.TOO_MANY_CONSUMERS:
+    if error.err_code == api.TOO_MANY_CONSUMERS:  # guard: consumer-limit-told
         return Incompatible(
             f"the server refuses consumer {name}: {error}",
             remedy=f"Allow its stream more with `nats stream edit STREAM --max-consumers "

@@ -133,16 +133,17 @@ class JetStreamDomainEvents:
         read = await read_stream(self._gates, key)
         known = read or ReadStream(first=found.created, newest=found.created)
         start = feed.start if after is None else after + 1
-        if known.newest != found.created:
+        if known.newest != found.created:  # guard: remade-stream-all-new
             start = start_anew(feed)
         wanted = None if found.retention == _WORK_QUEUE else start
+        # guard: ids-of-remade-stream-differ
         remade = "" if known.first == found.created else found.created
         source = await self._share(
             self._feed(actor, feed, wanted, created=found.created),
             partial(parse_foreign, stream=feed.stream, remade=remade),
         )
         now = ReadStream(first=known.first, newest=found.created)
-        if now != read:
+        if now != read:  # guard: read-stream-remembered
             await put_read_stream(self._gates, key, now)
         return source
 

@@ -45,11 +45,12 @@ class FeedQueue(DurableConsumer):
                 await self._require_stream(link)
             except NoSuchStream:
                 # It was made for the stream before, and begins where that one ended.
-                await self.delete(link)
+                await self.delete(link)  # guard: former-streams-queue-dropped
                 raise
         return acknowledged_seq
 
     async def _require_stream(self, link: Link) -> None:
+        # guard: remade-stream-reader-told
         if (await stored.extent(link, self.stream)).created != self.created:
             raise NoSuchStream(self.stream)
 

@@ -88,6 +88,7 @@ class Tails(Generic[T]):
     def of(self, what: _What, created: str) -> OrderedConsumer[T] | None:
         """Return the one of `what`, if it is beyond doubt and of the stream made at `created`."""
         consumer = self._consumers.get(what)
+        # guard: other-stream-consumer-not-shared
         if consumer is None or consumer.created != created or consumer.is_doubtful():
             return None
         return consumer
@@ -172,8 +173,9 @@ class OrderedReader(Generic[T]):
 
     def take(self, message: _Waiting[T]) -> bool:
         """Note a message, unless we have it. False: there is no room, and we left the consumer."""
-        if message.arrived.seq <= self._arrived_seq:
+        if message.arrived.seq <= self._arrived_seq:  # guard: shared-consumer-no-repeat
             return True
+        # guard: resting-follower-bounded
         if len(self._waiting) >= WAITING_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:
             self._consumer = None
             return False
@@ -229,6 +231,7 @@ class OrderedReader(Generic[T]):
         tail = self._tails.of(self._what, self._created)
         if tail is None or consumer.seq > tail.seq + PULL_MESSAGES:
             self._tails.put(self._what, consumer)
+        # guard: equal-followers-share-consumer
         elif tail is not consumer and (tail := self._joinable()) is not None:
             self._leave()
             self._consumer = tail
@@ -239,6 +242,7 @@ class OrderedReader(Generic[T]):
     def _joinable(self) -> OrderedConsumer[T] | None:
         """Return the tail, unless it is past us, where we would miss something, or far behind."""
         tail = self._tails.of(self._what, self._created)
+        # guard: passed-consumer-not-shared
         if tail is None or not 0 <= self._arrived_seq - tail.seq <= PULL_MESSAGES:
             return None
         return tail
@@ -251,7 +255,7 @@ class OrderedReader(Generic[T]):
     def _check(self, found: stored.Extent) -> None:
         """Raise `Unavailable` unless `found` is the stream that we read, and holds all we read."""
         self._created = self._created or found.created
-        if found.created != self._created:
+        if found.created != self._created:  # guard: followed-stream-identity
             self._link.misses_stream.set()
             raise Unavailable(self._what[0], detail="it was made anew while it was followed")
         if found.newest_seq < self._arrived_seq:
@@ -289,7 +293,7 @@ class OrderedConsumer(Generic[T]):
     def leave(self, reader: OrderedReader[T]) -> None:
         """Give `reader` nothing more; without readers, forget the consumer, also on the server."""
         self._readers.remove(reader)
-        if not self._readers:
+        if not self._readers:  # guard: consumer-ends-with-last-follower
             self._close()
 
     async def open(self) -> None:
@@ -317,7 +321,7 @@ class OrderedConsumer(Generic[T]):
         """Ask for what the reader with the least waiting has room for; return whether it is fed."""
         if self._commands is None or self.is_doubtful():
             return False
-        reader = min(self._readers, key=_waiting)
+        reader = min(self._readers, key=_waiting)  # guard: resting-follower-holds-nobody-up
         if self._asked + reader.waiting >= PULL_MESSAGES or not reader.has_room:
             return True
         return self._pull(WAITING_MAX - self._asked - reader.waiting, self._commands)
@@ -373,7 +377,7 @@ class OrderedConsumer(Generic[T]):
     def _config(self) -> JsonObject:
         config = {
             "name": self._name,
-            "filter_subjects": list(self._filters),
+            "filter_subjects": list(self._filters),  # guard: follower-hears-its-keys
             "deliver_policy": "by_start_sequence",
             "opt_start_seq": self.seq + 1,
             "ack_policy": "none",

@@ -72,7 +72,7 @@ class JetStreamLeases:
         try:
             return await self._acquire(wanted)
         except asyncio.CancelledError:
-            self._note_lost_answer(wanted)
+            self._note_lost_answer(wanted)  # guard: cancelled-acquire-leaves-no-claim
             with suppress(Unavailable, TimeoutError):
                 async with self._link.clock.timeout(GIVE_UP_S):
                     await self.complete(wanted)
@@ -83,7 +83,7 @@ class JetStreamLeases:
         found: KeyMessage | None = None
         lost_answer: UnknownOutcome | None = None
         for _ in range(ATTEMPTS_MAX):
-            stolen = found is not None and has_lapsed(found)
+            stolen = found is not None and has_lapsed(found)  # guard: given-up-not-stolen
             wanted = msgspec.structs.replace(wanted, stolen=stolen)
             try:
                 return await self._store(wanted, expected=found.seq if found else 0)
@@ -106,7 +106,7 @@ class JetStreamLeases:
         for _ in range(ATTEMPTS_MAX):
             try:
                 renewed = await self._store(lease, expected=expected)
-            except (UnknownOutcome, asyncio.CancelledError):
+            except (UnknownOutcome, asyncio.CancelledError):  # guard: cancelled-renewal-can-end
                 self._note_lost_answer(lease)
                 raise
             except WrongSequence as error:
@@ -122,12 +122,14 @@ class JetStreamLeases:
 
     async def fail(self, lease: Lease, *, error: str) -> None:
         """See `Leases.fail`."""
+        # guard: error-text-breaks-no-header
         said = {headers.OUTCOME: _FAILED, headers.ERROR: json.dumps(error_shown(error))}
         await self._give_up(lease, {**TOMBSTONE, **said})
 
     async def owns(self, lease: Lease) -> bool:
         """See `Leases.owns`."""
         found = await self._keys.last(lease.key)
+        # guard: newest-revision-owns
         return found is not None and found.seq == lease.revision and not is_gone(found)
 
     async def reclaim_expired(self, *, limit: int = RECLAIM_MAX) -> Sequence[ClaimChange]:
@@ -137,7 +139,7 @@ class JetStreamLeases:
             async for message in messages:
                 if len(lapses) >= limit:
                     break
-                if has_lapsed(message):
+                if has_lapsed(message):  # guard: only-lapse-reclaimed
                     at = datetime.fromisoformat(message.headers[headers.STORED_AT])
                     lapses.append(_change(self._keys.key_of(message), message, at=at))
         return lapses
@@ -155,6 +157,7 @@ class JetStreamLeases:
         expected = lease.revision
         for _ in range(ATTEMPTS_MAX):
             try:
+                # guard: former-owner-deletes-nothing
                 await self._keys.write(lease.key, b"", more=tombstone, expected=expected)
             except WrongSequence as error:
                 try:

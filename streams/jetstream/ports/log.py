@@ -120,5 +120,6 @@ class JetStreamLog:
 
 
 def _headers(commit: Commit, *, after: int) -> Headers:
+    # guard: real-append-at-version
     more = {headers.EXPECTED_SEQ: str(after), COMMIT_HEADER: commit.id}
     return {**more, TRACE_HEADER: commit.trace} if commit.trace else more

@@ -71,6 +71,7 @@ class MergedSource(Generic[T]):
             task.cancel()
         if self._asked:
             await asyncio.wait(self._asked)
+        # guard: pause-of-every-partition
         await asyncio.gather(*(source.pause() for source in self._sources))
         self._gather()
         while self._ready:
@@ -90,6 +91,7 @@ class MergedSource(Generic[T]):
 
     def _ask(self, room: int) -> None:
         """Ask the queues that are quiet, as far as there is room."""
+        # guard: merged-queues-keep-room
         free = room - len(self._ready) - sum(most for _, most in self._asked.values())
         turns = [self._quiet.popleft() for _ in range(min(free, len(self._quiet)))]
         idle_s = LOOK_S if self._quiet else ASK_S

@@ -68,7 +68,7 @@ class JetStreamObjects:
         patience = Patience(self._link, f"object {digest}")
         while True:
             try:
-                if not await self._is_kept(digest):
+                if not await self._is_kept(digest):  # guard: equal-results-stored-once
                     await self._upload(digest, data)
             except Unavailable as error:
                 await patience.after(error)
@@ -87,7 +87,7 @@ class JetStreamObjects:
             stored.one_by_one(self._link, self._stream, subject),
         ):
             data = await _joined(found, most_bytes=info.size)
-            if digest_of(data) == digest:
+            if digest_of(data) == digest:  # guard: stored-result-digest-compared
                 return data
         if await self._share_over(info) > KEPT_SHARE:  # The oldest chunks go first.
             return None
@@ -98,6 +98,7 @@ class JetStreamObjects:
             info = await self._info(digest)
         except DamagedObject:
             return False
+        # guard: expiring-result-stored-anew
         return info is not None and await self._share_over(info) <= REUSED_SHARE
 
     async def _share_over(self, info: ObjectInfo) -> float:

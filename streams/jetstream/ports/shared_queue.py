@@ -77,6 +77,7 @@ class SharedQueue(DurableConsumer):
 
     async def _add_filters(self, link: Link, resume_seq: int) -> JsonObject:
         """Add our filters to those that all nodes agreed on."""
+        # guard: shared-queue-only-widens
         return await self._change(link, frozenset(self.filters).union, resume_seq=resume_seq)
 
     async def _change(
@@ -86,10 +87,11 @@ class SharedQueue(DurableConsumer):
         while True:
             base = await self._newest(link)
             there = await self.filters_there(link)
-            wanted = change(there.union(base.agreed.filters))
+            wanted = change(there.union(base.agreed.filters))  # guard: queue-includes-agreed
             with suppress(RevisionConflict):  # Another node was first, or we counted as dead.
                 revision = await self._put(wanted, after=base.revision, is_applied=False)
                 info = await self._apply(link, wanted, base, revision, resume_seq)
+                # guard: late-change-undone
                 await self._put(wanted, after=revision, is_applied=True)
                 return info
 
@@ -100,6 +102,7 @@ class SharedQueue(DurableConsumer):
         try:
             return await self._write(link, wanted, resume_seq)
         except api.RequestRefused:
+            # guard: refused-change-not-awaited
             await self._put(base.agreed.filters, after=revision, is_applied=True)
             raise
 
@@ -114,7 +117,7 @@ class SharedQueue(DurableConsumer):
             now_s = link.clock.monotonic_s()
             if entry.revision != awaited:
                 begun_s, awaited = now_s, entry.revision
-            if agreed.is_applied or now_s - begun_s >= APPLY_S_MAX:
+            if agreed.is_applied or now_s - begun_s >= APPLY_S_MAX:  # guard: changing-node-awaited
                 return FilterRevision(agreed, entry.revision)
             await link.clock.sleep(LOOK_S)
 

@@ -146,7 +146,7 @@ class JetStreamSource(Generic[T]):
         """Whether the stream was deleted. One of its name has other messages of these sequences."""
         self._unanswered: dict[int, str] = {}
         """Sequence → where to answer."""
-        self._newest_seq = after
+        self._newest_seq = after  # guard: untouched-queue-resumes-in-place
         self.pending = 0
         """See `Source.pending`."""
 
@@ -159,7 +159,7 @@ class JetStreamSource(Generic[T]):
         deadline_s = clock.monotonic_s() + wait_s
         left_s = max(wait_s, PULL_S_MIN)
         while not self._waiting and left_s > 0 and not self._is_closed:
-            if check is not None:
+            if check is not None:  # guard: receive-checks-before-asking
                 check()
             is_pulling = await self._pull(room, left_s)
             if is_pulling:
@@ -176,9 +176,9 @@ class JetStreamSource(Generic[T]):
     async def pause(self) -> None:
         """See `Source.pause`. Cancelled, it goes on with the next `receive` or `pause`."""
         self._is_paused = True
-        while self._waiting:
+        while self._waiting:  # guard: pause-hands-back-arrived
             self._link.post(self._waiting.popleft().reply, nak(0.0))
-        if self._commands is not None and self._asked:
+        if self._commands is not None and self._asked:  # guard: pause-takes-requests-back
             await self._commands.drain()
             self._commands, self._asked = None, 0
 
@@ -187,14 +187,14 @@ class JetStreamSource(Generic[T]):
         await self._resume()
         if self._commands is not None:
             # What still arrives waits: handed back now, it would come again before what is older.
-            await self._commands.drain()
+            await self._commands.drain()  # guard: arriving-behind-older
             self._commands, self._asked = None, 0
         unanswered = self._unanswered | {each.seq: each.reply for each in self._waiting}
         self._waiting.clear()
         self._unanswered.clear()
-        if not is_whole or not self._is_same_session():
+        if not is_whole or not self._is_same_session():  # guard: lossy-rest-not-handed-back
             return False
-        for _, reply in sorted(unanswered.items()):
+        for _, reply in sorted(unanswered.items()):  # guard: hand-back-in-order
             self._link.post(reply, nak(0.0))
         return not unanswered or await self._has_told()
 
@@ -211,7 +211,7 @@ class JetStreamSource(Generic[T]):
 
     async def answer(self, arrived: Arrival, verb: bytes, *, is_final: bool) -> None:
         """Answer a delivery; unless the answer is final, the message comes again."""
-        if self._is_gone:
+        if self._is_gone:  # guard: gone-stream-not-acknowledged
             return
         if is_final:
             self._unanswered.pop(arrived.seq, None)
@@ -219,7 +219,7 @@ class JetStreamSource(Generic[T]):
 
     async def _resume(self) -> None:
         if self._is_paused:
-            await self.pause()
+            await self.pause()  # guard: cancelled-pause-finished-first
             self._is_paused = self._is_closed
 
     async def _has_told(self) -> bool:
@@ -264,7 +264,7 @@ class JetStreamSource(Generic[T]):
 
     async def _ready(self) -> tuple[Session, ReplyInbox]:
         """Return the session and our inbox on it, with the consumer beyond doubt."""
-        if self._is_doubtful or self._is_unwatched():
+        if self._is_doubtful or self._is_unwatched():  # guard: idle-reader-of-remade-told
             resume_seq = min(self._unanswered, default=self._newest_seq + 1)
             await self._consumer.ensure(self._link, resume_seq=resume_seq)
             self._is_doubtful = False
@@ -317,7 +317,7 @@ class JetStreamSource(Generic[T]):
 
     def _on_message(self, msg: Received) -> None:
         self._heard_s = self._link.clock.monotonic_s()
-        if self._is_paused:
+        if self._is_paused:  # guard: pause-hands-back-in-flight
             if not msg.status:
                 self._link.post(msg.reply, nak(0.0))
         elif msg.status:

@@ -61,7 +61,7 @@ class JetStreamTimers:
         subject = self._stack.timer(timer.actor, timer.purpose, timer.key)
         more = timer_headers(id=self._link.unique(), trace=trace)
         more |= schedule(due_at, target=self._stack.due_of(subject))
-        if expecting is not None:
+        if expecting is not None:  # guard: timer-as-read-replaced
             more[headers.EXPECTED_SEQ] = str(expecting)
         stream = self._stack.stream_of(subject)
         return await store_checked(
@@ -107,13 +107,13 @@ class JetStreamTimers:
         """See `Timers.cancel`."""
         subject = self._stack.timer(actor, purpose, key)
         stream, revision = self._stack.stream_of(subject), expecting
-        if revision is None:
+        if revision is None:  # guard: timer-cancelled-as-read
             found = await stored.last(self._link, stream, subject)
             if found is None:
                 return
             revision = found.seq
         # Up to this one: a late copy of the request takes none that was armed meanwhile.
-        what = {"filter": subject, "seq": revision + 1}
+        what = {"filter": subject, "seq": revision + 1}  # guard: cancel-spares-later-arming
         await api.ask(self._link, f"STREAM.PURGE.{stream}", what, about=subject)
 
     async def backlog(self, actor: str) -> int:
@@ -138,6 +138,7 @@ class JetStreamTimers:
 
 def schedule(due_at: datetime, *, target: str) -> Headers:
     """Return the headers that have the server publish a message again into `target`."""
+    # guard: overdue-timer-fires
     said = max(due_at, SCHEDULE_MIN).isoformat(timespec="microseconds")
     return {
         headers.SCHEDULE: f"@at {said.replace('+00:00', 'Z')}",

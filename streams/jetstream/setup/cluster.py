@@ -69,7 +69,7 @@ async def servers_of(link: Link, *, expected: int) -> Mapping[str, Server]:
     session = link.session
     inbox = session.open_inbox(on_message)
     try:
-        session.post(PING, EVERYONE, reply=inbox.subject)
+        session.post(PING, EVERYONE, reply=inbox.subject)  # guard: unconnected-servers-asked
         await wait_set(are_there, timeout_s=ANSWERS_S)
     finally:
         inbox.close()

@@ -62,6 +62,7 @@ class Copies:
     def is_cut_back(self) -> bool:
         """Whether a server may cut a replica of it back when it starts."""
         known = all(
+            # guard: silent-server-may-lose-copies
             peer in self.servers and self.servers[peer].version < LOSING_SINCE
             for peer in self.peers
         )
@@ -71,6 +72,7 @@ class Copies:
     def old(self) -> Sequence[str]:
         """The peers that still run since before it was changed, or that do not answer."""
         ids = str((self.config.get("metadata") or {}).get(UNCOMPRESSING, "")).split()
+        # guard: silent-server-may-compress
         return [
             peer for peer in self.peers if peer not in self.servers or self.servers[peer].id in ids
         ]
@@ -91,7 +93,7 @@ async def require_uncompressed(link: Link, configs: Sequence[JsonObject]) -> Non
 async def _require_uncompressed(link: Link, name: str) -> None:
     copies = await _copies(link, name)
     if UNCOMPRESSING not in (copies.config.get("metadata") or {}):
-        if copies.is_cut_back:
+        if copies.is_cut_back:  # guard: cut-back-copies-refused
             raise Incompatible(
                 f"stream {name} is compressed, and has copies on servers since 2.15, which lose "
                 "acknowledged messages of such streams when they are killed",
@@ -100,7 +102,7 @@ async def _require_uncompressed(link: Link, name: str) -> None:
         await _change(link, copies)
     elif not copies.old:
         await _unmark(link, copies)
-    elif copies.is_cut_back:
+    elif copies.is_cut_back:  # guard: compressing-server-refused
         raise Incompatible(
             f"stream {name} was compressed, and {', '.join(copies.old)} has not been restarted "
             "since, which goes on compressing it",

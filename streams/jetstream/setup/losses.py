@@ -139,6 +139,7 @@ async def _find(link: Link, stack: Stack, known: Mapping[str, int]) -> FoundLoss
         state = await states.of(part)
         loss = what_is_lost(part, msgspec.structs.replace(noted, seq=seq), state)
         # A mark says that somebody has given the stream its time to catch up.
+        # guard: loss-catch-up-not-asked
         if loss is not None and (part in marked or not may_catch_up(loss, state)):
             losses.append(loss)
     return FoundLosses(stack, losses, marks, notes)
@@ -180,7 +181,7 @@ async def _set_positions(
         loss = losses.get(part)
         if loss is not None:
             seq = loss.resumed(positions[part])
-        elif GATES in losses:
+        elif GATES in losses:  # guard: loss-gates-publish-nothing
             seq = states[part].last_seq
         else:
             continue

@@ -50,6 +50,7 @@ async def require_registry(link: Link, stack: Stack, known: Mapping[str, int]) -
         Loss(part=part, lack=Lack.MISSING, known_seq=seq) for part, seq in known.items() if seq
     ]
     later = (stack.stream(Stream.EVENTS), stack.stream(Stream.DEAD))
+    # guard: loss-rows-known-not-remade
     if not losses and not any([await _exists(link, each) for each in later]):
         return
     if await _is_gone(link, name):
@@ -107,7 +108,7 @@ async def _mark(link: Link, bucket: str, subject: str, *, part: str) -> LossMark
     try:
         value = await _value(link, bucket, subject)
         return _marks.decode(value) if value else unread
-    except (Incompatible, msgspec.DecodeError):
+    except (Incompatible, msgspec.DecodeError):  # guard: loss-unreadable-mark-counts
         return unread
 
 

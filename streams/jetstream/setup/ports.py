@@ -58,7 +58,7 @@ async def connect(
         )
         if is_for_node:
             await require_rights(link, stack)
-            await require_uncompressed(link, configs)
+            await require_uncompressed(link, configs)  # guard: node-changes-only-safe
         gates = JetStreamBucket(link, stack.gates_bucket(), marker_s=GATES_MARKER_S)
         yield Ports(
             stack=stack,
@@ -66,6 +66,7 @@ async def connect(
             commands=JetStreamCommandQueue(link, stack),
             leases=JetStreamLeases(link, stack),
             domain_events=JetStreamDomainEvents(link, stack, gates),
+            # guard: deleted-setting-stays-deleted
             registry=JetStreamBucket(link, stack.registry_bucket(), marker_s=None),
             gates=gates,
             timers=JetStreamTimers(link, stack),

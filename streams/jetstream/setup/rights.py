@@ -65,6 +65,7 @@ def rights_of_node(stack: Stack, settings: LinkSettings) -> list[Right]:
     written = [each for part in parts for each in stack.stream_subjects(*part)]
     written += [settings.to_bucket(key_subject(bucket, _ANYTHING)) for bucket in buckets]
     store = stack.object_store()
+    # guard: storing-needs-the-right
     written += [chunk_subject(store, _ANYTHING), info_subject(store, _ANYTHING)]
     streams = [stack.stream(*part) for part in parts] + [bucket_stream(each) for each in buckets]
     work = [stack.stream(Stream.WORK, part) for part in stack.partitions_of(Stream.WORK)]
@@ -72,6 +73,7 @@ def rights_of_node(stack: Stack, settings: LinkSettings) -> list[Right]:
         *(Right(subjects, more=_NEVER) for subjects in written),
         *(Right(each) for stream in streams for each in _to_read(stream, settings)),
         *(Right(each) for each in _to_get(object_stream(store), settings)),
+        # guard: rights-empty-no-stream
         *(Right(settings.api(f"STREAM.PURGE.{stream}"), _OF_NOTHING) for stream in work),
     ]
 
@@ -108,7 +110,7 @@ async def _is_allowed(link: Link, right: Right) -> bool:
     try:
         await link.request(right.tried, right.data, more=right.more)
     except Incompatible:
-        return False
+        return False  # guard: missing-right-refused
     except Unavailable:
         return True  # Nobody serves that, as was to be expected; or it is away, and says so soon.
     return True

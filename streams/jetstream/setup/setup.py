@@ -36,7 +36,7 @@ from streams.subjects import Stack
 SERVER_MIN: Final = (2, 12)
 """The first version with message schedules, atomic batches and per-message time to live."""
 
-LOOKS_MAX: Final = 50
+LOOKS_MAX: Final = 50  # guard: new-stream-awaited
 """Most looks for a stream that was just made: 10 s, the longest election of a busy machine."""
 
 AWAY_S: Final = 5.0
@@ -94,11 +94,11 @@ async def prepare(
         LogLost: a loss is marked, or a stream is missing that a node has seen.
     """
     await check_server(link)
-    await require_registry(link, stack, known)
-    if not creates:
+    await require_registry(link, stack, known)  # guard: loss-registry-not-remade
+    if not creates:  # guard: looking-makes-no-stack
         await _require_there(link, stack)
     if not is_reading:
-        await require_unmarked(link, stack)
+        await require_unmarked(link, stack)  # guard: loss-mark-refused
     fresh = Stack(stack.name, link.settings.partitions or 1)
     layout = layout_in(await _ensure_stream(link, registry(fresh, link.settings)))
     _require_layout(stack, link.settings.partitions, layout)
@@ -124,7 +124,7 @@ async def ensure(
     theirs = await config_of(link, str(ours["name"]))
     if theirs is None:
         if before_making is not None:
-            await before_making(str(ours["name"]))
+            await before_making(str(ours["name"]))  # guard: loss-seen-not-remade
         theirs = await _ensure_stream(link, ours)
     _require(contradictions(theirs, ours))
     return theirs
@@ -210,7 +210,7 @@ async def _create(link: Link, ours: JsonObject) -> JsonObject:
     try:
         await api.call(link, operation, ours)
     except api.RequestRefused as error:
-        if error.err_code != api.TOO_MANY_CONSUMERS:
+        if error.err_code != api.TOO_MANY_CONSUMERS:  # guard: account-may-allow-fewer
             raise
     else:
         return ours
@@ -227,7 +227,7 @@ async def read_back(link: Link, asked: JsonObject) -> JsonObject:
         Incompatible: the server made something else of it.
     """
     theirs = await require_config(link, str(asked["name"]))
-    for found in unlike(theirs, asked):
+    for found in unlike(theirs, asked):  # guard: stream-settings-read-back
         raise Incompatible(
             f"stream {found.stream}: the server was asked for {found.field} {found.ours!r}, and "
             f"made {found.theirs!r}",
@@ -274,6 +274,7 @@ def behind(info: JsonObject | None) -> list[str]:
 
 def _state(replica: JsonObject) -> str:
     """Return what is wrong with a replica; empty if nothing is."""
+    # guard: silent-replica-away
     if replica.get("offline") or replica.get("active", 0) > AWAY_S * NS_PER_S:
         return "away"
     return "" if replica.get("current") else "behind"
@@ -301,7 +302,7 @@ def _require_layout(stack: Stack, wanted: int | None, layout: StackLayout) -> No
     unusable = _unusable(stack, layout)
     if unusable is not None:
         raise unusable
-    if wanted not in {None, layout.partitions}:
+    if wanted not in {None, layout.partitions}:  # guard: contradicting-partitions-refused
         raise Incompatible(
             f"stack {stack.name} has {layout.partitions} partitions, and the settings say {wanted}",
             remedy="Leave the setting out, as nodes find the number by themselves; or stop "
@@ -312,8 +313,8 @@ def _require_layout(stack: Stack, wanted: int | None, layout: StackLayout) -> No
 def _unusable(stack: Stack, layout: StackLayout) -> Incompatible | None:
     """Return why nobody can use `stack` in this layout; None: they can."""
     if layout.moving_to is not None:
-        return on_its_way(stack, layout)
-    if layout.has_state:
+        return on_its_way(stack, layout)  # guard: moving-stack-unused
+    if layout.has_state:  # guard: earlier-stack-refused
         return None
     return Incompatible(
         f"stack {stack.name} was made by an earlier version, which kept the state in the journal",

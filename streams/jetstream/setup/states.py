@@ -76,5 +76,5 @@ def is_led(info: JsonObject) -> bool:
         for each in replicas
     )
     copies: int = info["config"].get("num_replicas", 1)
-    is_heard: bool = heard >= copies // 2
+    is_heard: bool = heard >= copies // 2  # guard: loss-lonely-leader-doubted
     return is_heard

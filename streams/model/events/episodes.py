@@ -213,7 +213,7 @@ class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@
     @property
     def is_turn(self) -> bool:
         """Whether it counts for the budget: pauses, and attempts after the first, do not."""
-        return AGAIN not in self.path
+        return AGAIN not in self.path  # guard: attempts-are-no-turns
 
 
 class CheckpointSaved(Event, frozen=True, kw_only=True, tag="episode.checkpoint_saved@1"):

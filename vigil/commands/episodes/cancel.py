@@ -201,7 +201,7 @@ async def read_unended(
             EpisodeToCancel(UUID(str(row["episode_id"])), str(row["actor_id"]), str(row["status"]))
             for row in rows
         ]
-        if len(rows) < round_max:
+        if len(rows) < round_max:  # guard: cancel-all-rounds
             return found
         past = rows[-1]
     print(f"vigil: these are the oldest {len(found):,}; ask again", file=sys.stderr, flush=True)

@@ -108,7 +108,7 @@ def _call_of(event: EpisodeEvent) -> str:
 
 def as_shown(event: EpisodeEvent) -> EpisodeEvent:
     """Return `event` as people may see it: a step's result may be for the replay alone."""
-    if not isinstance(event, StepRecorded):
+    if not isinstance(event, StepRecorded):  # guard: replay-keeps-hidden
         return event
     stored = event.stored
     if stored is not None and not is_whole(event):

@@ -56,7 +56,7 @@ async def _shown(ports: Ports, episode_id: UUID, step_no: int) -> msgspec.Raw:
     step = steps[0]
     if step.error_class:
         raise Trouble(f"step {step_no} has failed: {step.error_class}: {step.error_detail}")
-    if step.is_hidden:
+    if step.is_hidden:  # guard: command-shows-no-more
         raise Trouble(f"nothing of the result of step {step_no} may be shown to people")
     if step.stored is None or not is_whole(step):
         return shown_result(step)
