@@ -1,4 +1,4 @@
-"""JSON as a type: what users pass in, and what is passed on unread."""
+"""JSON as a type: what users pass in, and what is passed on unread. Pure."""
 
 from __future__ import annotations
 

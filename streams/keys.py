@@ -1,4 +1,4 @@
-"""Every key of the three buckets. No other module spells one.
+"""Every key of the three buckets. No other module spells one. Pure.
 
 claims     episode.<actor>.<episode>                   the lease on an episode
            lane.<actor>                                the lease of an actor's scheduler

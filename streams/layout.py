@@ -1,4 +1,4 @@
-"""The layout of a stack: its streams and buckets, and the partition of an aggregate.
+"""The layout of a stack: its streams and buckets, and the partition of an aggregate. Pure.
 
 A stack may spread its journal, its state and its work over N streams each, its partitions. The
 partition of an aggregate follows from its kind and key alone and never changes. What ends is in the

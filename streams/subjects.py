@@ -1,4 +1,4 @@
-"""Every subject and durable name. No other module spells one.
+"""Every subject and durable name. No other module spells one. Pure.
 
 <stack>.event.<name…>                    stream <stack>-events    what happened in the world
 <stack>.inbox.episode.<actor>.<id>       stream <stack>-work      calls to run an episode

@@ -1,4 +1,4 @@
-"""The tokens that subjects are made of: names that people choose, and keys that data chooses.
+"""The tokens that subjects are made of: names that people choose, and keys that data chooses. Pure.
 
 A token stands between two dots. A name is a token as it is. A key may be any text and is encoded:
 every byte outside `[A-Za-z0-9_-]` becomes `=` and two hex digits. That alphabet is legal in

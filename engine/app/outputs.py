@@ -1,4 +1,4 @@
-"""Outputs as users declare them: adapters, routes, and the intents of strategies. Pure.
+"""Outputs as users declare them: adapters, routes, and the intents of strategies.
 
     App(outputs={
         "pager": Webhook(url="https://pager.example/alerts"),

@@ -1,4 +1,4 @@
-"""How a strategy reaches the outside: tools, synthesizers and gatherers; and their overrides. Pure.
+"""How a strategy reaches the outside: tools, synthesizers and gatherers; and their overrides.
 
 A gatherer is an async function in `App(gatherers={"metrics": …})` that gives a template its facts.
 Its result is recorded as a step, so after a crash the same facts are used. Overrides replace the

@@ -1,4 +1,4 @@
-"""The triggers of an expectation, as declared: events, schedules, people and workflows. Pure.
+"""The triggers of an expectation, as declared: events, schedules, people and workflows.
 
 A tick is an instant that follows from the schedule alone, so every node computes the same ticks and
 dedupe keys: one tick is one episode, however many nodes open it. Ticks of `every` are multiples of

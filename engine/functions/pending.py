@@ -1,4 +1,4 @@
-"""`PendingCall`: a call of a function's `ctx` that is made once it is awaited. Pure."""
+"""`PendingCall`: a call of a function's `ctx` that is made once it is awaited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in the user's code something was asked for, for error messages. Pure."""
+"""Where in the user's code something was asked for, for error messages."""
 
 from __future__ import annotations
 

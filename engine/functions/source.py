@@ -1,4 +1,4 @@
-"""What in the source of a function cannot be replayed: clocks, chance, sleeps, tasks, I/O. Pure.
+"""What in the source of a function cannot be replayed: clocks, chance, sleeps, tasks, I/O.
 
 A function runs again from the top, so it must ask `ctx` for everything that may be different then.
 The usual ways round are found by name in its source, and in that of the functions of its module

@@ -1,4 +1,4 @@
-"""Commands to nodes. A command is a message, not a fact: it may be refused."""
+"""Commands to nodes. A command is a message, not a fact: it may be refused. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The current revision of a definition, as nodes watch it.
+"""The current revision of a definition, as nodes watch it. Pure.
 
 The journal is the truth: each definition is an aggregate, and its newest commit is copied into a
 bucket, so that a starting node finds all definitions at once and a running one gets each change.

@@ -1,4 +1,4 @@
-"""Findings: the intents of episodes, and the findings themselves."""
+"""Findings: the intents of episodes, and the findings themselves. Pure."""
 
 from __future__ import annotations
 

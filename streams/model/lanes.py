@@ -1,4 +1,4 @@
-"""The contents of a lane: an actor's waiting and admitted episodes."""
+"""The contents of a lane: an actor's waiting and admitted episodes. Pure."""
 
 from __future__ import annotations
 

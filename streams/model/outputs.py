@@ -1,4 +1,4 @@
-"""Outputs: the intents of strategies, and their outcomes."""
+"""Outputs: the intents of strategies, and their outcomes. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an expectation promises of its episodes, and whether one of them has kept it."""
+"""What an expectation promises of its episodes, and whether one of them has kept it. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base of all events and of their parts."""
+"""The base of all events and of their parts. Pure."""
 
 from __future__ import annotations
 

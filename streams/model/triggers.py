@@ -1,4 +1,4 @@
-"""What opened an episode, and its budget.
+"""What opened an episode, and its budget. Pure.
 
 A strategy gets the trigger as it is in the journal. Every kind has an `entity_id`, a `payload` and
 `hops`.

@@ -1,4 +1,4 @@
-"""What a blocked episode waits for: a decision of people, or a signal."""
+"""What a blocked episode waits for: a decision of people, or a signal. Pure."""
 
 from __future__ import annotations
 

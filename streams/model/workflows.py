@@ -1,4 +1,4 @@
-"""Workflows as data: the steps of an instance, and their statuses.
+"""Workflows as data: the steps of an instance, and their statuses. Pure.
 
 All of it is in the instance's first event, so a deployment does not change running instances. Only
 functions stay in the code; the data names them.

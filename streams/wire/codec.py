@@ -1,4 +1,4 @@
-"""Commits and commands to bytes and back. JSON, tagged by `type`."""
+"""Commits and commands to bytes and back. JSON, tagged by `type`. Pure."""
 
 from __future__ import annotations
 

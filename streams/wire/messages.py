@@ -1,4 +1,4 @@
-"""Domain events and commands as messages: encoding ours, and parsing those of others.
+"""Domain events and commands as messages: encoding ours, and parsing those of others. Pure.
 
 Anyone may publish a domain event, so no message is trusted: it is either an event, or an
 `Unreadable` with the reason and the message as it came.

@@ -1,4 +1,4 @@
-"""Messages to foreign subjects: which are allowed, and their headers.
+"""Messages to foreign subjects: which are allowed, and their headers. Pure.
 
 Everything but the engine's own subjects is allowed: of `<stack>.` only events may be published.
 Subjects that begin with `$` or `_` are the server's, buckets and answers included.

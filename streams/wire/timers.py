@@ -1,4 +1,4 @@
-"""A timer as a message: while it is armed, and once it has fired.
+"""A timer as a message: while it is armed, and once it has fired. Pure.
 
 The body and our own headers stay the same when a timer fires; the server adds and removes its own.
 """

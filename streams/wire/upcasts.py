@@ -1,4 +1,4 @@
-"""Old events, made new: one function per retired tag.
+"""Old events, made new: one function per retired tag. Pure.
 
 A retired tag stays here for as long as any journal may have it. An upcast takes the event as a JSON
 object under its old tag and returns it under a newer one, which may itself be retired.

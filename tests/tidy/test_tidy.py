@@ -17,62 +17,6 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("streams", "engine", "projections", "vigil")
 PROGRAMS = ("tests", "bench")
 
-PURE = (  # What waits for nobody. A name that ends in a slash is a whole folder.
-    "streams/",
-    "engine/validation.py",
-    "engine/errors.py",
-    "engine/telemetry.py",
-    "engine/app/",
-    "engine/templates/",
-    "engine/adapters/secret.py",
-    "engine/cluster/modes.py",
-    "engine/cluster/nodes.py",
-    "engine/dead_letters/letter.py",
-    "engine/definitions/",
-    "engine/episodes/breakers/breaker.py",
-    "engine/episodes/dry_run.py",
-    "engine/episodes/episode.py",
-    "engine/episodes/events.py",
-    "engine/episodes/recovery.py",
-    "engine/findings/events.py",
-    "engine/findings/finding.py",
-    "engine/lanes/lane.py",
-    "engine/operations/drift.py",
-    "engine/outputs/decide.py",
-    "engine/outputs/events.py",
-    "engine/outputs/keys.py",
-    "engine/outputs/output.py",
-    "engine/toolbox/addresses.py",
-    "engine/toolbox/result.py",
-    "engine/triggers/debounce.py",
-    "engine/triggers/rules.py",
-    "engine/waits/answer.py",
-    "engine/waits/approval.py",
-    "engine/waits/wait.py",
-    "engine/waits/signal.py",
-    "engine/workflows/decide.py",
-    "engine/workflows/effects.py",
-    "engine/workflows/steps.py",
-    "engine/workflows/events.py",
-    "engine/workflows/instance.py",
-    "engine/workflows/start.py",
-    "projections/",
-)
-
-WAITING = (  # Of the folders above, what waits all the same.
-    "streams/clock.py",
-    "streams/jetstream/",
-    "streams/memory/",
-    "streams/repartition/",
-    "engine/app/function_tool.py",
-    "engine/app/outputs.py",  # The shape of what users write, and functions wrapped into it.
-    "engine/app/tools.py",
-    "engine/definitions/loader.py",
-    "engine/definitions/resolver.py",
-    "engine/definitions/store.py",
-    "projections/postgres/",
-)
-
 
 @dataclass(frozen=True)
 class Banned:
@@ -267,16 +211,34 @@ def has_docstring(path: Path) -> bool:
     return ast.get_docstring(ast.parse(path.read_text())) is not None
 
 
-def test_rules_wait_for_nobody():
-    pure = (path for path in packaged() if is_home(name_of(path), PURE))
+IMPURE = re.compile(
+    r"\bawait\b|\b__await__\b|\b[cC]lock\.|\bopen\(|\.(read|write)_(text|bytes)\("
+    r"|\binspect\.(currentframe|stack|getsource\w*)\b|\bsys\._getframe\b|\blinecache\b"
+    r"|\bos\.(?!PathLike)|\b(structlog|logging|subprocess|socket|asyncio)\b"
+)
+
+
+def test_a_file_that_says_it_is_pure_is_pure():
     report(
         [
-            f"{name_of(path)}:{function.lineno}: {function.name} waits"
-            for path in pure
-            if not is_home(name_of(path), WAITING)
-            for function in waiting(tree_of(path))
+            f"{name_of(path)}:{line}: {what}"
+            for path in packaged()
+            if says_it_is_pure(path)
+            for line, what in sorted(impurities(path))
         ]
     )
+
+
+def says_it_is_pure(path: Path) -> bool:
+    """Return whether the first paragraph of the docstring says *Pure.*"""
+    summary = (ast.get_docstring(tree_of(path)) or "").partition("\n\n")[0]
+    return re.search(r"\bPure\.", summary) is not None
+
+
+def impurities(path: Path) -> list[tuple[int, str]]:
+    text = code_of(path)
+    found = [(text.count("\n", 0, each.start()) + 1, each[0]) for each in IMPURE.finditer(text)]
+    return found + [(each.lineno, f"{each.name} waits") for each in waiting(tree_of(path))]
 
 
 def waiting(tree: ast.Module) -> list[ast.AsyncFunctionDef]:

@@ -1,4 +1,4 @@
-"""What could not be done."""
+"""What could not be done. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of a definition: applied, applied anew, disabled."""
+"""The life of a definition: applied, applied anew, disabled. Pure."""
 
 from __future__ import annotations
 

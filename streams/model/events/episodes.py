@@ -1,4 +1,4 @@
-"""The life of an episode."""
+"""The life of an episode. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of a finding.
+"""The life of a finding. Pure.
 
 Every event has the whole finding, so the last one is the state, and names its cause: an episode's
 intent, a due timer, or a person.

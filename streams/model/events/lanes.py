@@ -1,4 +1,4 @@
-"""The life of a lane: which episodes wait in it, and which were admitted."""
+"""The life of a lane: which episodes wait in it, and which were admitted. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of a workflow instance.
+"""The life of a workflow instance. Pure.
 
 Each step: (approval asked → approved →) prepared → begun → ended, repeated for each attempt.
 `prepared` has the inputs of all attempts, one for each item of a step that fans out. A step that
