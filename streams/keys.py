@@ -28,11 +28,6 @@ gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject
            published.<stream>                          up to where that was done
            streams                                     a copy of the registry's
 
-Earlier versions wrote two more, which nodes take over: see `engine/waits/adopt.py`.
-
-registry   wait.<ref>.<episode>.<step>                 the episode waits for that signal
-gates      brought.<signal id>                         an episode was found that waits for it
-
 Nodes, actors, expectations and ids of episodes are names. A subject is data, of any length, and
 becomes one token by `subject_token`. Functions that take a subject raise `BadName` where it is not
 valid Unicode text; those that take a name, where it is none.

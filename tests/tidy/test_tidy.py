@@ -330,6 +330,33 @@ def test_no_file_names_a_package_registry_or_someones_machine():
     )
 
 
+POINTER = re.compile(
+    r"(?<![\w/.…<-])(?:streams|engine|projections|vigil|tests|bench|docs)/[\w/.-]*\.(?:py|md|sql)\b"
+)
+"""A path from the root of the repository, in prose."""
+
+
+def test_what_a_docstring_or_comment_points_to_is_there():
+    lost = [
+        f"{name_of(path)}:{line}: {pointer}"
+        for path in packaged() + programmed()
+        if POINTER.search(path.read_text())
+        for line, text in prose_of(path)
+        for pointer in POINTER.findall(text)
+        if not (ROOT / pointer).exists()
+    ]
+    report(lost)
+
+
+def prose_of(path: Path) -> list[tuple[int, str]]:
+    """Return the comments and docstrings of a file, with the lines on which they begin."""
+    found = [(each.lineno, str(each.value)) for each in docstrings(tree_of(path))]
+    tokens = tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+    return found + [
+        (each.start[0], each.string) for each in tokens if each.type == tokenize.COMMENT
+    ]
+
+
 def test_every_decision_is_in_the_index():
     decisions = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
     index = ROOT / "docs/adr/README.md"
