@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from tests.markers import NAME, ROOT, markers
+import re
+from pathlib import Path
+
+from tests.markers import MARKED, NAME, ROOT, markers
 from tests.mutants import TABLE
 from tests.mutation import faults
+from tests.mutators import PART
 
 
 def test_every_mutant_changes_what_its_marker_marks_and_nothing_it_does_breaks_the_file():
     assert faults() == []
+
+
+def test_a_replacement_has_no_attribute_or_argument_that_the_product_lacks():
+    words = {
+        word
+        for top in MARKED
+        for path in Path(ROOT, top).rglob("*.py")
+        for word in re.findall(r"\w+", path.read_text())
+    }
+    stale = {
+        mutant.guard: lost
+        for mutant in TABLE
+        if (lost := {*names_after_dots_in(mutant.change.text)} - words)
+    }
+    assert stale == {}
 
 
 def test_every_marker_has_a_row():
@@ -31,3 +50,9 @@ def test_a_row_says_in_words_of_its_own_what_it_protects():
 
 def test_every_mutant_names_tests_that_exist():
     assert [mutant.guard for mutant in TABLE if not (ROOT / mutant.tests).exists()] == []
+
+
+def names_after_dots_in(text: str) -> list[str]:
+    """Return the attributes and arguments in the text of a replacement, without parts it names."""
+    found = re.finditer(r"\.([A-Za-z_]\w*)|\b(\w+)=(?!=)", PART.sub("", text))
+    return [each[1] or each[2] for each in found]
