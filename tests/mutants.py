@@ -3050,7 +3050,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "overlap-open-holds-subject",
         "overlap: an episode that is open holds its subject",
-        returns("SubjectTaken(hold=hold)"),
+        returns("Taken(places=places)"),
         OVERLAPPING,
     ),
     Mutant(

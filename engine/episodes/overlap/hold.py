@@ -1,17 +1,12 @@
 """Which episode holds a subject of an expectation, and which one follows it. Pure.
 
-    allow        every cause opens an episode, and nothing holds anything
-    skip         a cause is refused while an episode holds the subject
-    buffer_one   one waits for the end of that episode; further ones are refused
-    cancel_other the episodes that hold it and wait are canceled, and the new one follows
-
 The hold is a key in a bucket. Whether an episode still holds is on its journal: a hold names it
 from before it opens, and stands until it has ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -19,6 +14,8 @@ from msgspec.structs import replace
 
 from engine.app.actor import Overlap
 from engine.episodes.open import without_payload
+from engine.episodes.overlap import places
+from engine.episodes.overlap.places import Places
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
 from streams.model.triggers import ManualTrigger
 from streams.ports.timers import Timer
@@ -37,6 +34,12 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The one that starts once the holder has ended."""
     follows: str = ""
     """The episode whose end started the holder; empty: it started at once."""
+
+    @property
+    def places(self) -> Places:
+        """The same by id."""
+        next_id = self.next.episode_id if self.next is not None else ""
+        return Places(holder=self.holder.episode_id, next=next_id, follows=self.follows)
 
 
 class SubjectHeld(msgspec.Struct, frozen=True):
@@ -57,43 +60,41 @@ class SubjectTaken(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_named(hold: Hold | None, opened: EpisodeOpened) -> bool:
     """Return whether an episode holds, or follows."""
-    named = () if hold is None else (hold.holder, hold.next)
-    return any(each is not None and each.episode_id == opened.episode_id for each in named)
+    return any(each.episode_id == opened.episode_id for each in _named(hold))
 
 
 def take(
     hold: Hold | None, opened: EpisodeOpened, overlap: Overlap, *, over: Collection[str]
 ) -> SubjectTaken | SubjectHeld:
     """Return what a cause comes to; `over` are the episodes of `hold` that have ended."""
-    hold = without_ended(hold, over)
-    if hold is None:
-        return SubjectTaken(hold=Hold(holder=slim(opened)))
-    holder, own = hold.holder, opened.episode_id
-    # Its node may have died before the episode was open.
-    if holder.episode_id == own:  # guard: overlap-repeat-holds-subject
-        return SubjectTaken(hold=hold)
-    if hold.next is not None and hold.next.episode_id == own:
-        return SubjectTaken(hold=hold, held_by=holder.episode_id)
-    if overlap == "cancel_other":
-        others = (holder, hold.next) if hold.next is not None else (holder,)
-        hold = replace(hold, next=slim(opened))
-        return SubjectTaken(hold=hold, held_by=holder.episode_id, cancels=others)
-    if overlap == "buffer_one" and hold.next is None:  # guard: overlap-one-kept
-        return SubjectTaken(hold=replace(hold, next=slim(opened)), held_by=holder.episode_id)
-    return SubjectHeld(holder.episode_id)  # guard: overlap-open-holds-subject
+    before = hold.places if hold is not None else None
+    taken = places.take(before, opened.episode_id, overlap, over=over)
+    if taken is None:
+        assert hold is not None, "nothing holds the subject"
+        return SubjectHeld(hold.holder.episode_id)
+    known = {each.episode_id: each for each in (slim(opened), *_named(hold))}
+    return SubjectTaken(
+        hold=_hold_of(taken.places, known),
+        held_by=taken.held_by,
+        cancels=tuple(known[each] for each in taken.cancels),
+    )
 
 
 def without_ended(hold: Hold | None, over: Collection[str]) -> Hold | None:
     """Return what is left of a hold once the episodes `over` have ended; None: nobody holds."""
+    left = places.without_ended(hold.places, over) if hold is not None else None
+    known = {each.episode_id: each for each in _named(hold)}
+    return _hold_of(left, known) if left is not None else None
+
+
+def _named(hold: Hold | None) -> Sequence[EpisodeOpened]:
     if hold is None:
-        return None
-    if hold.next is not None and hold.next.episode_id in over:
-        hold = replace(hold, next=None)
-    if hold.holder.episode_id not in over:
-        return hold
-    if hold.next is None:
-        return None
-    return Hold(holder=hold.next, follows=hold.holder.episode_id)
+        return ()
+    return (hold.holder, hold.next) if hold.next is not None else (hold.holder,)
+
+
+def _hold_of(left: Places, known: Mapping[str, EpisodeOpened]) -> Hold:
+    return Hold(holder=known[left.holder], next=known.get(left.next), follows=left.follows)
 
 
 def without(hold: Hold, episode_id: str) -> Hold | None:

@@ -1,0 +1,69 @@
+"""The two places of a subject, by id: who holds it, and who follows. Pure.
+
+    allow        every cause begins, and nothing holds anything
+    skip         a cause is refused while the subject is held
+    buffer_one   one waits for the end of what holds it; further ones are refused
+    cancel_other what holds it and what waits are canceled, and the new one follows
+
+Episodes of an expectation have them, and instances of a workflow, each under a key of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.app.actor import Overlap
+
+
+class Places(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who has the places of one subject."""
+
+    holder: str
+    next: str = ""
+    """Starts once the holder has ended; empty: nobody."""
+    follows: str = ""
+    """Whose end started the holder; empty: it started at once."""
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """There is a place for the cause."""
+
+    places: Places
+    held_by: str = ""
+    """After whose end it starts; empty: it starts at once."""
+    cancels: tuple[str, ...] = ()
+    """Those that are canceled for it."""
+
+
+def take(
+    places: Places | None, own: str, overlap: Overlap, *, over: Collection[str]
+) -> Taken | None:
+    """Return the place that the cause of `own` takes, once those `over` have ended; None: none."""
+    places = without_ended(places, over)
+    if places is None:
+        return Taken(places=Places(holder=own))
+    # Its node may have died before it had begun.
+    if places.holder == own:  # guard: overlap-repeat-holds-subject
+        return Taken(places=places)
+    if places.next == own:
+        return Taken(places=places, held_by=places.holder)
+    if overlap == "cancel_other":
+        others = tuple(filter(None, (places.holder, places.next)))
+        return Taken(places=replace(places, next=own), held_by=places.holder, cancels=others)
+    if overlap == "buffer_one" and not places.next:  # guard: overlap-one-kept
+        return Taken(places=replace(places, next=own), held_by=places.holder)
+    return None  # guard: overlap-open-holds-subject
+
+
+def without_ended(places: Places | None, over: Collection[str]) -> Places | None:
+    """Return what is left once those `over` have ended; None: nobody holds the subject."""
+    if places is None:
+        return None
+    if places.next in over:
+        places = replace(places, next="")
+    if places.holder not in over:
+        return places
+    return Places(holder=places.next, follows=places.holder) if places.next else None
