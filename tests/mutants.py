@@ -91,6 +91,7 @@ TOOL_FUNCTIONS: Final = "tests/engine/execution/test_function_tools.py"
 CONDUCTING: Final = "tests/engine/workflows/test_worker.py"
 CLOSED_STEPS: Final = "tests/engine/workflows/test_closed_steps.py"
 SUB_STARTS: Final = "tests/engine/workflows/test_sub_starts.py"
+OVERLAPPING_FLOWS: Final = "tests/engine/overlap/test_overlap_of_workflows.py"
 STARTING: Final = "tests/engine/workflows/test_begin.py"
 EFFECTS: Final = "tests/engine/workflows/test_instance_effects.py"
 BEGINNING: Final = "tests/engine/workflows/test_beginnings.py"
@@ -3050,7 +3051,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "overlap-open-holds-subject",
         "overlap: an episode that is open holds its subject",
-        returns("Taken(places=places)"),
+        returns("PlaceTaken(places=places)"),
         OVERLAPPING,
     ),
     Mutant(
@@ -4463,7 +4464,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "begun-instance-keeps-subject",
         "an instance that has begun keeps its subject, whoever dies then",
-        becomes("$func($0, $1, after=$after.value, ttl_s=UNBEGUN_S)").at("call"),
+        becomes("$func($0, $1, after=$after, ttl_s=UNBEGUN_S)").at("call"),
         BEGINNING,
     ),
     Mutant(
@@ -4476,12 +4477,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "unbegun-instance-frees-subject",
         "an instance that may still begin keeps its subject",
         always,
-        STARTING,
-    ),
-    Mutant(
-        "ended-instance-not-relocked",
-        "an instance that is over is not given its subject again",
-        never,
         STARTING,
     ),
     Mutant(
@@ -4499,8 +4494,56 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "ended-lock-taken",
         "the lock of an instance that is over is taken",
-        without("not"),
+        gives("False"),
         STARTING,
+    ),
+    Mutant(
+        "held-instance-begins-nothing",
+        "overlap of workflows: an instance that waits for its subject begins no step",
+        never,
+        OVERLAPPING_FLOWS,
+    ),
+    Mutant(
+        "held-instance-begins-nothing",
+        "simulated: an instance that waits for its subject begins no step",
+        never,
+        SIMULATION,
+    ),
+    Mutant(
+        "held-instance-asks-first",
+        "overlap of workflows: whether an instance waits is asked before it begins steps",
+        always,
+        OVERLAPPING_FLOWS,
+    ),
+    Mutant(
+        "displaced-instance-begins-nothing",
+        "overlap of workflows: an instance that was displaced ends",
+        never,
+        OVERLAPPING_FLOWS,
+    ),
+    Mutant(
+        "follower-called-again",
+        "overlap of workflows: the end of an instance has the one that follows go on",
+        never,
+        OVERLAPPING_FLOWS,
+    ),
+    Mutant(
+        "held-behind-unbegun-looks",
+        "overlap of workflows: an instance behind one that never begins goes on",
+        never,
+        OVERLAPPING_FLOWS,
+    ),
+    Mutant(
+        "lost-key-does-not-free",
+        "overlap of workflows: a lost key frees no subject",
+        never,
+        OVERLAPPING_FLOWS,
+    ),
+    Mutant(
+        "unbegun-follower-not-canceled",
+        "overlap of workflows: what was displaced before it began is not canceled twice",
+        never,
+        OVERLAPPING_FLOWS,
     ),
     Mutant(
         "asker-learns-refusal",

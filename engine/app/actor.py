@@ -42,7 +42,7 @@ from engine.errors import DeclarationError
 from streams.errors import BadName
 from streams.model.foreign_streams import ForeignStream
 from streams.model.service_levels import ServiceLevel
-from streams.model.triggers import AdaptiveBudget, Budget, Overrides
+from streams.model.triggers import AdaptiveBudget, Budget, Overlap, Overrides
 from streams.tokens import name as checked_name
 
 ATTEMPTS_MAX: Final = 3
@@ -52,9 +52,6 @@ Policy: TypeAlias = Literal["resume", "restart", "fail"]
 """What becomes of an episode whose node crashed; see `ExpectationOptions.recovery`."""
 
 POLICIES: Final[tuple[str, ...]] = get_args(Policy)
-
-Overlap: TypeAlias = Literal["allow", "skip", "buffer_one", "cancel_other"]
-"""What a cause does while an episode of its subject is open: the words of Temporal's schedules."""
 
 Durability = Literal["pipelined", "strict"]
 """When a step must be on disk; see `ExpectationOptions.durability`."""

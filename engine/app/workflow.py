@@ -32,7 +32,7 @@ from engine.errors import BadWorkflow
 from engine.validation import backoff_s, is_whole, jittered_s
 from streams.errors import BadName
 from streams.json import JsonObject
-from streams.model.triggers import Trigger
+from streams.model.triggers import Overlap, Trigger
 from streams.model.workflows import OnFailure, Remedy
 from streams.tokens import name as checked_name
 
@@ -88,9 +88,6 @@ ForEach: TypeAlias = Callable[[Trigger, Prior], Sequence[Any]]
 
 STEPS_MAX: Final = 100
 """Most steps of one workflow."""
-
-Overlap = Literal["allow", "skip"]
-"""For a cause whose subject already has a running instance: start another one, or none."""
 
 
 def retrying(
@@ -434,8 +431,10 @@ class Workflow:
             debounce_s: an event starts an instance once its subject had no other event for so long.
                 Default: at once.
             timeout_s: longest that an instance may take; then it is aborted. Default: no limit.
-            overlap: "skip" starts no second instance while the subject has one; "allow", the
-                default, does.
+            overlap: what a cause does while the subject has an instance that has not ended.
+                "allow", the default: it starts another one. "skip": it starts none. "buffer_one":
+                one instance waits for that end; further causes start none. "cancel_other": the
+                instance is canceled, with compensation, and the new one goes on after its end.
             dedupe: which events are the same cause, as for an expectation.
             revision: for code that makes workflows from definitions; leave it out otherwise.
 

@@ -82,7 +82,7 @@ def spec_of(workflow: Workflow, actors: Mapping[str, Actor]) -> WorkflowSpec:
         steps=tuple(_step_spec(step, actors) for step in workflow.steps.values()),
         subject_key=workflow.subject_key,
         timeout_s=workflow.timeout_s,
-        locks_subject=workflow.overlap == "skip",
+        overlap=workflow.overlap,
         revision=workflow.revision,
     )
 

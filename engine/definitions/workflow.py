@@ -33,7 +33,6 @@ from engine.app.triggers import SOURCES_MAX
 from engine.app.workflow import (
     STEPS_MAX,
     Graph,
-    Overlap,
     Policy,
     Prior,
     RemedyName,
@@ -57,7 +56,7 @@ from engine.validation import (
     wrong,
 )
 from streams.json import JsonObject
-from streams.model.triggers import Trigger
+from streams.model.triggers import Overlap, Trigger
 
 DEPTH_MAX: Final = 32
 """Deepest nesting of an input."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import Final, TypeVar
 
@@ -16,7 +17,7 @@ from engine.episodes.open import open_episode, with_budget
 from engine.errors import BadRequest
 from engine.runtime.catalog import Catalog
 from engine.runtime.gather import gather_bounded
-from engine.workflows.begin import begin_instance, call_off_instance, free_subject
+from engine.workflows.begin import begin_instance, call_off_instance
 from engine.workflows.decide import decided_at
 from engine.workflows.effects import (
     Effects,
@@ -37,7 +38,8 @@ from engine.workflows.instance import (
 from engine.workflows.start import CONDUCT, SubStart, conduct_timer, sub_started
 from engine.workflows.steps import end_of_episode, end_of_instance, waiting
 from engine.workflows.store import StoredInstance
-from streams.clock import Clock
+from engine.workflows.subjects import UNBEGUN_S, Standing, Subjects
+from streams.clock import SKEW_S, Clock
 from streams.errors import BadName, TooLarge, UnreadableEvent, Unwritable
 from streams.keys import result_key
 from streams.model.commands import CancelWorkflow, StepDone
@@ -111,7 +113,7 @@ class Effector:
         # Those are attempts that could not be opened, and items with reused results.
         if stored.is_followed:
             return []
-        effects, id_ = follow_up(stored.instance), stored.instance.begun.instance_id
+        effects = follow_up(stored.instance)
         found = await _all(
             partial(recall, self.ports, each, self.clock) for each in effects.recalls
         )
@@ -123,20 +125,24 @@ class Effector:
             done = effects.parent
             await self.ports.commands.send(done, id=f"done.{done.episode_id}", trace=traceparent())
         if effects.releases is not None:
-            await free_subject(self.ports, effects.releases.workflow, effects.releases.subject, id_)
+            await Subjects(self.ports).see_to_end(effects.releases)
         stored.is_followed = True
         return [*found, *unopened]
 
     async def arm(self, stored: StoredInstance) -> None:
         """Arm the timer for the next time that something about an instance is due."""
         instance = stored.instance
-        if instance.started is None or not may_wake(instance.begun.spec):
+        looks = stored.standing is Standing.LOOKS
+        if instance.started is None or not (looks or may_wake(instance.begun.spec)):
             return
         # Of what waits, somebody has a message: a timer that is due would only add to those.
         now = decided_at(instance, self.clock.now())
         waits = set(waiting(instance, stored.closed, at=now))
         # guard: workflow-wait-no-instant-timer
         at, is_known = wake_at(instance, but=waits), not stored.is_timer_unknown
+        if looks:  # guard: held-behind-unbegun-looks
+            again = now + timedelta(seconds=UNBEGUN_S + SKEW_S)
+            at = again if at is None else min(at, again)
         workflow, id_ = instance.begun.spec.name, instance.begun.instance_id
         if at is not None and not (is_known and at == stored.wakes_at):
             timer = conduct_timer(workflow, id_)

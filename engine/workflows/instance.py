@@ -44,7 +44,7 @@ from streams.model.events import (
     WorkflowResumed,
     WorkflowStarted,
 )
-from streams.model.triggers import Mode, Overrides
+from streams.model.triggers import Mode, Overlap, Overrides
 from streams.model.workflows import (
     ResumeHow,
     StepOutcome,
@@ -222,19 +222,20 @@ InstanceCommand: TypeAlias = (
 
 
 class SubjectLock(msgspec.Struct, frozen=True, kw_only=True):
-    """Keeps a second instance from starting for a subject."""
+    """Keeps a second instance of a subject from running beside another one."""
 
     workflow: str
     subject: str
+    overlap: Overlap = "skip"
 
 
 def lock_of(started: WorkflowStarted) -> SubjectLock | None:
     """Return the lock that an instance has until its end; None: it is dry, nested or needs none."""
     spec = started.spec
     # guard: dry-instance-locks-nothing
-    if not spec.locks_subject or started.mode is Mode.DRY_RUN or started.parent is not None:
+    if spec.overlap == "allow" or started.mode is Mode.DRY_RUN or started.parent is not None:
         return None
-    return SubjectLock(workflow=spec.name, subject=started.subject)
+    return SubjectLock(workflow=spec.name, subject=started.subject, overlap=spec.overlap)
 
 
 class StepItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -324,6 +325,12 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
         waits = bool(statuses & WAITS_FOR_PEOPLE)
         moves = bool(statuses & {StepStatus.RUNNING, StepStatus.RETRYING}) or self._is_beginning
         return WorkflowStatus.BLOCKED if waits and not moves else WorkflowStatus.RUNNING
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it began behind another one of its subject, and nothing has followed since."""
+        started = self.started
+        return started is not None and bool(started.held_by) and self.newest == (started,)
 
     @property
     def goes_on(self) -> bool:

@@ -253,10 +253,14 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
     """The stack's name."""
     closed: frozenset[str] = frozenset()
     """Workflows that cannot start here now. Steps that run one wait."""
+    is_held: bool = False
+    """Whether the instance waits for the end of another one of its subject."""
 
 
 def begin_ready(instance: Instance, code: Code, *, at: datetime) -> tuple[WorkflowEvent, ...]:
     """Return the start, or next attempt, of the first step that is due; empty: none."""
+    if code.is_held:  # guard: held-instance-begins-nothing
+        return ()
     for name, step in instance.steps.items():
         if instance.specs[name].workflow in code.closed:  # guard: beginless-step-waits
             continue

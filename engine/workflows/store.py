@@ -11,6 +11,7 @@ from typing import Final
 from engine.runtime.store import append_events
 from engine.workflows.events import count_events
 from engine.workflows.instance import INSTANCE_ENDED, UNSTARTED, Instance, after, fold_instance
+from engine.workflows.subjects import Standing
 from streams.model.events import WorkflowEvent
 from streams.ports.all import Ports
 
@@ -36,6 +37,8 @@ class StoredInstance:
     """Whether its timer may differ: another node may have armed it since, or it has fired."""
     closed: frozenset[str] = frozenset()
     """Workflows that its steps run and that could not start here when last checked."""
+    standing: Standing = Standing.FREE
+    """Whether it may begin steps, when last checked."""
 
 
 @dataclass

@@ -32,6 +32,7 @@ from engine.workflows.effector import Effector, end_of
 from engine.workflows.instance import Instance, InstanceCommand
 from engine.workflows.steps import Code, waiting
 from engine.workflows.store import InstanceStore, StoredInstance
+from engine.workflows.subjects import Standing, Subjects, displaced
 from streams.clock import Clock
 from streams.errors import Unavailable, UnreadableEvent, VersionConflict
 from streams.model.commands import Advance, CancelWorkflow, StepDone, WorkflowCommand
@@ -133,7 +134,8 @@ class InstanceHandler:
             # A timer fires by the servers' clock, which may be ahead of ours: is it time by then?
             # guard: early-instance-timer-rearmed
             stored.is_timer_unknown |= any(isinstance(each, Advance) for each in commands)
-            await self._decide(stored, workflow, [each for each in said if each is not None])
+            known = [each for each in said if each is not None]
+            await self._decide(stored, workflow, [*await self._displacement(stored), *known])
         except UnreadableEvent as error:
             detail = f"this version cannot read it: {error}"
             raise CannotRun(Hindrance(UNREADABLE, detail)) from error
@@ -195,6 +197,12 @@ class InstanceHandler:
             raise CannotRun(Hindrance(NO_SUCH_CODE, problem))  # guard: missing-code-leaves-instance
         return workflow
 
+    async def _displacement(self, stored: StoredInstance) -> Sequence[InstanceCommand]:
+        """Note whether an instance may begin steps; return what ends it if it never may."""
+        stored.standing = await Subjects(self.store.ports).standing(stored.instance)
+        is_displaced = stored.standing is Standing.DISPLACED
+        return (displaced(stored.instance),) if is_displaced else ()
+
     def _closed(self, instance: Instance) -> frozenset[str]:
         """Return the nested workflows of an instance that cannot start here now."""
         subs = (step.workflow for step in instance.begun.spec.steps if step.task is None)
@@ -224,7 +232,8 @@ class InstanceHandler:
             left += await self.effector.follow(stored)
             # What was called off just now, because its workflow has gone, is not to begin again.
             stored.closed = self._closed(stored.instance)  # guard: called-off-start-waits
-            code = Code(workflow=workflow, stack=stack, closed=stored.closed)
+            is_held = stored.standing is not Standing.FREE
+            code = Code(workflow=workflow, stack=stack, closed=stored.closed, is_held=is_held)
             now = decided_at(stored.instance, self.clock.now())
             batch = decide_all(stored.instance, left or [advance], code=code, at=now)
             try:

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from streams.json import NOTHING, JsonObject
 from streams.model.struct import Struct
+
+Overlap: TypeAlias = Literal["allow", "skip", "buffer_one", "cancel_other"]
+"""What a cause does while an episode, or an instance, of its subject is open: the words of
+Temporal's schedules."""
 
 
 class CloudEvent(Struct, frozen=True, kw_only=True):

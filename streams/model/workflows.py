@@ -14,6 +14,7 @@ from streams.model.triggers import (
     AdaptiveBudget,
     Budget,
     LogStrategy,
+    Overlap,
     Overrides,
     PublicEvents,
 )
@@ -106,8 +107,8 @@ class WorkflowSpec(Struct, frozen=True, kw_only=True):
     subject_key: str = ""
     timeout_s: float = 0.0
     """Longest that an instance may take, in seconds; 0: as long as it takes."""
-    locks_subject: bool = False
-    """Whether another instance may begin for the same subject only once this one has ended."""
+    overlap: Overlap = "allow"
+    """What a cause does while an instance of its subject has not ended."""
     revision: int = 0
     """Of the definition that it was made of; 0: it is declared in code."""
 

@@ -30,6 +30,8 @@ from streams.model.events import (
     StepBegun,
     StepEnded,
     StepRecorded,
+    WorkflowAborted,
+    WorkflowCancelAsked,
     WorkflowFinished,
     WorkflowStarted,
 )
@@ -134,6 +136,14 @@ class Flow:
     @property
     def is_dry(self) -> bool:
         return self.begun.mode is Mode.DRY_RUN
+
+    @property
+    def went_on(self) -> Sequence[Placed]:
+        """Its events from when it had its subject; none, if it never had it."""
+        if not self.begun.held_by:
+            return self.events
+        after, stops = self.events[1:], (WorkflowCancelAsked, WorkflowAborted)
+        return () if not after or isinstance(after[0].event, stops) else after
 
     @property
     def opened(self) -> list[str]:

@@ -87,8 +87,11 @@ def _diamond() -> Workflow:
 
 
 def _fan() -> Workflow:
-    """Items that may fail, and do without; and one whose result is used again."""
-    made = Workflow("fan", on=event("sim.fan"))
+    """Items that may fail, and do without; and one whose result is used again.
+
+    While an instance of its subject goes on, one waits.
+    """
+    made = Workflow("fan", on=event("sim.fan"), subject_key="key", overlap="buffer_one")
     again = retrying(2, backoff_s=2.0, then="continue")
     made.step("each", STEPPER, "shake", for_each=_items, on_failure=again)
     made.step("known", STEPPER, "grow", for_each=_items, reuse_s=REUSE_S)
@@ -97,8 +100,11 @@ def _fan() -> Workflow:
 
 
 def _saga() -> Workflow:
-    """What was done is undone if a later step fails, takes too long, or is not approved."""
-    made = Workflow("saga", on=event("sim.saga"))
+    """What was done is undone if a later step fails, takes too long, or is not approved.
+
+    The newest instance of a subject replaces those before it.
+    """
+    made = Workflow("saga", on=event("sim.saga"), subject_key="key", overlap="cancel_other")
     undo = (STEPPER, "take_back")
     made.step("spend", STEPPER, "spend", input=_about, compensate=undo)
     made.step("more", STEPPER, "spend", for_each=_items, compensate=undo, depends_on=["spend"])

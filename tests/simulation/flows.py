@@ -159,11 +159,12 @@ def what_was_done_is_undone_in_reverse_when_an_instance_stops(evidence: Evidence
 
 
 def a_subject_has_one_instance_at_a_time(evidence: Evidence) -> Breaches:
-    spans: dict[str, list[tuple[float, float, Flow]]] = defaultdict(list)
+    spans: dict[tuple[str, str], list[tuple[float, float, Flow]]] = defaultdict(list)
     for flow in evidence.flows.values():
-        if flow.begun.spec.locks_subject and not flow.is_dry and flow.finished:
-            since, until = (evidence.stored_s(flow.events[at].seq) for at in (0, -1))
-            spans[flow.begun.subject].append((since, until, flow))
+        may_overlap = flow.begun.spec.overlap == "allow" or flow.begun.parent is not None
+        if not may_overlap and not flow.is_dry and flow.finished and flow.went_on:
+            since, until = (evidence.stored_s(flow.went_on[at].seq) for at in (0, -1))
+            spans[flow.name, flow.begun.subject].append((since, until, flow))
     for found in spans.values():
         found.sort(key=lambda each: each[0])
         for (_, until, one), (since, _, other) in pairwise(found):

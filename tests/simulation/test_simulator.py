@@ -85,6 +85,12 @@ def test_nodes_work_at_the_same_time(histories):
     assert sum(map(overlaps, histories)) > len(histories)
 
 
+def test_instances_of_workflows_wait_for_one_another_and_replace_one_another(histories):
+    held = [each for each in all_flows(histories) if each.begun.held_by]
+    for overlap in ("buffer_one", "cancel_other"):
+        assert sum(each.begun.spec.overlap == overlap and bool(each.went_on) for each in held) > 2
+
+
 def test_episodes_are_taken_over(histories):
     taken_over = [life for life in all_lives(histories) if len(life.of(EpisodeStarted)) > 1]
     assert len(taken_over) > len(histories) / 2
@@ -191,7 +197,7 @@ def test_definitions_change_while_episodes_of_theirs_run(histories):
 
 
 def test_every_fate_of_a_step_is_met(histories):
-    flows = [flow for history in histories for flow in Evidence(history).flows.values()]
+    flows = all_flows(histories)
     fates = Counter(type(placed.event) for flow in flows for placed in flow.events)
     assert {kind for kind in get_args(WorkflowEvent) if fates[kind] < 1} == set()
     assert {
@@ -208,6 +214,10 @@ def _ended(flow, status):
 def test_worlds_end_soon_after_the_storm(histories):
     # A call to an instance that never begins goes after five minutes.
     assert max(history.took_s for history in histories) < 380
+
+
+def all_flows(histories):
+    return [flow for history in histories for flow in Evidence(history).flows.values()]
 
 
 def all_lives(histories):

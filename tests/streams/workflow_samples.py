@@ -84,7 +84,7 @@ SPEC: Final = WorkflowSpec(
     ),
     subject_key="client.id",
     timeout_s=86400.0,
-    locks_subject=True,
+    overlap="skip",
 )
 
 APPROVAL: Final = Approval(plan_hash="cd" * 32, summary="step rate: risk/rate, 2 times")

@@ -43,6 +43,7 @@ def record_of(instance: Instance) -> dict[str, object]:
         "status": instance.status.value,
         "mode": begun.mode.value,
         "subject": begun.subject or None,
+        "held_by": begun.held_by or None if instance.is_held else None,
         "started_at": instance.started_at,
         "updated_at": instance.at,
         "error_class": stopped.error_class if stopped else None,

@@ -12,12 +12,11 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from engine.app.actor import Overlap
 from engine.episodes.open import without_payload
 from engine.episodes.overlap import places
 from engine.episodes.overlap.places import Places
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
-from streams.model.triggers import ManualTrigger
+from streams.model.triggers import ManualTrigger, Overlap
 from streams.ports.timers import Timer
 
 OVERLAP: Final = "overlap"

@@ -15,7 +15,7 @@ from collections.abc import Collection
 import msgspec
 from msgspec.structs import replace
 
-from engine.app.actor import Overlap
+from streams.model.triggers import Overlap
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -28,7 +28,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whose end started the holder; empty: it started at once."""
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
+class PlaceTaken(msgspec.Struct, frozen=True, kw_only=True):
     """There is a place for the cause."""
 
     places: Places
@@ -40,21 +40,21 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
 
 def take(
     places: Places | None, own: str, overlap: Overlap, *, over: Collection[str]
-) -> Taken | None:
+) -> PlaceTaken | None:
     """Return the place that the cause of `own` takes, once those `over` have ended; None: none."""
     places = without_ended(places, over)
     if places is None:
-        return Taken(places=Places(holder=own))
+        return PlaceTaken(places=Places(holder=own))
     # Its node may have died before it had begun.
     if places.holder == own:  # guard: overlap-repeat-holds-subject
-        return Taken(places=places)
+        return PlaceTaken(places=places)
     if places.next == own:
-        return Taken(places=places, held_by=places.holder)
+        return PlaceTaken(places=places, held_by=places.holder)
     if overlap == "cancel_other":
         others = tuple(filter(None, (places.holder, places.next)))
-        return Taken(places=replace(places, next=own), held_by=places.holder, cancels=others)
+        return PlaceTaken(places=replace(places, next=own), held_by=places.holder, cancels=others)
     if overlap == "buffer_one" and not places.next:  # guard: overlap-one-kept
-        return Taken(places=replace(places, next=own), held_by=places.holder)
+        return PlaceTaken(places=replace(places, next=own), held_by=places.holder)
     return None  # guard: overlap-open-holds-subject
 
 

@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from engine.app.actor import Overlap
 from engine.episodes import open as opening
 from engine.episodes.cancel import ask_to_cancel
 from engine.episodes.overlap import hold as rules
@@ -26,6 +25,7 @@ from streams.errors import RevisionConflict, Unavailable, UnreadableEvent
 from streams.keys import overlap_key, start_key
 from streams.model.commands import Cancel
 from streams.model.events import EpisodeFinished, EpisodeOpened
+from streams.model.triggers import Overlap
 from streams.ports.all import Ports
 from streams.ports.bucket import BucketEntry
 from streams.ports.log import Commit

@@ -46,6 +46,8 @@ class WorkflowStarted(Event, frozen=True, kw_only=True, tag="workflow.started@1"
     """Whose result it is, where it is a step of another instance."""
     depth: int = 0
     """How many instances it is a part of."""
+    held_by: str = ""
+    """The instance of its subject after whose end it goes on; empty: it goes on at once."""
 
 
 class StepPrepared(Event, frozen=True, kw_only=True, tag="workflow.step_prepared@1"):

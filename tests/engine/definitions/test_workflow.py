@@ -311,7 +311,7 @@ def test_what_cannot_work_is_told_in_one_line_with_its_path(path, problem, said)
         ("on.0", "write one of event, stream", {"on": {}}),
         ("on", "at least one", {"on": []}),
         ("debounce_s", "is for events", {"debounce_s": 3}),
-        ("overlap", "write 'allow' or 'skip', not 'queue'", {"overlap": "queue"}),
+        ("overlap", "'buffer_one' or 'cancel_other', not 'queue'", {"overlap": "queue"}),
         ("subject_key", "is not a path", {"subject_key": "a..b"}),
         ("steps", "at least one", {"steps": {}}),
         ("steps", "write an object, not 'rate'", {"steps": "rate"}),

@@ -92,7 +92,7 @@ def spec_of(workflow: Workflow) -> WorkflowSpec:
         steps=steps,
         timeout_s=workflow.timeout_s,
         subject_key=workflow.subject_key,
-        locks_subject=workflow.overlap == "skip",
+        overlap=workflow.overlap,
     )
 
 

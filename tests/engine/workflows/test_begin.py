@@ -13,8 +13,12 @@ from engine.app.tools import ToolFailed
 from engine.app.workflow import Workflow
 from engine.definitions.make import in_code
 from engine.definitions.resolver import RevisionResolver
+from engine.episodes.overlap.places import Places
 from engine.runtime.catalog import Catalog, CatalogContents
-from engine.workflows.begin import UNBEGUN_S, StartTool, free_subject, take_subject
+from engine.workflows.begin import StartTool
+from engine.workflows.instance import SubjectLock
+from engine.workflows.subjects import UNBEGUN_S, Subjects
+from streams.errors import Unavailable
 from streams.keys import workflow_lock_key
 from streams.memory import MemoryPorts, memory_ports
 from streams.memory.bucket import MemoryBucket
@@ -48,6 +52,19 @@ def starter(ports) -> StartTool:
     made.step("a", "act", "a")
     app = app_of(made, script=Script())
     return StartTool(Catalog(in_code(app)), RevisionResolver(ports, app), ports, CLOCK)
+
+
+HELD = SubjectLock(workflow="w", subject="7")
+
+
+async def holder(ports) -> str:
+    """Return which instance holds the subject; empty: none."""
+    entry = await ports.gates.get(KEY)
+    return msgspec.json.decode(entry.value, type=Places).holder if entry else ""
+
+
+async def free(ports) -> None:
+    await Subjects(ports).see_to_end(HELD)
 
 
 async def begin(starter: StartTool, opened: EpisodeOpened) -> tuple[str, bool]:
@@ -99,7 +116,7 @@ async def test_another_cause_is_skipped_and_says_which_instance_is_busy(starter)
 async def test_who_comes_again_when_its_instance_is_over_does_not_lock_the_subject(ports, starter):
     id_, _ = await begin(starter, cause(1))
     await end(ports, id_)
-    await free_subject(ports, "w", "7", id_)
+    await free(ports)
     assert await begin(starter, cause(1)) == (id_, False)
     assert await ports.gates.get(KEY) is None
 
@@ -115,7 +132,7 @@ async def test_a_subject_whose_instance_is_over_is_taken(ports, starter):
     first, _ = await begin(starter, cause(1))
     await end(ports, first)
     second, is_skipped = await begin(starter, cause(2))
-    assert (is_skipped, (await ports.gates.get(KEY)).value) == (False, second.encode())
+    assert (is_skipped, await holder(ports)) == (False, second)
 
 
 async def test_a_cause_that_comes_again_names_its_own_instance_though_another_is_busy_now(
@@ -125,21 +142,23 @@ async def test_a_cause_that_comes_again_names_its_own_instance_though_another_is
     await end(ports, first)
     second, _ = await begin(starter, cause(2))
     assert await begin(starter, cause(1)) == (first, False)
-    assert (await ports.gates.get(KEY)).value == second.encode()
+    assert await holder(ports) == second
 
 
-async def test_the_lock_of_another_instance_stays(ports):
-    assert await take_subject(ports, "w", "7", "i1") == "i1"
-    await free_subject(ports, "w", "7", "i2")
-    assert await take_subject(ports, "w", "7", "i2") == "i1"
+async def test_an_end_that_is_seen_to_again_leaves_the_subject_to_another_instance(ports, starter):
+    first, _ = await begin(starter, cause(1))
+    await end(ports, first)
+    second, _ = await begin(starter, cause(2))
+    await free(ports)
+    assert await holder(ports) == second
 
 
 async def test_a_key_that_another_instance_takes_meanwhile_is_left_to_it(ports, starter):
     first, _ = await begin(starter, cause(1))
     await end(ports, first)
     late = belated(ports, lambda: begin(starter, cause(2)))
-    await free_subject(late, "w", "7", first)
-    assert (await ports.gates.get(KEY)).value not in (None, first.encode())
+    await free(late)
+    assert await holder(ports) not in ("", first)
 
 
 async def test_an_instance_that_has_begun_has_its_subject_however_long_nobody_conducts_it(starter):
@@ -151,17 +170,30 @@ async def test_an_instance_that_has_begun_has_its_subject_however_long_nobody_co
     assert await begin(replace(starter, ports=ports), cause(2)) == (first, True)
 
 
-async def test_an_instance_that_has_not_begun_has_its_subject_for_an_hour():
+async def test_an_instance_that_has_not_begun_has_its_subject_for_an_hour(starter):
     clock = Later()
     ports = memory_ports(clock=clock)
-    assert await take_subject(ports, "w", "7", "i1") == "i1"
+    dead = replace(starter, ports=replace(ports, commands=Gone()))
+    with pytest.raises(ToolFailed, match="tool_unavailable"):
+        await begin(dead, cause(1))
+    busy = await holder(ports)
+    living = replace(starter, ports=ports)
     clock.ahead_s = UNBEGUN_S - 1
-    assert await take_subject(ports, "w", "7", "i2") == "i1"
+    assert await begin(living, cause(2)) == (busy, True)
     clock.ahead_s = UNBEGUN_S + 1
-    assert await take_subject(ports, "w", "7", "i2") == "i2"
+    assert not (await begin(living, cause(2)))[1]
 
 
-async def test_who_finds_a_key_that_was_put_just_now_knows_that_its_instance_may_begin(ports):
+class Gone:
+    """A queue of commands of a node that is cut off."""
+
+    async def send(self, *_: object, **__: object) -> None:
+        raise Unavailable("commands", detail="cut off")
+
+
+async def test_who_finds_a_key_that_was_put_just_now_knows_that_its_instance_may_begin(
+    ports, starter
+):
     """The key of the subject is put last."""
     seen = []
 
@@ -171,12 +203,12 @@ async def test_who_finds_a_key_that_was_put_just_now_knows_that_its_instance_may
 
         async def put(self, key: str, value: bytes, **how: int) -> int:
             revision = await self._gates.put(key, value, **how)
-            seen.append(await take_subject(ports, "w", "7", "i2") if key == KEY else None)
+            seen.append(await begin(starter, cause(2)) if key == KEY else None)
             return revision
 
     found = replace(ports, gates=Found(ports.gates, begin))
-    assert await take_subject(found, "w", "7", "i1") == "i1"
-    assert seen[-1] == "i1"
+    first, _ = await begin(replace(starter, ports=found), cause(1))
+    assert seen[-1] == (first, True)
 
 
 async def test_who_takes_a_subject_for_what_is_over_meanwhile_does_not_keep_it(starter):
@@ -185,7 +217,7 @@ async def test_who_takes_a_subject_for_what_is_over_meanwhile_does_not_keep_it(s
     async def live() -> None:
         id_, _ = await begin(replace(starter, ports=ports), cause(1))
         await end(ports, id_)
-        await free_subject(ports, "w", "7", id_)
+        await free(ports)
 
     await begin(replace(starter, ports=belated(ports, live)), cause(1))
     assert await ports.gates.get(KEY) is None

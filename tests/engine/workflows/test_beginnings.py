@@ -21,12 +21,14 @@ from engine.app.workflow import Workflow
 from engine.app.workflow_plan import START_EXPECTATION, StartResult, spec_of
 from engine.definitions.make import in_code
 from engine.definitions.resolver import RevisionResolver
+from engine.episodes.overlap.places import Places
 from engine.runtime.catalog import CannotRun, Catalog
 from engine.workflows import worker
-from engine.workflows.begin import UNBEGUN_S, StartTool, begin_instance
+from engine.workflows.begin import StartTool, begin_instance
 from engine.workflows.effector import Effector
 from engine.workflows.start import started
 from engine.workflows.store import InstanceStore
+from engine.workflows.subjects import UNBEGUN_S
 from engine.workflows.worker import InstanceHandler, WorkflowWorker
 from streams.clock import SystemClock
 from streams.errors import Unavailable
@@ -190,7 +192,8 @@ async def test_who_follows_a_beginning_when_all_is_over_leaves_the_subject_as_it
     next_one = await begin(ports, ANOTHER) if is_taken else None
     await handler.effector.follow(stored)
     entry = await ports.gates.get(KEY)
-    assert (entry and entry.value.decode()) == (next_one and next_one.instance_id)
+    holder = entry and msgspec.json.decode(entry.value, type=Places).holder
+    assert holder == (next_one and next_one.instance_id)
 
 
 class Counting:

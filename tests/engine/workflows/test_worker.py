@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 
+import msgspec
 import pytest
 
 from engine.app.triggers import event
@@ -15,6 +16,7 @@ from engine.app.workflow import Workflow, retrying
 from engine.app.workflow_plan import spec_of, starter_id
 from engine.definitions.make import in_code
 from engine.definitions.resolver import RevisionResolver
+from engine.episodes.overlap.places import Places
 from engine.runtime.catalog import Catalog
 from engine.workflows.decide import decide
 from engine.workflows.effector import Effector
@@ -256,7 +258,8 @@ async def test_a_subject_whose_instance_is_over_is_taken_from_whoever_left_it_lo
     async with running(app_of(made, script=script), ports):
         first = await begin(ports, "w", {"client": 7})
         await ended(ports, first)
-        await ports.gates.put(workflow_lock_key("w", "7"), first.encode())
+        left = msgspec.json.encode(Places(holder=first))
+        await ports.gates.put(workflow_lock_key("w", "7"), left)
         second = await begin(ports, "w", {"client": 7}, key="k2")
         assert (await ended(ports, second)).status is WorkflowStatus.DONE
 

@@ -307,7 +307,7 @@ def test_an_instance_is_told_what_its_actors_say():
     assert rate.compensation.expectation_id == "undo"
     assert rate.functions == ("when",)
     assert (onboard.task, onboard.workflow, onboard.depends_on) == (None, "other", ("rate",))
-    assert (spec.timeout_s, spec.locks_subject, spec.subject_key) == (9.0, True, "client.id")
+    assert (spec.timeout_s, spec.overlap, spec.subject_key) == (9.0, "skip", "client.id")
 
 
 def test_code_that_lacks_what_an_instance_needs_is_told_apart():

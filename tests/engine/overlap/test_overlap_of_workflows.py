@@ -1,0 +1,234 @@
+"""What a cause does while an instance of its subject is open, also one that waits for people."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from engine.app.workflow_plan import spec_of
+from engine.episodes.overlap.places import Places
+from engine.workflows.begin import begin_instance
+from engine.workflows.instance import lock_of
+from engine.workflows.requests import cancel_workflow
+from engine.workflows.start import started
+from engine.workflows.subjects import UNBEGUN_S, Subjects
+from streams.keys import start_key, workflow_lock_key
+from streams.model.commands import Advance
+from streams.model.events import WorkflowStarted
+from streams.model.triggers import EventTrigger
+from vigil import Actor, App, ConvergeResult, Workflow, event, manual
+from vigil.testing import crash_everywhere, run
+
+OVERLAPS = ("skip", "buffer_one", "cancel_other")
+KEY = workflow_lock_key("review", "acme")
+
+
+async def does(ctx, trigger):
+    return ConvergeResult(summary="did")
+
+
+async def undoes(ctx, trigger):
+    return ConvergeResult(summary="undid")
+
+
+def app_of(overlap, **options) -> App:
+    """Return an app with a workflow of a step that can be undone, and one that asks people."""
+    actor = Actor("worker")
+    actor.expect("do", does, on=manual())
+    actor.expect("undo", undoes, on=manual())
+    review = Workflow(
+        "review", on=event("client.changed"), subject_key="client", overlap=overlap, **options
+    )
+    review.step("first", "worker", "do", compensate=("worker", "undo"))
+    review.step("then", "worker", "do", depends_on=["first"], requires_approval=True)
+    return App(actors=[actor], workflows=[review])
+
+
+async def happens(vigil, number, *, client="acme") -> None:
+    await vigil.publish("client.changed", {"client": client, "n": number}, id=f"x{number}")
+    await vigil.run_until_idle()
+
+
+async def approve(vigil) -> None:
+    await vigil.approve(by="ann")
+    await vigil.run_until_idle()
+
+
+def seen(vigil) -> list[str]:
+    """Return how the instances are, in the order in which they began."""
+    return [each.status for each in vigil.workflows(name="review")]
+
+
+def steps(vigil) -> list[dict[str, str]]:
+    return [each.steps for each in vigil.workflows(name="review")]
+
+
+WAITING = {"first": "pending", "then": "pending"}
+
+
+async def test_with_allow_every_cause_begins_an_instance():
+    async with run(app_of("allow")) as vigil:
+        for number in range(3):
+            await happens(vigil, number)
+        assert seen(vigil) == ["blocked"] * 3
+
+
+async def test_with_skip_causes_begin_nothing_while_an_instance_waits():
+    async with run(app_of("skip")) as vigil:
+        for number in range(3):
+            await happens(vigil, number)
+        assert seen(vigil) == ["blocked"]
+        await approve(vigil)
+        await happens(vigil, 3)
+        assert seen(vigil) == ["done", "blocked"]
+
+
+async def test_with_buffer_one_the_first_of_them_goes_on_after_the_end():
+    async with run(app_of("buffer_one")) as vigil:
+        for number in range(4):
+            await happens(vigil, number)
+        assert seen(vigil) == ["blocked", "running"]
+        assert steps(vigil)[1] == WAITING
+        await approve(vigil)
+        assert seen(vigil) == ["done", "blocked"]
+        await happens(vigil, 4)
+        await approve(vigil)
+        assert seen(vigil) == ["done", "done", "blocked"]
+
+
+async def test_with_cancel_other_the_newest_goes_on_once_the_others_are_undone():
+    async with run(app_of("cancel_other")) as vigil:
+        for number in range(3):
+            await happens(vigil, number)
+        assert seen(vigil) == ["canceled", "canceled", "blocked"]
+        undone = [each for each in vigil.episodes() if each.expectation == "undo"]
+        assert len(undone) == 2, "both had done their first step"
+        await approve(vigil)
+        assert seen(vigil)[-1] == "done"
+
+
+@pytest.mark.parametrize("overlap", OVERLAPS)
+async def test_other_subjects_do_not_matter(overlap):
+    async with run(app_of(overlap)) as vigil:
+        await happens(vigil, 0)
+        await happens(vigil, 1, client="globex")
+        assert seen(vigil) == ["blocked", "blocked"]
+
+
+@pytest.mark.parametrize("overlap", OVERLAPS)
+async def test_nothing_of_a_subject_is_kept_once_all_has_ended(overlap):
+    async with run(app_of(overlap)) as vigil:
+        await happens(vigil, 0)
+        await happens(vigil, 1)
+        while "blocked" in seen(vigil):
+            await approve(vigil)
+        assert await vigil.ports.gates.get(KEY) is None
+
+
+async def test_one_that_waits_can_be_canceled_and_the_next_one_waits_in_its_place():
+    async with run(app_of("buffer_one")) as vigil:
+        await happens(vigil, 0)
+        await happens(vigil, 1)
+        _, waiting = vigil.workflows(name="review")
+        await cancel_workflow(vigil.ports, waiting.id, by="ann")
+        await vigil.run_until_idle()
+        assert seen(vigil) == ["blocked", "canceled"]
+        await happens(vigil, 2)
+        assert seen(vigil) == ["blocked", "canceled", "running"]
+        await approve(vigil)
+        assert seen(vigil) == ["done", "canceled", "blocked"]
+
+
+async def test_the_time_that_one_waits_counts_against_its_timeout():
+    async with run(app_of("buffer_one", timeout_s=60.0)) as vigil:
+        await happens(vigil, 0)
+        await vigil.advance(seconds=30.0)
+        await happens(vigil, 1)
+        await approve(vigil)
+        await vigil.advance(seconds=29.0)
+        assert seen(vigil) == ["done", "blocked"]
+        await vigil.advance(seconds=31.0)
+        assert seen(vigil) == ["done", "failed"]
+
+
+async def test_one_behind_an_instance_that_never_begins_goes_on_after_an_hour():
+    """The other one's starter put the key and died for good."""
+    async with run(app_of("buffer_one")) as vigil:
+        gates = vigil.ports.gates
+        await gates.put(start_key("never"), b"", ttl_s=UNBEGUN_S)
+        await gates.put(KEY, msgspec.json.encode(Places(holder="never")), after=0)
+        await happens(vigil, 1)
+        assert steps(vigil) == [WAITING]
+        await vigil.advance(seconds=UNBEGUN_S + 120.0)
+        assert seen(vigil) == ["blocked"]
+
+
+def beginning(app, number) -> WorkflowStarted:
+    """Return the first event of the instance of an event."""
+    trigger = EventTrigger(
+        event_id=f"x{number}",
+        event_type="client.changed",
+        payload={"client": "acme", "n": number},
+        entity_id="acme",
+    )
+    spec = spec_of(app.workflows["review"], app.actors)
+    return started(spec, trigger, stack="vigil", dedupe_key=trigger.event_id)
+
+
+async def test_one_that_was_displaced_before_it_began_ends_as_canceled():
+    """Its starter was frozen between the key and the first commit."""
+    app = app_of("cancel_other")
+    async with run(app) as vigil:
+        subjects, lock = Subjects(vigil.ports), lock_of(beginning(app, 0))
+        await happens(vigil, 0)
+        late = await subjects.take(beginning(app, 1), lock)
+        await happens(vigil, 2)
+        await begin_instance(vigil.ports, late, at=vigil.now)
+        await vigil.run_until_idle()
+        assert sorted(seen(vigil)) == ["blocked", "canceled", "canceled"]
+        assert vigil.workflow(late.instance_id).status == "canceled"
+
+
+async def test_a_cause_that_comes_again_has_its_place_once():
+    app = app_of("cancel_other")
+    async with run(app) as vigil:
+        subjects, lock = Subjects(vigil.ports), lock_of(beginning(app, 0))
+        await happens(vigil, 0)
+        waiting = await subjects.take(beginning(app, 1), lock)
+        assert await subjects.take(beginning(app, 1), lock) == waiting
+        await begin_instance(vigil.ports, waiting, at=vigil.now)
+        await happens(vigil, 2)
+        assert await subjects.take(beginning(app, 1), lock) == beginning(app, 1), "displaced"
+        assert seen(vigil) == ["canceled", "canceled", "blocked"]
+
+
+async def test_if_the_key_is_lost_one_that_waits_stays_until_the_end_and_a_sweep_has_it_go_on():
+    async with run(app_of("buffer_one")) as vigil:
+        await happens(vigil, 0)
+        await happens(vigil, 1)
+        await vigil.ports.gates.delete(KEY)
+        await sweep(vigil)
+        assert steps(vigil)[1] == WAITING
+        await approve(vigil)
+        await vigil.advance(minutes=5)
+        await sweep(vigil)
+        assert seen(vigil) == ["done", "blocked"]
+
+
+async def sweep(vigil) -> None:
+    """Call a node to the instances, as `vigil recover` does."""
+    for each in vigil.workflows(name="review"):
+        advance = Advance(workflow="review", instance_id=each.id)
+        await vigil.ports.commands.send(advance, id=f"sweep.{each.id}.{each.status}.{vigil.now}")
+    await vigil.run_until_idle()
+
+
+@pytest.mark.parametrize("overlap", OVERLAPS)
+async def test_whoever_dies_at_any_moment_one_instance_at_a_time_goes_on(overlap):
+    async def story(vigil) -> None:
+        await happens(vigil, 0)
+        await happens(vigil, 1)
+        while "blocked" in seen(vigil):
+            await approve(vigil)
+
+    await crash_everywhere(lambda: run(app_of(overlap)), story)
