@@ -5182,6 +5182,18 @@ TABLE: Final[Sequence[Mutant]] = (
         LOOKING_OUT,
     ),
     Mutant(
+        "sleep-to-wall-time",
+        "a sleep ends at its time by the clock of the machine",
+        becomes("if $test:\n    await clock.sleep(left_s)"),
+        "tests/streams/test_clock.py",
+    ),
+    Mutant(
+        "refused-signal-is-letter",
+        "a signal whose wait has ended otherwise is a dead letter",
+        never,
+        "tests/engine/waits/test_unserved_signals.py",
+    ),
+    Mutant(
         "untaken-signal-is-letter",
         "a signal that an episode has had is no dead letter",
         always,

@@ -74,7 +74,7 @@ from engine.validation import KEPT_BYTES_MAX
 from engine.waits import answer as answers
 from engine.waits import wait as blocking
 from engine.waits.approval import request_of
-from streams.clock import Clock
+from streams.clock import Clock, wait_until
 from streams.json import NOTHING
 from streams.model.events import (
     EpisodeConverged,
@@ -338,7 +338,7 @@ class EpisodeTurns:
         if left_s > blocking.HELD_S:  # guard: class-leaves-for-long-pause
             await self.block(action, at=until - timedelta(seconds=action.seconds), path=path)
             return False
-        await self.clock.sleep(max(0.0, left_s))
+        await wait_until(self.clock, until)
         self.record(blocking.slept(until, fingerprint(action), path))
         return True
 

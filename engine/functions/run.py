@@ -63,7 +63,7 @@ from engine.usercode.call import call, is_from_outside
 from engine.usercode.cancel_scope import CancelScope
 from engine.usercode.leavable import leavable, leave
 from engine.waits.wait import HELD_S, sleep_until, slept
-from streams.clock import Clock
+from streams.clock import Clock, wait_until
 from streams.json import NOTHING, raw, unraw
 from streams.model.events import AGAIN, StepAnnounced, StepKind, StepRecorded, StoredResult
 from streams.model.triggers import Trigger
@@ -553,7 +553,7 @@ class FunctionRun:
                 timer.cancel()
 
     async def _wake(self, rest: Rest, until: datetime) -> None:
-        await self._clock.sleep(max(0.0, (until - self._clock.now()).total_seconds()))
+        await wait_until(self._clock, until)
         if not rest.over.done():
             del self._resting[rest.path]
             self._order.wake()

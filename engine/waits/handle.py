@@ -17,6 +17,7 @@ from typing import TypeAlias, TypeVar
 
 import structlog
 
+from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes import events as episode_events
 from engine.episodes import open as opening
 from engine.episodes.episode import Episode, Status, fold
@@ -29,7 +30,7 @@ from engine.waits import answer as answering
 from engine.waits import equal_requests
 from engine.waits import wait as waits
 from engine.waits.answer import WaitAnswer
-from engine.waits.signals import References
+from engine.waits.signals import References, unserved
 from engine.waits.wait import Blocked, block_in
 from streams.model.commands import Attend, Command, Decide, Resolve, ShareDecision
 from streams.model.events import (
@@ -40,6 +41,7 @@ from streams.model.events import (
 from streams.ports.delivery import Delivery, Unreadable
 from streams.ports.log import EventLog, Recorded
 from streams.tracing import traceparent
+from streams.wire.messages import inbox_of
 
 T = TypeVar("T")
 
@@ -179,7 +181,17 @@ class WaitHandler:
         except Refused as refused:
             kind = type(decision).__name__.lower()
             log.info("refused", command=kind, by=decision.by, id=decision.id, why=str(refused))
+            if isinstance(decision, Resolve):  # guard: refused-signal-is-letter
+                await self._keep(decision, str(refused), delivery)
             await self._expire(records, delivery)
+
+    async def _keep(self, signal: Resolve, why: str, delivery: Incoming) -> None:
+        """Make a signal whose wait has ended otherwise a dead letter."""
+        ports, detail = self.context.ports, f"episode {signal.episode_id}: {why}"
+        stream = ports.stack.stream_of(inbox_of(ports.stack, signal))
+        letter = unserved(signal, ports.stack, why=detail, stream=stream, seq=delivery.seq)
+        letters = DeadLetterWriter(ports, self.context.clock)
+        await letters.write_message(letter, actor_id=signal.actor_id)
 
     async def _meant(
         self, decision: Decide, records: Sequence[Recorded], *, at: datetime

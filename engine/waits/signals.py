@@ -36,11 +36,13 @@ from engine.waits.wait import block_in
 from streams.clock import Clock
 from streams.errors import TooLarge, Unavailable, UnreadableEvent
 from streams.json import UNDECODABLE, JsonObject, raw, unraw
+from streams.model.commands import Resolve
 from streams.model.events import SignalEvent, SignalWaited
 from streams.ports.all import Ports
 from streams.ports.delivery import Delivery, Unreadable
 from streams.ports.domain_events import DomainEvent
 from streams.ports.timers import Due, Timer
+from streams.subjects import Stack
 from streams.tracing import traceparent
 
 QUEUE: Final = "-waits"
@@ -91,6 +93,24 @@ class SignalTimer(msgspec.Struct, frozen=True, kw_only=True):
     kept: KeptSignal
     seq: int
     """Of the event, on the events stream."""
+
+
+def unserved(
+    said: Signal | Resolve, stack: Stack, *, why: str, stream: str, seq: int
+) -> Unreadable:
+    """Return a signal that no wait has got, for a dead letter; requeued, it is sent anew.
+
+    It came as message `seq` of `stream`.
+    """
+    return Unreadable(
+        reason=NOBODY_WAITS,
+        detail=why,
+        stream=stream,
+        seq=seq,
+        subject=stack.event(RESOLVED),
+        headers={},
+        data=bytes(raw({"ref": said.ref, "result": said.result, "by": said.by})),
+    )
 
 
 @dataclass(frozen=True)
@@ -337,16 +357,8 @@ class SignalHandler:
 
     def _unclaimed(self, timer: SignalTimer) -> Unreadable:
         said, stack = timer.kept.signal, self.references.ports.stack
-        subject = stack.event(RESOLVED)
-        return Unreadable(
-            reason=NOBODY_WAITS,
-            detail=f"no episode waits for {said.ref!r}",
-            stream=stack.stream_of(subject),
-            seq=timer.seq,
-            subject=subject,
-            headers={},
-            data=bytes(raw({"ref": said.ref, "result": said.result, "by": said.by})),
-        )
+        why, stream = f"no episode waits for {said.ref!r}", stack.stream_of(stack.event(RESOLVED))
+        return unserved(said, stack, why=why, stream=stream, seq=timer.seq)
 
     def _unreadable_timer(self, due: Due, delivery: Fired) -> Unreadable:
         stack = self.references.ports.stack

@@ -17,6 +17,7 @@ from engine.app.workflow_plan import START_EXPECTATION
 from engine.episodes.recovery import NO_SUCH_EPISODE
 from engine.outputs.dead_letters import OUTPUT_FAILED
 from engine.runtime.leases import NO_CLAIM
+from engine.waits.signals import NOBODY_WAITS
 from streams.json import unraw
 from streams.memory.stream import DEDUPE_WINDOW_S
 from streams.model.events import (
@@ -31,6 +32,7 @@ from streams.model.events import (
     FindingCleared,
     FindingRaised,
     LogEvent,
+    Resolution,
     StepAnnounced,
     StepKind,
     StepRecorded,
@@ -284,7 +286,8 @@ def i5_nothing_that_was_acknowledged_is_lost(evidence: Evidence) -> Breaches:
     history = evidence.history
     stored = {message.seq for message in history.events}
     yield from (f"event {seq} is gone" for seq in history.published if seq not in stored)
-    letters = [letter for letter in evidence.letters if letter.reason != OUTPUT_FAILED]
+    others = {OUTPUT_FAILED, NOBODY_WAITS}
+    letters = [letter for letter in evidence.letters if letter.reason not in others]
     buried = Counter(
         event.episode_id or event.seq
         for event in letters
@@ -294,6 +297,17 @@ def i5_nothing_that_was_acknowledged_is_lost(evidence: Evidence) -> Breaches:
     given_up = {life.id for life in evidence.lives.values() if life.was_given_up}
     if buried != Counter(unreadable | given_up):
         yield f"dead letters for {buried}, due for {unreadable} and {given_up}"
+
+
+def a_signal_is_a_dead_letter_if_its_wait_ended_otherwise(evidence: Evidence) -> Breaches:
+    for letter in evidence.letters:
+        if letter.reason != NOBODY_WAITS:
+            continue
+        id_ = letter.detail.removeprefix("episode ").partition(":")[0]
+        life = evidence.lives[id_]
+        resolutions = [placed.event.resolution for placed in life.of(EpisodeResolved)]
+        if life.finished is None and Resolution.EXPIRED not in resolutions:
+            yield f"{life.id} goes on to wait, and there is a letter: {letter}"
 
 
 def budgets_and_loops_end_an_episode_in_time(evidence: Evidence) -> Breaches:
@@ -455,6 +469,7 @@ INVARIANTS: Final[Sequence[Callable[[Evidence], Breaches]]] = (
     i4_every_episode_ends_once_and_as_it_should,
     i4_in_the_end_nothing_is_held_and_nothing_waits,
     i5_nothing_that_was_acknowledged_is_lost,
+    a_signal_is_a_dead_letter_if_its_wait_ended_otherwise,
     i6_the_rows_are_the_fold_of_the_journal,
     budgets_and_loops_end_an_episode_in_time,
     a_finding_has_one_active_life_at_a_time,
