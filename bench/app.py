@@ -146,6 +146,7 @@ def _actor(
     durability: Literal["pipelined", "strict"] = "pipelined",
     cluster: int | None = None,
     only: JsonObject | None = None,
+    is_alone: bool = False,
     **tools: ToolLike,
 ) -> Actor:
     actor = Actor(
@@ -157,6 +158,9 @@ def _actor(
         on=event(f"bench.{name}", filter=only),
         budget=Budget(),
         durability=durability,
+        # Each key is a subject of its own: none waits for another one, but each holds its own.
+        subject_key="key" if is_alone else "",
+        overlap="skip" if is_alone else "allow",
     )
     return actor
 
@@ -169,6 +173,7 @@ app = App(
         _actor("steps_strict", Steps, durability="strict", echo=echo),
         _actor("steps_pipelined", Steps, echo=echo),
         _actor("steps_function", five_steps, durability="strict", echo=echo),
+        _actor("steps_alone", Steps, durability="strict", is_alone=True, echo=echo),
         _actor("steps_side_effect", StepsSideEffect, echo=echo, mail=Mail()),
         _actor("findings", Findings),
         _actor("trigger", Noticed, clock=clock),

@@ -32,6 +32,7 @@ IN_FLIGHT: Final = {
     "steps_strict": (1, 64, 256),
     "steps_pipelined": (1, 64, 256),
     "steps_function": (1, 64, 256),
+    "steps_alone": (1, 64, 256),
     "steps_side_effect": (1, 64),
     "findings": (1, 64),
     "trigger": (1,),
