@@ -1779,7 +1779,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "reset-breaker-stored-closed",
         "breakers: one that is reset is stored as closed",
-        becomes("($func.value).delete($0, after=$after.value)").at("call"),
+        gives("(said, None)"),
         "tests/vigil/test_breakers.py",
     ),
     Mutant(
@@ -2487,7 +2487,7 @@ TABLE: Final[Sequence[Mutant]] = (
         LATEST_ENDS,
     ),
     Mutant(
-        "level-reactors-keep-each-other",
+        "key-put-as-read",
         "service levels: reactors of two streams do not undo what the other one has counted",
         gives("None").at("after"),
         "tests/engine/reactor/test_count_ends.py",
@@ -3133,7 +3133,7 @@ TABLE: Final[Sequence[Mutant]] = (
         OVERLAPPING,
     ),
     Mutant(
-        "overlap-one-cause-first",
+        "key-put-as-read",
         "overlap: of two causes at once one is first",
         becomes("await $func($0, $1)"),
         OVERLAPPING,
@@ -4462,9 +4462,9 @@ TABLE: Final[Sequence[Mutant]] = (
         EFFECTS,
     ),
     Mutant(
-        "begun-instance-keeps-subject",
+        "key-put-as-read",
         "an instance that has begun keeps its subject, whoever dies then",
-        becomes("$func($0, $1, after=$after, ttl_s=UNBEGUN_S)").at("call"),
+        becomes("$func($0, $1, after=$after, ttl_s=3_600)").at("call"),
         BEGINNING,
     ),
     Mutant(
@@ -4480,7 +4480,7 @@ TABLE: Final[Sequence[Mutant]] = (
         STARTING,
     ),
     Mutant(
-        "retaken-key-not-freed",
+        "key-deleted-as-read",
         "a key that another instance has taken meanwhile is not freed",
         becomes("$func($0)").at("call"),
         STARTING,

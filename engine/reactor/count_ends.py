@@ -17,9 +17,10 @@ from engine.episodes.latest_ends import (
     without_published,
 )
 from engine.runtime.publish import PublicEvent
-from streams.errors import RevisionConflict, Unavailable, UnreadableEvent
+from streams.errors import UnreadableEvent
+from streams.key_changes import Change, change_key
 from streams.keys import ends_key
-from streams.ports.bucket import Bucket
+from streams.ports.bucket import Bucket, BucketEntry
 
 TRIES_MAX: Final = 64
 """Most tries to write a key that the reactors of other streams write, too: one for each of at most
@@ -62,8 +63,7 @@ async def _changes(
 async def _count(
     gates: Bucket, key: str, ends: Sequence[Traced], *, part: str, published: int
 ) -> LatestEnds:
-    for _ in range(TRIES_MAX):
-        entry = await gates.get(key)
+    async def decide(entry: BucketEntry | None) -> Change[LatestEnds]:
         value, revision = (entry.value, entry.revision) if entry is not None else (None, 0)
         try:
             before = ends_in(value)
@@ -72,12 +72,6 @@ async def _count(
         after = without_published(before, part=part, published=published)
         for end, _trace in ends:
             after = count(after, end, part=part)
-        if after == before:
-            return after
-        try:
-            # guard: level-reactors-keep-each-other
-            await gates.put(key, msgspec.json.encode(after), after=revision)
-        except RevisionConflict:
-            continue
-        return after
-    raise Unavailable(key, detail=f"it changed {TRIES_MAX} times meanwhile")
+        return after, value if after == before else msgspec.json.encode(after)
+
+    return await change_key(gates, key, decide, tries_max=TRIES_MAX)

@@ -20,6 +20,7 @@ from engine.episodes.overlap import places as rules
 from engine.episodes.overlap.places import Places
 from engine.workflows.instance import Instance, SubjectLock, lock_of
 from streams.errors import RevisionConflict, Unavailable, UnreadableEvent
+from streams.key_changes import Change, change_key
 from streams.keys import start_key, workflow_lock_key
 from streams.model.commands import Advance, CancelWorkflow
 from streams.model.events import WorkflowFinished, WorkflowStarted
@@ -30,9 +31,6 @@ from streams.tracing import traceparent
 UNBEGUN_S: Final = 3_600
 """How long an instance that has not begun has its place, in seconds: far longer than its starter
 needs to begin it, or to come again after a crash."""
-
-TRIES_MAX: Final = 16
-"""Most tries for one subject while others change its key at the same time."""
 
 OVERLAP: Final = "overlap"
 """Who cancels an instance whose place another one takes, for people."""
@@ -72,21 +70,21 @@ class Subjects:
         own = event.instance_id
         # First, so that nobody finds the instance in the key without it.
         await self.ports.gates.put(start_key(own), b"", ttl_s=UNBEGUN_S)
-        for _ in range(TRIES_MAX):
-            entry, known = await self._read(lock)
+
+        async def decide(entry: BucketEntry | None) -> Change[WorkflowStarted | SubjectBusy]:
+            known, same = _places_in(entry), entry.value if entry is not None else None
             # guard: begun-instance-locks-once
             if not _names(known, own) and await self._has_begun(own):
-                return event
-            over = await self._over(known)
-            taken = rules.take(known, own, lock.overlap, over=over)
+                return event, same
+            taken = rules.take(known, own, lock.overlap, over=await self._over(known))
             if taken is None:
                 assert known is not None, "nothing holds the subject"
-                return SubjectBusy(known.holder)
+                return SubjectBusy(known.holder), same
             for other in taken.cancels:
                 await self._cancel(lock, other, by=own, is_holder=other == taken.held_by)
-            if await self._change(lock, taken.places, entry, was=known):
-                return replace(event, held_by=taken.held_by)
-        raise _contended(lock)
+            return replace(event, held_by=taken.held_by), msgspec.json.encode(taken.places)
+
+        return await change_key(self.ports.gates, _key(lock), decide)
 
     async def see_to_end(self, lock: SubjectLock) -> None:
         """Free the subject of an instance that has ended, or call the one that follows."""
@@ -117,30 +115,22 @@ class Subjects:
         begun = instance.begun
         if not await self._needs_no_place(begun.held_by):  # guard: lost-key-does-not-free
             return Standing.LOOKS
-        own = Places(holder=begun.instance_id)
-        is_taken = await self._change(lock, own, None, was=None)
-        return Standing.FREE if is_taken else Standing.LOOKS
+        own = msgspec.json.encode(Places(holder=begun.instance_id))
+        try:
+            await self.ports.gates.put(_key(lock), own, after=0)
+        except RevisionConflict:
+            return Standing.LOOKS
+        return Standing.FREE
 
     async def _look(self, lock: SubjectLock) -> Places | None:
         """Return who has the places of a subject, without those who have ended."""
-        for _ in range(TRIES_MAX):
-            entry, known = await self._read(lock)
-            if known is None:
-                return None
-            left = rules.without_ended(known, await self._over(known))
-            if await self._change(lock, left, entry, was=known):
-                return left
-        raise _contended(lock)
 
-    async def _read(self, lock: SubjectLock) -> tuple[BucketEntry | None, Places | None]:
-        key = _key(lock)
-        entry = await self.ports.gates.get(key)
-        if entry is None or not entry.value:
-            return entry, None
-        try:
-            return entry, msgspec.json.decode(entry.value, type=Places)
-        except msgspec.DecodeError as error:
-            raise Unavailable(key, detail=f"another version has written it: {error}") from error
+        async def decide(entry: BucketEntry | None) -> Change[Places | None]:
+            known = _places_in(entry)
+            left = rules.without_ended(known, await self._over(known))
+            return left, msgspec.json.encode(left) if left is not None else None
+
+        return await change_key(self.ports.gates, _key(lock), decide)
 
     async def _over(self, places: Places | None) -> set[str]:
         named = () if places is None else filter(None, (places.holder, places.next))
@@ -173,29 +163,6 @@ class Subjects:
         cancel = CancelWorkflow(workflow=lock.workflow, instance_id=other, by=OVERLAP, reason=why)
         await self.ports.commands.send(cancel, id=f"cancel.{other}.{by}", trace=traceparent())
 
-    async def _change(
-        self,
-        lock: SubjectLock,
-        places: Places | None,
-        entry: BucketEntry | None,
-        *,
-        was: Places | None,
-    ) -> bool:
-        """Store the places of a subject; return False if the key has changed since `entry`."""
-        if places == was:
-            return True
-        gates, key, revision = self.ports.gates, _key(lock), entry.revision if entry else 0
-        value = msgspec.json.encode(places)
-        try:
-            if places is None:
-                await gates.delete(key, after=revision)  # guard: retaken-key-not-freed
-            else:
-                # guard: begun-instance-keeps-subject
-                await gates.put(key, value, after=revision)
-        except RevisionConflict:
-            return False
-        return True
-
 
 def displaced(instance: Instance) -> CancelWorkflow:
     """Return the command that ends an instance whose place another one has taken."""
@@ -215,5 +182,11 @@ def _key(lock: SubjectLock) -> str:
     return workflow_lock_key(lock.workflow, lock.subject)
 
 
-def _contended(lock: SubjectLock) -> Unavailable:
-    return Unavailable(_key(lock), detail="others change it at the same time")
+def _places_in(entry: BucketEntry | None) -> Places | None:
+    if entry is None or not entry.value:
+        return None
+    try:
+        return msgspec.json.decode(entry.value, type=Places)
+    except msgspec.DecodeError as error:
+        why = f"another version has written it: {error}"
+        raise Unavailable(entry.key, detail=why) from error

@@ -19,7 +19,8 @@ from projections.errors import NotCaughtUp, PostgresUnavailable, QueryRefused
 from projections.postgres.pool import Pool
 from projections.postgres.progress import caught_up, heads
 from streams.clock import SystemClock
-from streams.errors import RevisionConflict, UnreadableEvent
+from streams.errors import UnreadableEvent
+from streams.key_changes import Change, change_key
 from streams.keys import COOLDOWNS, breaker_key, pause_key
 from streams.model.events.definitions import DefinitionKind
 from streams.model.service_levels import ServiceLevel
@@ -59,9 +60,6 @@ CATCH_UP_S_MAX: Final = 10.0
 
 PER_NODE: Final = "per node"
 """The state of a breaker that each node has one of."""
-
-TRIES_MAX: Final = 16
-"""Most tries to close a circuit breaker that nodes are changing, too."""
 
 _CLOCK: Final = SystemClock()
 
@@ -322,17 +320,17 @@ async def _breaker(ports: Ports, actor: str, expectation: str, said: Expectation
 async def _close(gates: Bucket, key: str) -> str:
     """Have the breaker at `key` be closed, and return what it was before, in words."""
     closed = msgspec.json.encode(CLOSED)
-    for _ in range(TRIES_MAX):
-        entry = await gates.get(key)
-        if entry is None or entry.value == closed:
-            return "was closed already"
-        try:
-            # A deleted key may stand again after a crash of the server: the breaker would be open.
-            await gates.put(key, closed, after=entry.revision)  # guard: reset-breaker-stored-closed
-        except RevisionConflict:
-            continue
-        return f"closed; it was {_breaker_in_words(entry)}"
-    raise Trouble(f"nodes keep changing {key}; try again")
+
+    async def decide(entry: BucketEntry | None) -> Change[str]:
+        if entry is None:
+            return "was closed already", None
+        if entry.value == closed:
+            return "was closed already", closed
+        # A deleted key may stand again after a crash of the server: the breaker would be open.
+        said = f"closed; it was {_breaker_in_words(entry)}"
+        return said, closed  # guard: reset-breaker-stored-closed
+
+    return await change_key(gates, key, decide)
 
 
 def _breaker_in_words(entry: BucketEntry) -> str:

@@ -13,7 +13,7 @@ from typer import Argument, Option
 from engine.cluster.modes import ModeOrder, NodeMode, orders_of, with_mode, without_mode
 from engine.cluster.nodes import NodeInfo
 from streams.clock import SystemClock
-from streams.errors import RevisionConflict
+from streams.key_changes import Change, change_key
 from streams.keys import mode_key
 from streams.ports.all import Ports
 from streams.ports.bucket import Bucket, BucketEntry
@@ -33,9 +33,6 @@ PAUSE_COLUMNS: Final = ("actor_id", "paused_by", "paused_at", "reason")
 
 SELF_TOLD: Final = ("host", "pid", "version", "since", "lease_s")
 """What a node that is up publishes of itself, as columns."""
-
-TRIES_MAX: Final = 16
-"""Most tries to change what somebody else is changing, too."""
 
 UP: Final = "up"
 DOWN: Final = "not up"
@@ -150,18 +147,11 @@ async def _order(
 async def _change(
     registry: Bucket, key: str, change: Callable[[ModeOrder], ModeOrder | None]
 ) -> None:
-    for _ in range(TRIES_MAX):
-        entry = await registry.get(key)
+    async def decide(entry: BucketEntry | None) -> Change[None]:
         wanted = change(_order_in(entry))
-        if wanted is None:
-            return await registry.delete(key)
-        try:
-            after = entry.revision if entry else 0
-            await registry.put(key, msgspec.json.encode(wanted), after=after)
-        except RevisionConflict:
-            continue
-        return None
-    raise Trouble(f"somebody else keeps changing {key}; try again")
+        return None, msgspec.json.encode(wanted) if wanted is not None else None
+
+    await change_key(registry, key, decide)
 
 
 def _order_in(entry: BucketEntry | None) -> ModeOrder:

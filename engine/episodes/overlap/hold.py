@@ -96,14 +96,14 @@ def _hold_of(left: Places, known: Mapping[str, EpisodeOpened]) -> Hold:
     return Hold(holder=known[left.holder], next=known.get(left.next), follows=left.follows)
 
 
-def without(hold: Hold, episode_id: str) -> Hold | None:
-    """Return a hold without an episode that is not to be opened."""
-    return without_ended(hold, {episode_id})
-
-
 def hold_in(value: bytes | None) -> Hold | None:
     """Return the hold that a key has, if any; `msgspec.ValidationError`: of a newer version."""
     return msgspec.json.decode(value, type=Hold) if value else None
+
+
+def encoded(hold: Hold | None) -> bytes | None:
+    """Return what a key with a hold has; None: it goes."""
+    return msgspec.json.encode(hold) if hold is not None else None
 
 
 def slim(opened: EpisodeOpened) -> EpisodeOpened:

@@ -18,10 +18,11 @@ from msgspec.structs import replace
 from engine.episodes import open as opening
 from engine.episodes.cancel import ask_to_cancel
 from engine.episodes.overlap import hold as rules
-from engine.episodes.overlap.hold import Hold, SubjectHeld, hold_in
+from engine.episodes.overlap.hold import Hold, SubjectHeld, encoded, hold_in
 from engine.runtime.store import append_first
 from streams.clock import SKEW_S, Clock
-from streams.errors import RevisionConflict, Unavailable, UnreadableEvent
+from streams.errors import Unavailable, UnreadableEvent
+from streams.key_changes import Change, change_key
 from streams.keys import overlap_key, start_key
 from streams.model.commands import Cancel
 from streams.model.events import EpisodeFinished, EpisodeOpened
@@ -34,9 +35,6 @@ from streams.tracing import traceparent
 UNOPENED_S: Final = 180
 """How long an episode that is not on its journal holds its subject, in seconds: far longer than its
 cause takes to come again after a crash."""
-
-TRIES_MAX: Final = 16
-"""Most tries for one subject while others change its key at the same time."""
 
 
 @dataclass(frozen=True)
@@ -54,37 +52,38 @@ class Holds:
         key = self._key(opened)
         # First, so that nobody finds the episode in the key without it.
         await self.ports.gates.put(start_key(opened.episode_id), b"", ttl_s=UNOPENED_S)
-        for _ in range(TRIES_MAX):
-            entry, hold = await self._read(key)
+
+        async def decide(entry: BucketEntry | None) -> Change[EpisodeOpened | SubjectHeld]:
+            hold, same = _hold_of(entry), entry.value if entry is not None else None
             over = await self._over(hold)
             # What the key named once has a journal: it was opened, or ended unopened.
             if opened.episode_id in over:  # guard: overlap-ended-cause-displaces-nothing
-                return opened
+                return opened, same
             # guard: overlap-displaced-stays-away
             if not rules.is_named(hold, opened) and await self._is_opened(opened):
-                return opened
+                return opened, same
             ruling = rules.take(hold, opened, overlap, over=over)
             if isinstance(ruling, SubjectHeld):
-                return ruling
+                return ruling, same
             for each in ruling.cancels:
                 await self._cancel(each, by=opened)
-            if await self._change(key, ruling.hold, entry, was=hold):
-                return replace(opened, held_by=ruling.held_by)
-        raise Unavailable(key, detail="others change it at the same time")
+            return replace(opened, held_by=ruling.held_by), encoded(ruling.hold)
+
+        return await change_key(self.ports.gates, key, decide)
 
     async def look(self, actor: str, expectation: str, subject: str) -> Hold | None:
         """Call the episode that follows what has ended, if any; return who holds the subject."""
         key = overlap_key(actor, expectation, subject)
-        for _ in range(TRIES_MAX):
-            entry, before = await self._read(key)
-            if before is None:
-                return None
+
+        async def decide(entry: BucketEntry | None) -> Change[Hold | None]:
+            before = _hold_of(entry)
             hold = rules.without_ended(before, await self._over(before))
-            if await self._change(key, hold, entry, was=before):
-                if hold is not None:
-                    await self._see_to(hold)
-                return hold
-        raise Unavailable(key, detail="others change it at the same time")
+            return hold, encoded(hold)
+
+        hold = await change_key(self.ports.gates, key, decide)
+        if hold is not None:
+            await self._see_to(hold)
+        return hold
 
     async def may_start(self, opened: EpisodeOpened) -> bool:
         """Return whether an episode that waited for the end of another one may start."""
@@ -97,25 +96,15 @@ class Holds:
         # guard: overlap-others-opening-keeps-subject
         if not await self._end_unopened(opened, "there was no room for it"):
             return
-        key = self._key(opened)
-        for _ in range(TRIES_MAX):
-            entry, hold = await self._read(key)
-            if hold is None:
-                return
-            if await self._change(key, rules.without(hold, opened.episode_id), entry, was=hold):
-                return
-        raise Unavailable(key, detail="others change it at the same time")
+
+        async def decide(entry: BucketEntry | None) -> Change[None]:
+            return None, encoded(rules.without_ended(_hold_of(entry), {opened.episode_id}))
+
+        await change_key(self.ports.gates, self._key(opened), decide)
 
     async def record_refusal(self, opened: EpisodeOpened, held: SubjectHeld) -> None:
         """Open and end the episode of a refused cause in one commit: who asked for it looks."""
         await self._end_unopened(opened, rules.in_words(opened, held))
-
-    async def _read(self, key: str) -> tuple[BucketEntry | None, Hold | None]:
-        entry = await self.ports.gates.get(key)
-        try:
-            return entry, hold_in(entry.value if entry else None)
-        except msgspec.ValidationError as error:
-            raise Unavailable(key, detail=f"a newer version has written it: {error}") from error
 
     async def _over(self, hold: Hold | None) -> set[str]:
         """Return which episodes of a hold have ended; one that was never opened is ended here."""
@@ -174,22 +163,15 @@ class Holds:
             at = self.clock.now() + timedelta(seconds=UNOPENED_S + SKEW_S)
             await timers.arm(rules.look_timer(hold.next), at=at)
 
-    async def _change(
-        self, key: str, hold: Hold | None, entry: BucketEntry | None, *, was: Hold | None
-    ) -> bool:
-        """Store a hold; return False if another node has changed the key since `entry`."""
-        if hold == was:
-            return True
-        gates, revision = self.ports.gates, entry.revision if entry else 0
-        try:
-            if hold is not None:
-                # guard: overlap-one-cause-first
-                await gates.put(key, msgspec.json.encode(hold), after=revision)
-            else:
-                await gates.delete(key, after=revision)
-        except RevisionConflict:
-            return False
-        return True
-
     def _key(self, opened: EpisodeOpened) -> str:
         return overlap_key(opened.actor_id, opened.expectation_id, opened.trigger.entity_id)
+
+
+def _hold_of(entry: BucketEntry | None) -> Hold | None:
+    if entry is None:
+        return None
+    try:
+        return hold_in(entry.value)
+    except msgspec.ValidationError as error:
+        why = f"a newer version has written it: {error}"
+        raise Unavailable(entry.key, detail=why) from error
