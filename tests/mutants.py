@@ -1553,7 +1553,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "new-stream-awaited",
         "setup: a stream that another node has just made is waited for",
         gives("1"),
-        "tests/cluster/test_compression.py",
+        "tests/streams/jetstream/test_compression.py",
     ),
     Mutant(
         "silent-replica-away",

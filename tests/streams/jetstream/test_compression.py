@@ -7,9 +7,11 @@ import pytest
 from streams.jetstream import LinkSettings, connect, inspect, uncompress
 from streams.jetstream.connection.link import Link
 from streams.jetstream.ports.configs import UNCOMPRESSING, shapes
+from streams.jetstream.setup import setup
 from streams.jetstream.setup.cluster import Server, servers_of, version_in
 from streams.jetstream.setup.compression import Copies
 from streams.jetstream.setup.setup import behind
+from streams.json import JsonObject
 from streams.layout import Stream
 from tests.streams.jetstream.test_setup import api
 
@@ -120,6 +122,18 @@ def test_a_replica_is_whole_behind_or_away(replica, found):
 @pytest.mark.parametrize("written", ["2.15.1", "2.15.0-RC.1", "2.15.0-dev"])
 def test_a_version_is_read_by_its_first_two_numbers(written):
     assert version_in(written) == (2, 15)
+
+
+async def test_a_stream_that_this_server_does_not_know_yet_is_looked_for_again(monkeypatch):
+    """Another node has just made it, through another server."""
+    answers = iter([None, None, {"config": {"name": "s"}}])
+
+    async def info_of(link: Link, name: str) -> JsonObject | None:
+        return next(answers)
+
+    monkeypatch.setattr(setup, "info_of", info_of)
+    monkeypatch.setattr(setup, "LOOK_S", 0.0)
+    assert await setup.require_config(Link("nats://nowhere", LinkSettings()), "s") == {"name": "s"}
 
 
 async def test_every_server_says_which_version_it_is_and_which_run(own_nats):
