@@ -22,10 +22,11 @@ from engine.operations.sweep import require_there
 from engine.outputs.decide import check_is_carried, tried_again
 from engine.outputs.output import fold as fold_output
 from engine.runtime.store import Loaded
+from engine.waits.signal import RESOLVED
 from engine.workflows.instance import fold_instance
 from streams.clock import Clock
 from streams.errors import UnreadableEvent
-from streams.json import UNDECODABLE
+from streams.json import UNDECODABLE, JsonObject
 from streams.layout import Kind, Stream
 from streams.model.commands import (
     Cancel,
@@ -80,7 +81,13 @@ class Resend(msgspec.Struct, frozen=True):
     command: WorkflowCommand
 
 
-Remedy: TypeAlias = Republish | Reopen | RecallEpisode | Redeliver | Resend
+class Resignal(msgspec.Struct, frozen=True):
+    """Publish this signal, which no wait has got, as a new event."""
+
+    payload: JsonObject
+
+
+Remedy: TypeAlias = Republish | Reopen | RecallEpisode | Redeliver | Resend | Resignal
 """How a letter is requeued."""
 
 
@@ -96,6 +103,8 @@ def remedy(letter: DeadLetter, *, stack: Stack) -> Remedy:
         return Reopen(lettered.episode_id)
     if lettered.stream == stack.stream(Stream.EVENTS):
         return Republish(lettered.seq)
+    if lettered.subject == stack.event(RESOLVED):
+        return _resignal_of(lettered)
     if stack.is_of(lettered.stream, Stream.WORK) and (resend := _resend_of(lettered)):
         return resend
     raise Rejected("it was a command, and its queue keeps none that was given up; discard it")
@@ -152,6 +161,12 @@ def _resend_of(lettered: DeadLettered) -> Resend | None:
         return None
 
 
+def _resignal_of(lettered: DeadLettered) -> Resignal:
+    if lettered.payload_size_bytes > len(lettered.payload):  # guard: cut-signal-not-resent
+        raise Rejected("its result was too large to be kept whole; send the signal again yourself")
+    return Resignal(msgspec.json.decode(lettered.payload, type=JsonObject))
+
+
 @dataclass(frozen=True)
 class DeadLetterRequests:
     """Requeues and discards, for one person or node."""
@@ -163,8 +178,8 @@ class DeadLetterRequests:
         """Requeue a letter, and return what was done.
 
         An event is published again, as it came; for an episode that failed, another one is opened;
-        a command is sent again; an output is retried. `Rejected` if the letter does not exist, is
-        settled or cannot be requeued.
+        a command is sent again; an output is retried; a signal is published anew. `Rejected` if the
+        letter does not exist, is settled or cannot be requeued.
         """
         letter = await self._load(letter_key)
         match remedy(letter.state, stack=self.ports.stack):
@@ -176,6 +191,8 @@ class DeadLetterRequests:
                 requeued = await self._recall(recall, letter_key=letter_key, by=by)
             case Redeliver() as redeliver:
                 requeued = await self._redeliver(redeliver, letter_key=letter_key, by=by)
+            case Resignal(payload=payload):
+                requeued = await self._resignal(payload, letter_key=letter_key, by=by)
             case Resend(command=command):
                 requeued = await self._resend(command, letter_key=letter_key, by=by)
         await settle(letters(self.ports, self.clock), letter, requeued)
@@ -236,6 +253,10 @@ class DeadLetterRequests:
             raise Rejected(f"this version cannot read its instance: {error}") from error
         await self.ports.commands.send(command, id=f"recall.{letter_key}")
         return DeadRequeued(by=by, instance_id=id_)
+
+    async def _resignal(self, payload: JsonObject, *, letter_key: str, by: str) -> DeadRequeued:
+        events, id_ = self.ports.domain_events, f"requeue.{letter_key}"
+        return DeadRequeued(by=by, event_seq=await events.publish(RESOLVED, payload, id=id_))
 
     async def _episode(self, episode_id: str) -> Episode:
         try:

@@ -94,6 +94,8 @@ def judge_instance(
         return SweepVerdict.ENDED
     if silent_s < stale_after_s:
         return SweepVerdict.HELD
+    if instance.is_held:  # Whether it may go on is not on its journal, and a call is harmless.
+        return SweepVerdict.RECOVERED
     is_lost = any(each.has_ended or not each.is_open for each in attempts)
     # What is to be canceled may not have heard of it: nothing shows whether it has.
     may_not_know = instance.phase is WorkflowStatus.STOPPING

@@ -129,5 +129,10 @@ class StartTool(EngineTool):
         taken = event if lock is None else await Subjects(self.ports).take(event, lock)
         if isinstance(taken, SubjectBusy):
             return StartResult(instance_id=taken.instance_id, is_skipped=True)
-        await begin_instance(self.ports, taken, at=self.clock.now())
+        try:
+            await begin_instance(self.ports, taken, at=self.clock.now())
+        except (TooLarge, Unwritable):
+            if lock is not None:  # guard: unwritable-instance-gives-place-back
+                await Subjects(self.ports).give_back(lock, taken.instance_id)
+            raise
         return StartResult(instance_id=taken.instance_id)

@@ -38,7 +38,7 @@ from engine.workflows.instance import (
 from engine.workflows.start import CONDUCT, SubStart, conduct_timer, sub_started
 from engine.workflows.steps import end_of_episode, end_of_instance, waiting
 from engine.workflows.store import StoredInstance
-from engine.workflows.subjects import UNBEGUN_S, Standing, Subjects
+from engine.workflows.subjects import UNBEGUN_PLACE_S, Standing, Subjects
 from streams.clock import SKEW_S, Clock
 from streams.errors import BadName, TooLarge, UnreadableEvent, Unwritable
 from streams.keys import result_key
@@ -141,7 +141,7 @@ class Effector:
         # guard: workflow-wait-no-instant-timer
         at, is_known = wake_at(instance, but=waits), not stored.is_timer_unknown
         if looks:  # guard: held-behind-unbegun-looks
-            again = now + timedelta(seconds=UNBEGUN_S + SKEW_S)
+            again = now + timedelta(seconds=UNBEGUN_PLACE_S + SKEW_S)
             at = again if at is None else min(at, again)
         workflow, id_ = instance.begun.spec.name, instance.begun.instance_id
         if at is not None and not (is_known and at == stored.wakes_at):

@@ -327,10 +327,14 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
         return WorkflowStatus.BLOCKED if waits and not moves else WorkflowStatus.RUNNING
 
     @property
+    def is_untouched(self) -> bool:
+        """Whether it has begun, and nothing has followed since."""
+        return self.started is not None and self.newest == (self.started,)
+
+    @property
     def is_held(self) -> bool:
         """Whether it began behind another one of its subject, and nothing has followed since."""
-        started = self.started
-        return started is not None and bool(started.held_by) and self.newest == (started,)
+        return self.is_untouched and bool(self.begun.held_by)
 
     @property
     def goes_on(self) -> bool:

@@ -1,10 +1,11 @@
 """Which instance of a workflow holds a subject, and which one follows it.
 
 A key in a bucket has the places of a subject: read it → read the journals that it names → decide →
-change it at the revision that was read. Whether an instance still holds is on its journal, so
-whoever finds the key looks there: its worker may have died before it changed the key. An instance
-that has not begun keeps its place for an hour, which another key counts: its starter may never come
-again. One that waits for its place has begun, and begins no step before the key names it as holder.
+change it as it was read. Whether an instance still holds is on its journal, so whoever finds the
+key looks there: its worker may have died before it changed the key. A starter takes a place before
+it begins its instance, which keeps the place for three minutes meanwhile. An instance begins its
+first step only while the key names it as the holder: so one that is begun late, by a starter that
+was frozen, finds that another one has its place, and ends.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.episodes.overlap import places as rules
-from engine.episodes.overlap.places import Places
+from engine.episodes.overlap.places import Places, PlaceTaken
 from engine.workflows.instance import Instance, SubjectLock, lock_of
-from streams.errors import RevisionConflict, Unavailable, UnreadableEvent
+from streams.errors import Unavailable, UnreadableEvent
 from streams.key_changes import Change, change_key
 from streams.keys import start_key, workflow_lock_key
 from streams.model.commands import Advance, CancelWorkflow
@@ -28,7 +29,7 @@ from streams.ports.all import Ports
 from streams.ports.bucket import BucketEntry
 from streams.tracing import traceparent
 
-UNBEGUN_S: Final = 3_600
+UNBEGUN_PLACE_S: Final = 180
 """How long an instance that has not begun has its place, in seconds: far longer than its starter
 needs to begin it, or to come again after a crash."""
 
@@ -65,44 +66,74 @@ class Subjects:
     ) -> WorkflowStarted | SubjectBusy:
         """Take a place for an instance; return its first event, `held_by` another one if it waits.
 
-        One that has begun before takes none: it may be over, and must not have its place twice.
+        One that has begun before, or was displaced, takes none: it must not have its place twice.
         """
         own = event.instance_id
         # First, so that nobody finds the instance in the key without it.
-        await self.ports.gates.put(start_key(own), b"", ttl_s=UNBEGUN_S)
+        await self.ports.gates.put(start_key(own), b"", ttl_s=UNBEGUN_PLACE_S)
 
-        async def decide(entry: BucketEntry | None) -> Change[WorkflowStarted | SubjectBusy]:
+        async def decide(entry: BucketEntry | None) -> Change[PlaceTaken | SubjectBusy | None]:
             known, same = _places_in(entry), entry.value if entry is not None else None
-            # guard: begun-instance-locks-once
-            if not _names(known, own) and await self._has_begun(own):
-                return event, same
-            taken = rules.take(known, own, lock.overlap, over=await self._over(known))
+            over = await self._over(known)
+            # guard: ended-cause-takes-no-place
+            if own in over or await self._has_lost(own, known):
+                return None, same
+            taken = rules.take(known, own, lock.overlap, over=over)
             if taken is None:
-                assert known is not None, "nothing holds the subject"
-                return SubjectBusy(known.holder), same
-            for other in taken.cancels:
-                await self._cancel(lock, other, by=own, is_holder=other == taken.held_by)
-            return replace(event, held_by=taken.held_by), msgspec.json.encode(taken.places)
+                left = rules.without_ended(known, over)
+                assert left is not None, "nothing holds the subject"
+                return SubjectBusy(left.holder), same
+            if taken.cancels:
+                await self._cancel(lock, taken.held_by, by=own)
+            return taken, msgspec.json.encode(taken.places)
 
-        return await change_key(self.ports.gates, _key(lock), decide)
+        taken = await change_key(self.ports.gates, _key(lock), decide)
+        if isinstance(taken, SubjectBusy):
+            return taken
+        if taken is None:
+            return event
+        # Also when it comes again: its node may have died before it told them.
+        for other in taken.places.displaced:
+            await self._call(lock, other, id_=f"displaced.{other}")
+        return replace(event, held_by=taken.held_by)
+
+    async def give_back(self, lock: SubjectLock, instance_id: str) -> None:
+        """Free the place of an instance that cannot begin."""
+        await self.ports.gates.delete(start_key(instance_id))
+        await self.see_to_end(lock)
 
     async def see_to_end(self, lock: SubjectLock) -> None:
         """Free the subject of an instance that has ended, or call the one that follows."""
-        places = await self._look(lock)
+
+        async def decide(entry: BucketEntry | None) -> Change[Places | None]:
+            known = _places_in(entry)
+            left = rules.without_ended(known, await self._over(known))
+            return left, _encoded(left)
+
+        places = await change_key(self.ports.gates, _key(lock), decide)
         # Also if another node has changed the key, and may have died before it called.
         if places is not None and places.follows:  # guard: follower-called-again
-            advance = Advance(workflow=lock.workflow, instance_id=places.holder)
-            id_ = f"follows.{places.holder}"
-            await self.ports.commands.send(advance, id=id_, trace=traceparent())
+            await self._call(lock, places.holder, id_=f"follows.{places.holder}")
 
     async def standing(self, instance: Instance) -> Standing:
         """Return whether an instance may begin steps."""
-        lock, own = lock_of(instance.begun), instance.begun.instance_id
-        if lock is None or not instance.is_held:  # guard: held-instance-asks-first
+        if not instance.is_untouched:  # guard: begun-instance-asks-once
             return Standing.FREE
-        places = await self._look(lock)
+        begun = instance.begun
+        lock, own = lock_of(begun), begun.instance_id
+        if lock is None:
+            return Standing.FREE
+
+        async def decide(entry: BucketEntry | None) -> Change[Places | None]:
+            known = _places_in(entry)
+            left = rules.without_ended(known, await self._over(known))
+            if left is None and await self._may_take(begun):
+                left = Places(holder=own)  # All others have ended, or the key was lost.
+            return left, _encoded(left)
+
+        places = await change_key(self.ports.gates, _key(lock), decide)
         if places is None:
-            return await self._standing_without_key(instance, lock)
+            return Standing.LOOKS
         if places.holder == own:
             return Standing.FREE
         if places.next != own:  # guard: displaced-instance-begins-nothing
@@ -110,27 +141,19 @@ class Subjects:
         has_begun = await self._has_begun(places.holder)
         return Standing.WAITS if has_begun else Standing.LOOKS
 
-    async def _standing_without_key(self, instance: Instance, lock: SubjectLock) -> Standing:
-        """Take a subject that nobody holds for an instance that waits: its key was lost."""
-        begun = instance.begun
-        if not await self._needs_no_place(begun.held_by):  # guard: lost-key-does-not-free
-            return Standing.LOOKS
-        own = msgspec.json.encode(Places(holder=begun.instance_id))
-        try:
-            await self.ports.gates.put(_key(lock), own, after=0)
-        except RevisionConflict:
-            return Standing.LOOKS
-        return Standing.FREE
+    async def _may_take(self, begun: WorkflowStarted) -> bool:
+        """Return whether an instance may take a subject whose key is gone."""
+        # guard: lost-key-does-not-free
+        return not begun.held_by or await self._needs_no_place(begun.held_by)
 
-    async def _look(self, lock: SubjectLock) -> Places | None:
-        """Return who has the places of a subject, without those who have ended."""
-
-        async def decide(entry: BucketEntry | None) -> Change[Places | None]:
-            known = _places_in(entry)
-            left = rules.without_ended(known, await self._over(known))
-            return left, msgspec.json.encode(left) if left is not None else None
-
-        return await change_key(self.ports.gates, _key(lock), decide)
+    async def _has_lost(self, instance_id: str, known: Places | None) -> bool:
+        """Return whether an instance has a place no more: it has begun, or was displaced."""
+        if known is not None and instance_id in (known.holder, known.next):
+            return False
+        # guard: displaced-cause-stays-away
+        if known is not None and instance_id in known.displaced:
+            return True
+        return await self._has_begun(instance_id)  # guard: begun-instance-locks-once
 
     async def _over(self, places: Places | None) -> set[str]:
         named = () if places is None else filter(None, (places.holder, places.next))
@@ -154,14 +177,14 @@ class Subjects:
         except UnreadableEvent:  # Of a newer version, but there.
             return True
 
-    async def _cancel(self, lock: SubjectLock, other: str, *, by: str, is_holder: bool) -> None:
-        # One that was to follow and has not begun finds that it is displaced.
-        # guard: unbegun-follower-not-canceled
-        if not is_holder and not await self._has_begun(other):
-            return
+    async def _cancel(self, lock: SubjectLock, other: str, *, by: str) -> None:
         why = f"instance {by} takes its place"
         cancel = CancelWorkflow(workflow=lock.workflow, instance_id=other, by=OVERLAP, reason=why)
         await self.ports.commands.send(cancel, id=f"cancel.{other}.{by}", trace=traceparent())
+
+    async def _call(self, lock: SubjectLock, instance_id: str, *, id_: str) -> None:
+        advance = Advance(workflow=lock.workflow, instance_id=instance_id)
+        await self.ports.commands.send(advance, id=id_, trace=traceparent())
 
 
 def displaced(instance: Instance) -> CancelWorkflow:
@@ -172,10 +195,6 @@ def displaced(instance: Instance) -> CancelWorkflow:
         by=OVERLAP,
         reason="another instance has taken its place",
     )
-
-
-def _names(places: Places | None, instance_id: str) -> bool:
-    return places is not None and instance_id in (places.holder, places.next)
 
 
 def _key(lock: SubjectLock) -> str:
@@ -190,3 +209,7 @@ def _places_in(entry: BucketEntry | None) -> Places | None:
     except msgspec.DecodeError as error:
         why = f"another version has written it: {error}"
         raise Unavailable(entry.key, detail=why) from error
+
+
+def _encoded(places: Places | None) -> bytes | None:
+    return msgspec.json.encode(places) if places is not None else None

@@ -32,7 +32,7 @@ from engine.workflows.effector import Effector, end_of
 from engine.workflows.instance import Instance, InstanceCommand
 from engine.workflows.steps import Code, waiting
 from engine.workflows.store import InstanceStore, StoredInstance
-from engine.workflows.subjects import Standing, Subjects, displaced
+from engine.workflows.subjects import OVERLAP, Standing, Subjects, displaced
 from streams.clock import Clock
 from streams.errors import Unavailable, UnreadableEvent, VersionConflict
 from streams.model.commands import Advance, CancelWorkflow, StepDone, WorkflowCommand
@@ -126,6 +126,9 @@ class InstanceHandler:
         # waits for a workflow that cannot start now.
         try:
             stored = await self._read(instance_id, commands)
+            stored.standing = await Subjects(self.store.ports).standing(stored.instance)
+            if stored.standing is Standing.DISPLACED:
+                commands = [*commands, displaced(stored.instance)]
             workflow, later = await self._as_far_as_it_can(stored, instance_id, commands)
             now = [number for number in range(len(commands)) if number not in later]
             said = await asyncio.gather(
@@ -134,8 +137,7 @@ class InstanceHandler:
             # A timer fires by the servers' clock, which may be ahead of ours: is it time by then?
             # guard: early-instance-timer-rearmed
             stored.is_timer_unknown |= any(isinstance(each, Advance) for each in commands)
-            known = [each for each in said if each is not None]
-            await self._decide(stored, workflow, [*await self._displacement(stored), *known])
+            await self._decide(stored, workflow, [each for each in said if each is not None])
         except UnreadableEvent as error:
             detail = f"this version cannot read it: {error}"
             raise CannotRun(Hindrance(UNREADABLE, detail)) from error
@@ -197,18 +199,14 @@ class InstanceHandler:
             raise CannotRun(Hindrance(NO_SUCH_CODE, problem))  # guard: missing-code-leaves-instance
         return workflow
 
-    async def _displacement(self, stored: StoredInstance) -> Sequence[InstanceCommand]:
-        """Note whether an instance may begin steps; return what ends it if it never may."""
-        stored.standing = await Subjects(self.store.ports).standing(stored.instance)
-        is_displaced = stored.standing is Standing.DISPLACED
-        return (displaced(stored.instance),) if is_displaced else ()
-
     def _closed(self, instance: Instance) -> frozenset[str]:
         """Return the nested workflows of an instance that cannot start here now."""
         subs = (step.workflow for step in instance.begun.spec.steps if step.task is None)
         return frozenset(subs) - self.catalog.workflows.keys()
 
     def _lack(self, stored: StoredInstance) -> Hindrance | None:
+        if stored.standing is not Standing.FREE:  # Nothing of it is due.
+            return None
         now = decided_at(stored.instance, self.clock.now())
         place = next(waiting(stored.instance, stored.closed, at=now), None)
         if place is None:
@@ -434,8 +432,10 @@ async def _hand_back(delivery: Incoming) -> None:
 
 def _is_early(command: WorkflowCommand, hindrance: Hindrance) -> bool:
     """Return whether a command may have come before the first commit of its instance."""
-    # guard: other-vain-word-letter
-    return hindrance.reason == NO_SUCH_INSTANCE and isinstance(command, Advance)
+    # Who was to be canceled for another one may never begin; a person's cancel is told.
+    is_of_overlap = isinstance(command, CancelWorkflow) and command.by == OVERLAP
+    is_call = isinstance(command, Advance) or is_of_overlap
+    return is_call and hindrance.reason == NO_SUCH_INSTANCE  # guard: other-vain-word-letter
 
 
 def services_for(context: ActorContext) -> list[Service]:

@@ -304,7 +304,9 @@ def a_signal_is_a_dead_letter_if_its_wait_ended_otherwise(evidence: Evidence) ->
         if letter.reason != NOBODY_WAITS:
             continue
         id_ = letter.detail.removeprefix("episode ").partition(":")[0]
-        life = evidence.lives[id_]
+        life = evidence.lives.get(id_)
+        if life is None:
+            continue  # Nobody has waited for it at all.
         resolutions = [placed.event.resolution for placed in life.of(EpisodeResolved)]
         if life.finished is None and Resolution.EXPIRED not in resolutions:
             yield f"{life.id} goes on to wait, and there is a letter: {letter}"

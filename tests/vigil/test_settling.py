@@ -73,3 +73,5 @@ def test_what_became_of_the_call_must_be_said(served):
     for words in ((), ("--happened", "--again")):
         done = served.run("episodes", "settle", "7ca1", *words)
         assert "--happened, --not-happened or --again" in one_line(done, code=2)
+    done = served.run("episodes", "settle", "7ca1", "--happened")
+    assert "--happened needs --result" in one_line(done, code=2)

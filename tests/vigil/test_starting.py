@@ -58,7 +58,7 @@ def test_a_key_that_began_nothing_is_told_to_be_of_no_more_use(connected):
         connected.wait_for("workflows", "show", busy, until=lambda row: row["status"] == "canceled")
         again = [connected.run(*ask, *way) for way in WAYS]
 
-    why = f"instance {busy} was not over when this key was used; try another --key"
+    why = f"instance {busy} was not over; once it is, use another --key"
     line = f"vigil: review: no instance begins: {why}\n"
     assert [one_line(each, code=1) for each in (refused, *again)] == [line] * 5
 

@@ -257,7 +257,7 @@ async def _has_begun(ports: Ports, started: StartedInstance) -> bool:
     if said.refused:  # guard: asker-learns-refusal
         # Its episode has ended, so the key stays without an instance, also when that one is over.
         is_spent = started.is_key_typed and said.busy_instance_id  # guard: key-chooser-told-used
-        hint = " when this key was used; try another --key" if is_spent else ""
+        hint = "; once it is, use another --key" if is_spent else ""
         raise Trouble(f"{name}: no instance begins: {said.refused}{hint}")
     return said.has_begun
 

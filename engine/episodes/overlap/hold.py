@@ -69,8 +69,9 @@ def take(
     before = hold.places if hold is not None else None
     taken = places.take(before, opened.episode_id, overlap, over=over)
     if taken is None:
-        assert hold is not None, "nothing holds the subject"
-        return SubjectHeld(hold.holder.episode_id)
+        left = places.without_ended(before, over)
+        assert left is not None, "nothing holds the subject"
+        return SubjectHeld(left.holder)
     known = {each.episode_id: each for each in (slim(opened), *_named(hold))}
     return SubjectTaken(
         hold=_hold_of(taken.places, known),

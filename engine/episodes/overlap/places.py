@@ -11,11 +11,15 @@ Episodes of an expectation have them, and instances of a workflow, each under a 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from streams.model.triggers import Overlap
+
+DISPLACED_MAX: Final = 16
+"""Most displaced ones that are remembered: each is told within a moment."""
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -26,6 +30,8 @@ class Places(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Starts once the holder has ended; empty: nobody."""
     follows: str = ""
     """Whose end started the holder; empty: it started at once."""
+    displaced: tuple[str, ...] = ()
+    """The latest of those that were to follow, and whose place another one has taken."""
 
 
 class PlaceTaken(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,8 +57,9 @@ def take(
     if places.next == own:
         return PlaceTaken(places=places, held_by=places.holder)
     if overlap == "cancel_other":
+        after = replace(places, next=own, displaced=_displaced(places))
         others = tuple(filter(None, (places.holder, places.next)))
-        return PlaceTaken(places=replace(places, next=own), held_by=places.holder, cancels=others)
+        return PlaceTaken(places=after, held_by=places.holder, cancels=others)
     if overlap == "buffer_one" and not places.next:  # guard: overlap-one-kept
         return PlaceTaken(places=replace(places, next=own), held_by=places.holder)
     return None  # guard: overlap-open-holds-subject
@@ -66,4 +73,11 @@ def without_ended(places: Places | None, over: Collection[str]) -> Places | None
         places = replace(places, next="")
     if places.holder not in over:
         return places
-    return Places(holder=places.next, follows=places.holder) if places.next else None
+    if not places.next:
+        return None
+    return Places(holder=places.next, follows=places.holder, displaced=places.displaced)
+
+
+def _displaced(places: Places) -> tuple[str, ...]:
+    found = (*places.displaced, places.next) if places.next else places.displaced
+    return found[-DISPLACED_MAX:]

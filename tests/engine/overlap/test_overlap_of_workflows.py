@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import msgspec
 import pytest
 
 from engine.app.workflow_plan import spec_of
 from engine.episodes.overlap.places import Places
+from engine.operations.sweep import SweepVerdict, judge_instance
+from engine.workflows import begin
 from engine.workflows.begin import begin_instance
-from engine.workflows.instance import lock_of
+from engine.workflows.instance import fold_instance, lock_of
 from engine.workflows.requests import cancel_workflow
 from engine.workflows.start import started
-from engine.workflows.subjects import UNBEGUN_S, Subjects
+from engine.workflows.subjects import UNBEGUN_PLACE_S, Subjects
+from streams.errors import TooLarge
 from streams.keys import start_key, workflow_lock_key
 from streams.model.commands import Advance
 from streams.model.events import WorkflowStarted
 from streams.model.triggers import EventTrigger
+from streams.ports.log import Commit, Recorded
+from tests.spec import EPOCH
 from vigil import Actor, App, ConvergeResult, Workflow, event, manual
 from vigil.testing import crash_everywhere, run
 
@@ -151,15 +158,15 @@ async def test_the_time_that_one_waits_counts_against_its_timeout():
         assert seen(vigil) == ["done", "failed"]
 
 
-async def test_one_behind_an_instance_that_never_begins_goes_on_after_an_hour():
+async def test_one_behind_an_instance_that_never_begins_goes_on_after_a_while():
     """The other one's starter put the key and died for good."""
     async with run(app_of("buffer_one")) as vigil:
         gates = vigil.ports.gates
-        await gates.put(start_key("never"), b"", ttl_s=UNBEGUN_S)
+        await gates.put(start_key("never"), b"", ttl_s=UNBEGUN_PLACE_S)
         await gates.put(KEY, msgspec.json.encode(Places(holder="never")), after=0)
         await happens(vigil, 1)
         assert steps(vigil) == [WAITING]
-        await vigil.advance(seconds=UNBEGUN_S + 120.0)
+        await vigil.advance(seconds=UNBEGUN_PLACE_S + 120.0)
         assert seen(vigil) == ["blocked"]
 
 
@@ -187,6 +194,21 @@ async def test_one_that_was_displaced_before_it_began_ends_as_canceled():
         await vigil.run_until_idle()
         assert sorted(seen(vigil)) == ["blocked", "canceled", "canceled"]
         assert vigil.workflow(late.instance_id).status == "canceled"
+
+
+async def test_a_cause_that_was_displaced_displaces_nothing_when_it_comes_again():
+    app = app_of("cancel_other")
+    async with run(app) as vigil:
+        subjects, lock = Subjects(vigil.ports), lock_of(beginning(app, 0))
+        await happens(vigil, 0)
+        await subjects.take(beginning(app, 1), lock)
+        newest = await subjects.take(beginning(app, 2), lock)
+        again = await subjects.take(beginning(app, 1), lock)
+        for each in (newest, again):
+            await begin_instance(vigil.ports, each, at=vigil.now)
+        await vigil.run_until_idle()
+        assert vigil.workflow(again.instance_id).status == "canceled"
+        assert vigil.workflow(newest.instance_id).status == "blocked"
 
 
 async def test_a_cause_that_comes_again_has_its_place_once():
@@ -232,3 +254,118 @@ async def test_whoever_dies_at_any_moment_one_instance_at_a_time_goes_on(overlap
             await approve(vigil)
 
     await crash_everywhere(lambda: run(app_of(overlap)), story)
+
+
+class Meanwhile:
+    """Gates in which something happens right before the key of the subject changes, once."""
+
+    def __init__(self, gates, happening):
+        self._gates, self._happening = gates, happening
+
+    def __getattr__(self, name):
+        return getattr(self._gates, name)
+
+    async def put(self, key, value, **more):
+        if key == KEY and self._happening is not None:
+            happening, self._happening = self._happening, None
+            await happening()
+        return await self._gates.put(key, value, **more)
+
+
+async def test_one_that_begins_while_another_one_takes_its_place_ends_as_canceled():
+    app = app_of("cancel_other")
+    async with run(app) as vigil:
+        lock = lock_of(beginning(app, 0))
+        await happens(vigil, 0)
+        late = await Subjects(vigil.ports).take(beginning(app, 1), lock)
+
+        async def begins():
+            await begin_instance(vigil.ports, late, at=vigil.now)
+            await vigil.run_until_idle()
+
+        ports = dataclasses.replace(vigil.ports, gates=Meanwhile(vigil.ports.gates, begins))
+        newest = await Subjects(ports).take(beginning(app, 2), lock)
+        await begin_instance(vigil.ports, newest, at=vigil.now)
+        await vigil.run_until_idle()
+        assert vigil.workflow(late.instance_id).status == "canceled"
+        assert vigil.workflow(newest.instance_id).status == "blocked"
+
+
+@pytest.mark.parametrize("is_holder", [True, False])
+async def test_a_cause_of_an_instance_that_has_ended_displaces_nothing_when_it_comes_again(
+    is_holder,
+):
+    """The key still names it: its worker died before it saw to that."""
+    app = app_of("cancel_other")
+    async with run(app) as vigil:
+        subjects, over = Subjects(vigil.ports), beginning(app, 1)
+        await happens(vigil, 0)
+        (other,) = vigil.workflows(name="review")
+        await begin_instance(vigil.ports, over, at=vigil.now)
+        await cancel_workflow(vigil.ports, over.instance_id, by="ann")
+        await vigil.run_until_idle()
+        ids = (over.instance_id, other.id) if is_holder else (other.id, over.instance_id)
+        places = Places(holder=ids[0], next=ids[1])
+        await vigil.ports.gates.put(KEY, msgspec.json.encode(places))
+        assert await subjects.take(over, lock_of(over)) == over
+        await vigil.run_until_idle()
+        assert vigil.workflow(other.id).status == "blocked"
+
+
+async def test_a_busy_subject_is_told_by_who_holds_it_now():
+    app = app_of("skip")
+    async with run(app) as vigil:
+        await happens(vigil, 0)
+        (holder,) = vigil.workflows(name="review")
+        await approve(vigil)
+        await vigil.ports.gates.put(start_key("next"), b"", ttl_s=UNBEGUN_PLACE_S)
+        places = Places(holder=holder.id, next="next")
+        await vigil.ports.gates.put(KEY, msgspec.json.encode(places))
+        busy = await Subjects(vigil.ports).take(beginning(app, 1), lock_of(beginning(app, 1)))
+        assert busy.instance_id == "next"
+
+
+async def test_one_that_is_to_be_canceled_and_never_begins_is_no_dead_letter():
+    async with run(app_of("cancel_other")) as vigil:
+        gates = vigil.ports.gates
+        await gates.put(start_key("never"), b"", ttl_s=UNBEGUN_PLACE_S)
+        await gates.put(KEY, msgspec.json.encode(Places(holder="never")), after=0)
+        await vigil.publish("client.changed", {"client": "acme", "n": 1}, id="x1")
+        await vigil.advance(hours=2)
+        assert vigil.dead_letters() == []
+        assert seen(vigil) == ["blocked"]
+
+
+async def test_one_that_is_begun_after_its_place_has_lapsed_ends_as_canceled():
+    """Its starter was frozen for three minutes, and was to hold the subject."""
+    app = app_of("skip")
+    async with run(app) as vigil:
+        late = await Subjects(vigil.ports).take(beginning(app, 1), lock_of(beginning(app, 1)))
+        await vigil.advance(seconds=UNBEGUN_PLACE_S + 1)
+        await happens(vigil, 2)
+        await begin_instance(vigil.ports, late, at=vigil.now)
+        await vigil.run_until_idle()
+        assert vigil.workflow(late.instance_id).status == "canceled"
+        assert sorted(seen(vigil)) == ["blocked", "canceled"]
+
+
+async def test_one_that_cannot_be_written_gives_its_place_back(monkeypatch):
+    async def refuses(*_, **__):
+        raise TooLarge("workflow", size_bytes=2, limit_bytes=1)
+
+    async with run(app_of("skip")) as vigil:
+        with monkeypatch.context() as patch:
+            patch.setattr(begin, "begin_instance", refuses)
+            await happens(vigil, 1)
+        assert seen(vigil) == []
+        await happens(vigil, 2)
+        assert seen(vigil) == ["blocked"]
+
+
+def test_a_sweep_calls_one_that_waits_whatever_timer_it_has():
+    app = app_of("buffer_one", timeout_s=86_400.0)
+    held = msgspec.structs.replace(beginning(app, 1), held_by="other")
+    commit = Commit(id="begin", at=EPOCH, events=(held,))
+    instance = fold_instance([Recorded(subject="s", seq=1, commit=commit)])
+    verdict = judge_instance(instance, (), is_armed=True, silent_s=60.0, stale_after_s=30.0)
+    assert verdict is SweepVerdict.RECOVERED

@@ -6,12 +6,16 @@ import json
 
 import pytest
 
+from engine.errors import Rejected
+from engine.operations.dead_letters import DeadLetterRequests
+from streams.clock import SystemClock
 from streams.json import raw
 from streams.model.commands import Resolve
 from vigil import Actor, App, ConvergeResult, manual
 from vigil.testing import run
 
 WAIT_S = 60.0
+PAID = {"paid": True}
 
 
 async def pays(ctx, trigger):
@@ -32,7 +36,7 @@ async def waiting(vigil) -> str:
     return vigil.episode().id
 
 
-async def arrives(vigil, episode_id) -> None:
+async def arrives(vigil, episode_id, *, result=PAID) -> None:
     """Bring a signal that was given to the episode while it still waited."""
     late = Resolve(
         actor_id="worker",
@@ -40,7 +44,7 @@ async def arrives(vigil, episode_id) -> None:
         id="s1",
         ref="payment:42",
         by="billing",
-        result=raw({"paid": True}),
+        result=raw(result),
     )
     await vigil.ports.commands.send(late, id="late")
     await vigil.run_until_idle()
@@ -66,6 +70,27 @@ async def test_it_is_a_dead_letter_that_can_be_sent_anew(app, ends):
         assert id_ in letter.detail
         said = {"ref": "payment:42", "result": {"paid": True}, "by": "billing"}
         assert (letter.subject, json.loads(letter.payload)) == ("vigil.event.wait.resolved", said)
+
+        await vigil.fire("worker", "thing")
+        await requeue(vigil, letter)
+        await vigil.run_until_idle()
+        served = [each for each in vigil.episodes() if each.summary == "{'paid': True}"]
+        assert len(served) == 1, "the next one that waits gets it"
+
+
+async def requeue(vigil, letter) -> None:
+    requests = DeadLetterRequests(vigil.ports, SystemClock())
+    await requests.requeue(f"{letter.stream}.{letter.seq}", by="ann")
+
+
+async def test_one_that_is_too_large_to_be_kept_whole_is_for_its_sender(app):
+    async with run(app) as vigil:
+        id_ = await waiting(vigil)
+        await expires(vigil, id_)
+        await arrives(vigil, id_, result={"paid": "x" * 300_000})
+        (letter,) = vigil.dead_letters()
+        with pytest.raises(Rejected, match="send the signal again yourself"):
+            await requeue(vigil, letter)
 
 
 async def test_one_that_comes_twice_is_no_dead_letter(app):

@@ -17,7 +17,7 @@ from engine.episodes.overlap.places import Places
 from engine.runtime.catalog import Catalog, CatalogContents
 from engine.workflows.begin import StartTool
 from engine.workflows.instance import SubjectLock
-from engine.workflows.subjects import UNBEGUN_S, Subjects
+from engine.workflows.subjects import UNBEGUN_PLACE_S, Subjects
 from streams.errors import Unavailable
 from streams.keys import workflow_lock_key
 from streams.memory import MemoryPorts, memory_ports
@@ -166,11 +166,11 @@ async def test_an_instance_that_has_begun_has_its_subject_however_long_nobody_co
     clock = Later()
     ports = memory_ports(clock=clock)
     first, _ = await begin(replace(starter, ports=ports), cause(1))
-    clock.ahead_s = 100 * UNBEGUN_S
+    clock.ahead_s = 100 * UNBEGUN_PLACE_S
     assert await begin(replace(starter, ports=ports), cause(2)) == (first, True)
 
 
-async def test_an_instance_that_has_not_begun_has_its_subject_for_an_hour(starter):
+async def test_an_instance_that_has_not_begun_has_its_subject_for_three_minutes(starter):
     clock = Later()
     ports = memory_ports(clock=clock)
     dead = replace(starter, ports=replace(ports, commands=Gone()))
@@ -178,9 +178,9 @@ async def test_an_instance_that_has_not_begun_has_its_subject_for_an_hour(starte
         await begin(dead, cause(1))
     busy = await holder(ports)
     living = replace(starter, ports=ports)
-    clock.ahead_s = UNBEGUN_S - 1
+    clock.ahead_s = UNBEGUN_PLACE_S - 1
     assert await begin(living, cause(2)) == (busy, True)
-    clock.ahead_s = UNBEGUN_S + 1
+    clock.ahead_s = UNBEGUN_PLACE_S + 1
     assert not (await begin(living, cause(2)))[1]
 
 

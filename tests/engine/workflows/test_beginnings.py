@@ -28,7 +28,7 @@ from engine.workflows.begin import StartTool, begin_instance
 from engine.workflows.effector import Effector
 from engine.workflows.start import started
 from engine.workflows.store import InstanceStore
-from engine.workflows.subjects import UNBEGUN_S
+from engine.workflows.subjects import UNBEGUN_PLACE_S
 from engine.workflows.worker import InstanceHandler, WorkflowWorker
 from streams.clock import SystemClock
 from streams.errors import Unavailable
@@ -167,7 +167,7 @@ async def _has_begun_and_kept_its_subject(fatal: int) -> bool:
     if not await history(ports, ID):
         return False
     await desk_of(ports)[0].put(ID, [CALL])
-    clock.ahead_s = UNBEGUN_S + 1
+    clock.ahead_s = UNBEGUN_PLACE_S + 1
     assert await begin(ports, ANOTHER) == StartResult(instance_id=ID, is_skipped=True)
     return True
 
@@ -176,7 +176,7 @@ async def test_what_nobody_goes_on_with_for_long_keeps_its_subject():
     clock = Later()
     ports = memory_ports(clock=clock)
     await begin(ports)
-    clock.ahead_s = UNBEGUN_S + 1
+    clock.ahead_s = UNBEGUN_PLACE_S + 1
     assert await begin(ports, ANOTHER) == StartResult(instance_id=ID, is_skipped=True)
 
 

@@ -21,7 +21,7 @@ def settle(
     episode_id: options.EpisodeIdOrLatest = None,
     is_latest: options.IsLatest = False,
     has_happened: Annotated[
-        bool, Option("--happened", help="It has happened: go on with --result.")
+        bool, Option("--happened", help="It has happened, and returned --result.")
     ] = False,
     has_not_happened: Annotated[
         bool, Option("--not-happened", help="It has not: the call fails as not_happened.")
@@ -48,7 +48,10 @@ def settle(
     said = {"happened": has_happened, "not_happened": has_not_happened, "again": is_again}
     settlements = [each for each, is_said in said.items() if is_said]
     if len(settlements) != 1:
-        raise Mistake("say what became of the call: --happened, --not-happened or --again")
+        problem = "say one thing" if settlements else "say what became of the call"
+        raise Mistake(f"{problem}: --happened, --not-happened or --again")
+    if has_happened and result is None:
+        raise Mistake("--happened needs --result: what the call returns, as JSON; null if nothing")
     config = options.config(ctx)
     asked = SettleRequest(
         episode_id=find_episode(config, episode_id, is_latest=is_latest),
