@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -100,8 +99,7 @@ class StrategyRunner:
     async def next_step(self, current: Any, *, turn: int, tokens_used: int) -> Action:
         """Return the strategy's action for its `turn`-th turn."""
         ctx = self._context(turn=turn, tokens_used=tokens_used)
-        with _in_strategy():
-            action = await call(self.strategy.next_step, current, ctx)
+        action = await _decided(self.strategy.next_step, current, ctx)
         if not isinstance(action, Action):
             raise EpisodeFailed(
                 InvalidAction.error_class,
@@ -129,8 +127,7 @@ class StrategyRunner:
         stored = step.stored
         kept = step.result if stored is None else await self.fetch(stored)
         result = failure or unraw(kept)
-        with _in_strategy():
-            handled = await call(self.strategy.handle_result, current, taken, result)
+        handled = await _decided(self.strategy.handle_result, current, taken, result)
         if isinstance(handled, Abort):
             raise EpisodeFailed(handled.error_class, handled.detail)
         kept = handled.state if isinstance(handled, Retry) else handled
@@ -187,15 +184,13 @@ class StrategyRunner:
         )
 
 
-@contextmanager
-def _in_strategy() -> Iterator[None]:
-    """Let the code within be that of a strategy, which a replay runs again."""
-    outside = IN_STRATEGY.set(True)  # guard: kit-class-opens-nothing
+async def _decided(method: Callable[..., Any], *given: Any) -> Any:
+    """Return what a method of the strategy does that a replay calls again."""
+    IN_STRATEGY.set(True)  # guard: kit-class-opens-nothing
     try:
-        yield
+        return await call(method, *given)
     finally:
-        with suppress(ValueError):  # Python may close it in another context.
-            IN_STRATEGY.reset(outside)
+        IN_STRATEGY.set(False)
 
 
 def ended_early(recorded: recovery.Asked, action: Converge | Done) -> EpisodeFailed:

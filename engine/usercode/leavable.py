@@ -9,7 +9,6 @@ import asyncio
 import types
 from collections.abc import Coroutine, Generator, Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
@@ -55,10 +54,10 @@ def leave() -> Generator[Any, Any, None]:
 @types.coroutine
 def leavable(work: Coroutine[Any, Any, T], scope: Left) -> Generator[Any, Any, T]:
     """Return what `work` returns; `Interrupted`: it awaits `leave`, or `scope` is left."""
-    step = partial(work.send, None)
+    value, error = None, None
     while True:
         try:
-            asks = step()
+            asks = work.send(value) if error is None else work.throw(error)
         except StopIteration as ended:
             returned: T = ended.value
             return returned
@@ -66,12 +65,12 @@ def leavable(work: Coroutine[Any, Any, T], scope: Left) -> Generator[Any, Any, T
             close(work)
             raise Interrupted
         try:
-            step = partial(work.send, (yield asks))
+            value, error = (yield asks), None
         except GeneratorExit:
             work.close()
             raise
-        except BaseException as error:  # noqa: BLE001 - passed on to the code that awaits
-            step = partial(work.throw, error)
+        except BaseException as raised:  # noqa: BLE001 - passed on to the code that awaits
+            error = raised
         if scope.is_left:
             close(work)
             raise Interrupted
@@ -79,6 +78,8 @@ def leavable(work: Coroutine[Any, Any, T], scope: Left) -> Generator[Any, Any, T
 
 def close(work: Coroutine[Any, Any, Any]) -> None:
     """End `work`, which may clean up, or even refuse to end."""
+    if getattr(work, "cr_frame", work) is None:
+        return  # It has ended: that is so after nearly every call.
     with suppress(BaseException):
         work.close()
 
