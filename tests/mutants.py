@@ -5194,6 +5194,18 @@ TABLE: Final[Sequence[Mutant]] = (
         LOOKING_OUT,
     ),
     Mutant(
+        "second-signal-ends-whatever-fails",
+        "a second signal ends the program whatever fails meanwhile",
+        becomes("pass"),
+        "tests/vigil/test_signals.py",
+    ),
+    Mutant(
+        "ended-node-stops-no-kill",
+        "a node that has just ended stops nobody from killing the others",
+        uncaught,
+        "tests/vigil/test_signals.py",
+    ),
+    Mutant(
         "cut-signal-not-resent",
         "a signal that its dead letter has only a part of is not sent anew",
         never,

@@ -214,7 +214,7 @@ class _NodeProcesses:
         self._alive[plan.name] = process
         try:
             if self._is_stopping.is_set():  # The signal came while it was being started.
-                process.terminate()
+                _send(process, signal.SIGTERM)
             return _as_exit_code(await self._end_of(process), stopped=self._is_stopping.is_set())
         finally:
             del self._alive[plan.name]
@@ -246,8 +246,7 @@ class _NodeProcesses:
     def _stop(self) -> None:
         self._is_stopping.set()
         for process in self._alive.values():
-            with suppress(ProcessLookupError):
-                process.terminate()
+            _send(process, signal.SIGTERM)
 
     def _kill(self) -> None:
         for process in self._alive.values():
@@ -255,8 +254,12 @@ class _NodeProcesses:
 
 
 def _kill(process: Process) -> None:
-    with suppress(ProcessLookupError):
-        process.kill()
+    _send(process, signal.SIGKILL)
+
+
+def _send(process: Process, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):  # guard: ended-node-stops-no-kill
+        process.send_signal(number)
 
 
 def _as_exit_code(code: int, *, stopped: bool) -> int:

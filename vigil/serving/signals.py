@@ -71,9 +71,11 @@ def stopping(
     def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signals call it
         nonlocal is_stopping
         if is_stopping:
-            if abandon is not None:
-                abandon()
-            os._exit(EXIT_SIGNAL + number)
+            try:
+                if abandon is not None:
+                    abandon()
+            finally:
+                os._exit(EXIT_SIGNAL + number)  # guard: second-signal-ends-whatever-fails
         is_stopping = True
         loop.call_soon_threadsafe(stop)
         if within_s is not None:  # guard: told-to-stop-ends

@@ -1,0 +1,42 @@
+"""What a long-running program does on a second signal, and with processes that have just ended."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+
+from vigil.serving.processes import _send
+from vigil.serving.signals import run_program
+
+STUBBORN = """
+import asyncio, os, signal
+from vigil.serving.signals import run_program, stopping
+
+def fails():
+    raise RuntimeError("what it is to end has ended")
+
+async def main():
+    with stopping(lambda: None, abandon=fails):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(300)
+
+run_program(main())
+"""
+
+
+def test_a_second_signal_ends_the_program_whatever_fails():
+    done = subprocess.run([sys.executable, "-c", STUBBORN], check=False, timeout=20)
+    assert done.returncode in {128 + signal.SIGTERM, 128 + signal.SIGINT}
+
+
+def test_a_process_that_has_just_ended_can_be_killed():
+    async def main() -> int:
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
+        code = await process.wait()
+        _send(process, signal.SIGKILL)
+        return code
+
+    assert run_program(main()) == 0
