@@ -29,7 +29,9 @@ async def change_key(
     `decide` is asked again, of a new entry, whenever another writer was faster. Nothing is written
     if the key holds already what it is to hold.
 
-    Raises `Unavailable` if others were faster `tries_max` times.
+    Raises:
+        Unavailable: others were faster `tries_max` times, or the server was away; it is unchanged.
+        UnknownOutcome: no answer. It may be changed; asking again reads what is there.
     """
     for _ in range(tries_max):
         entry = await bucket.get(key)

@@ -180,7 +180,7 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
     parent: StepDone | None = None
     """The report to the parent instance that this one has ended."""
     releases: SubjectLock | None = None
-    """The lock of a subject that this instance has held until now."""
+    """The subject whose key this instance, which has ended, may stand in."""
 
 
 def follow_up(instance: Instance) -> Effects:
