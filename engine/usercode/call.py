@@ -106,11 +106,18 @@ async def _attempt(
     begin: Callable[[], None] | None = None,
 ) -> R:
     given_up = _GivenUp()
-    task = asyncio.create_task(leavable(_result(work, begin), given_up))
-    if inspect.iscoroutine(work):
-        task.add_done_callback(lambda _: close(work))  # It may have been cut off before it began.
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    within = _result(work, begin, ended)
+
+    def end(_: object) -> None:
+        _tell(ended)
+        close(within, *([work] if inspect.iscoroutine(work) else []))  # They may not have begun.
+
+    task = asyncio.create_task(leavable(within, given_up))
+    task.add_done_callback(end)
     try:
-        await _ended(task)
+        await ended  # Unlike the task, it can be cancelled by itself.
     except asyncio.CancelledError:
         given_up.end(task, work)
         raise
@@ -122,7 +129,9 @@ async def _attempt(
     raise in_our_words(result.error) from result.error
 
 
-async def _result(work: Awaitable[R], begin: Callable[[], None] | None) -> R | _Raised:
+async def _result(
+    work: Awaitable[R], begin: Callable[[], None] | None, ended: asyncio.Future[None]
+) -> R | _Raised:
     caller = asyncio.current_task()
     if begin is not None:
         begin()  # guard: refused-call-does-not-begin
@@ -132,6 +141,8 @@ async def _result(work: Awaitable[R], begin: Callable[[], None] | None) -> R | _
         if is_from_outside(error, caller):
             raise
         return _Raised(error)  # guard: task-exit-spares-loop
+    finally:
+        _tell(ended)  # Now, and not by a callback of the task: that takes a turn of the loop.
 
 
 class _GivenUp:
@@ -166,16 +177,9 @@ def is_from_outside(error: BaseException, caller: asyncio.Task[Any] | None) -> b
     return isinstance(error, GeneratorExit) and task is not caller
 
 
-def _ended(task: asyncio.Future[Any]) -> asyncio.Future[None]:
-    """Return a future that is done with `task`, and can be cancelled without it."""
-    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def finish(_: object) -> None:
-        if not ended.done():
-            ended.set_result(None)
-
-    task.add_done_callback(finish)
-    return ended
+def _tell(ended: asyncio.Future[None]) -> None:
+    if not ended.done():
+        ended.set_result(None)
 
 
 def in_text(value: object) -> str:

@@ -50,10 +50,11 @@ class CancelScope:
         task, for people who look at what a node does.
         """
         self._over = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(leavable(work, self), name=name)
+        within = self._within(work)
+        task = asyncio.create_task(leavable(within, self), name=name)
         self._task = task
         task.add_done_callback(self._end)
-        task.add_done_callback(lambda _: close(work))  # It may have been canceled before it began.
+        task.add_done_callback(lambda _: close(within, work))  # It may not have begun.
         if self.is_canceled:
             task.cancel()
         try:
@@ -75,6 +76,12 @@ class CancelScope:
         if self._task is not None:
             self._task.cancel()
             self._wake()
+
+    async def _within(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await work
+        finally:
+            self._wake()  # Now, and not by a callback of the task: that takes a turn of the loop.
 
     def _end(self, task: asyncio.Task[Any]) -> None:
         self._task = None
