@@ -2330,12 +2330,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/lanes/test_lanes.py",
     ),
     Mutant(
-        "old-lane-sorted-anew",
-        "a lane that an older version has kept is sorted anew",
-        gives("$0.0"),
-        "tests/engine/lanes/test_lanes.py",
-    ),
-    Mutant(
         "busy-key-passed-over",
         "one whose key is busy is passed over in its lane",
         never,
@@ -3583,34 +3577,10 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/lanes/test_queue.py",
     ),
     Mutant(
-        "lane-resumes-old-cursor",
-        "a lane goes on where an older version has read to",
-        returns("await $func($0)"),
-        "tests/engine/lanes/test_queue.py",
-    ),
-    Mutant(
-        "feed-resumes-old-cursor",
-        "a feed of a lane goes on where an older version has read to",
-        dropped,
-        "tests/engine/lanes/test_queue.py",
-    ),
-    Mutant(
-        "old-cursors-dropped",
-        "the cursors of an older version are dropped once there are queues",
-        becomes("()").at("call"),
-        "tests/engine/lanes/test_queue.py",
-    ),
-    Mutant(
         "lane-leaves-unwatched",
         "a lane leaves what its version does not watch to others",
         gives("list($for.iter)"),
         "tests/engine/lanes/test_scheduler.py",
-    ),
-    Mutant(
-        "not-kept-before-cursors-dropped",
-        "a lane is not kept before its cursors are dropped",
-        without("1"),
-        "tests/engine/lanes/test_lanes.py",
     ),
     Mutant(
         "hand-back-in-order",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict, deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -234,24 +234,16 @@ class EventQueues:
     context: ActorContext
     foreign: Sequence[ForeignQueue] = field(init=False)
     """Those of streams of others."""
-    _cursors: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         streams = self.context.actor.foreign_streams()
         self.foreign = [ForeignQueue(self.context, each) for each in streams]
 
-    async def begin(self, cursors: Mapping[str, int]) -> None:
-        """Have what is published from now on wait for the actor.
-
-        `cursors`: how far a scheduler of an older version has read without queues; they begin there
-        unless they have begun.
-        """
-        self._cursors = cursors
+    async def begin(self) -> None:
+        """Have what is published from now on wait for the actor."""
         if self.context.actor.event_names():
             await (await self._open_own()).close()
         for queue in self.foreign:
-            cursor = f"{queue.foreign.stream}/{queue.foreign.subject}"
-            queue.after = cursors.get(cursor, queue.after)  # guard: feed-resumes-old-cursor
             # Whoever reads it says what is wrong with it.
             with suppress(Incompatible):
                 await queue.begin()
@@ -265,9 +257,7 @@ class EventQueues:
         return EventQueue(label="events", open=self._open_own, fan_out=max(watching.values()))
 
     async def _open_own(self) -> OrderedSource[DomainEvent | Unreadable]:
-        names = self.context.actor.event_names() & self._cursors.keys()
-        after = min((self._cursors[name] for name in names), default=None)
-        return await open_events(self.context, after=after)  # guard: lane-resumes-old-cursor
+        return await open_events(self.context)
 
 
 def wanted_of(

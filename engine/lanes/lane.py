@@ -165,9 +165,6 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     """By rank."""
     admitted: tuple[Ticket, ...] = ()
     """In the order of their admission."""
-    cursors: Mapping[str, int] = msgspec.field(default_factory=dict)
-    """Name of an event, or `<stream>/<subject>` of a feed → sequence up to which a scheduler of an
-    older version of the engine has evaluated all such events."""
     newest_number: int = 0
     kept_at: int = 0
     """Version of the newest commit with the whole lane; 0: there is none."""
@@ -245,11 +242,6 @@ def closing(lane: Lane) -> tuple[LaneEvent, ...]:
     return moved, LaneKept(newest_number=lane.newest_number)
 
 
-def without_cursors(lane: Lane) -> tuple[LaneEvent, ...]:
-    """Return the events of the commit that drops the cursors; empty: none, or it is too long."""
-    return (_kept(lane),) if lane.cursors and _may_be_kept(lane) else ()
-
-
 def evolve(lane: Lane, event: LaneEvent, *, version: int) -> Lane:
     """Return `lane` after `event` of the commit `version`. Never refuses."""
     match event:
@@ -257,10 +249,8 @@ def evolve(lane: Lane, event: LaneEvent, *, version: int) -> Lane:
             return _moved(lane, event)
         case LaneKept():
             return Lane(
-                # An older version of the engine ordered them otherwise.
-                waiting=tuple(sorted(event.waiting, key=_rank)),  # guard: old-lane-sorted-anew
+                waiting=event.waiting,
                 admitted=event.admitted,
-                cursors=event.cursors,
                 newest_number=event.newest_number,
                 kept_at=version,  # guard: lane-knows-kept-at
             )
@@ -339,7 +329,6 @@ def _moved(lane: Lane, event: LaneMoved) -> Lane:
     return Lane(
         waiting=tuple(waits.values()),
         admitted=(*_without(lane.admitted, event.left), *admitted),
-        cursors={**lane.cursors, **event.cursors},
         newest_number=max((each.number for each in event.placed), default=lane.newest_number),
         kept_at=lane.kept_at,
         moves=lane.moves + 1,
@@ -347,8 +336,7 @@ def _moved(lane: Lane, event: LaneMoved) -> Lane:
 
 
 def _commit(lane: Lane, moved: LaneMoved) -> tuple[LaneEvent, ...]:
-    # Cursors are not written again: a lane that has any is kept once they are dropped.
-    if lane.moves + 1 < KEEP_EVERY or lane.cursors:  # guard: not-kept-before-cursors-dropped
+    if lane.moves + 1 < KEEP_EVERY:
         return (moved,)
     after = _moved(lane, moved)
     return (moved, _kept(after)) if _may_be_kept(after) else (moved,)

@@ -159,10 +159,6 @@ class Term:
         await store.read()
         if store.newest is not None:  # guard: newest-commit-completed
             await self._effects.complete(store.newest, store.lane)
-        if self.takes_causes and store.lane.cursors:
-            await self.queues.begin(store.lane.cursors)
-            if dropped := lane_rules.without_cursors(store.lane):  # guard: old-cursors-dropped
-                await store.append(dropped)
         gone = await self._effects.gone(ticket.episode_id for ticket in store.lane.admitted)
         # guard: new-dispatcher-looks-for-ended
         self._mailbox.put(InputItem(left=each) for each in gone)
@@ -370,8 +366,7 @@ class LaneScheduler:
         has_begun = False
         while not has_begun and not self._withdrawn.is_set():
             try:
-                store = await read_lane(self.context)
-                await self._queues.begin(store.lane.cursors)
+                await self._queues.begin()
                 has_begun = True
             except UnreadableEvent as error:
                 await self._pause_after(error)
@@ -499,9 +494,9 @@ class LaneScheduler:
 class LaneCloser:
     """Closes the lane of an actor that no longer has limits: all that wait start at once.
 
-    The gates share the queue that the scheduler has read, so they just go on. A scheduler of an
-    older version keeps the lease meanwhile, and this waits for it. It reads no events, so nodes run
-    it for a paused actor, too: its waiting episodes would be stuck otherwise.
+    The gates share the queue that the scheduler has read, so they just go on. A node with another
+    version of the actor may schedule meanwhile; this waits for its lease. It reads no events, so
+    nodes run it for a paused actor, too: its waiting episodes would be stuck otherwise.
     """
 
     context: EpisodeContext

@@ -52,12 +52,10 @@ def missing(actor: str, stream: str) -> str:
     )
 
 
-async def open_events(
-    context: ActorContext, *, after: int | None = None
-) -> OrderedSource[DomainEvent | Unreadable]:
-    """Return the actor's queue of the stack's own events; `after`: where it begins at first."""
+async def open_events(context: ActorContext) -> OrderedSource[DomainEvent | Unreadable]:
+    """Return the actor's queue of the stack's own events."""
     domain_events, actor = context.ports.domain_events, context.actor
-    return await domain_events.open(actor.id, actor.event_names(), after=after)
+    return await domain_events.open(actor.id, actor.event_names())
 
 
 @dataclass

@@ -327,7 +327,6 @@ EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
     "finding.noted@1": (FindingNoted(finding=ACTIVE, cause=PERSON),),
     "lane.moved@1": (
         LaneMoved(
-            cursors={"vigil-events": 17},
             placed=(TICKET, Ticket(episode_id="e2", expectation_id="limits", number=8)),
             admitted=("e1",),
             shed=("e3",),
@@ -339,7 +338,6 @@ EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
     ),
     "lane.kept@1": (
         LaneKept(
-            cursors={"vigil-events": 17},
             waiting=(Ticket(episode_id="e2", expectation_id="limits", number=8),),
             admitted=(TICKET,),
             newest_number=8,

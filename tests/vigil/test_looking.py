@@ -134,7 +134,7 @@ def ports():
 async def test_an_actor_with_a_lane_is_known_though_no_node_has_it_and_no_rows_can_be_asked(
     ports, without_rows
 ):
-    moved = Commit(id="lane.1", at=SystemClock().now(), events=(LaneMoved(cursors={"a": 1}),))
+    moved = Commit(id="lane.1", at=SystemClock().now(), events=(LaneMoved(left=("e1",)),))
     await ports.log.append(ports.stack.lane("retired"), moved, after=0)
     await require_known(without_rows, ports, seen(node(a=knows())), "retired")
 

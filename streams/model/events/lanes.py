@@ -11,11 +11,8 @@ from streams.model.struct import Event
 
 
 class LaneMoved(Event, frozen=True, kw_only=True, tag="lane.moved@1"):
-    """One decision of an actor's scheduler, and how far it has read."""
+    """One decision of an actor's scheduler."""
 
-    cursors: dict[str, int] = msgspec.field(default_factory=dict)
-    """Name of an event, or `<stream>/<subject>` of a feed → sequence up to which all such events
-    were ruled on; only those that changed."""
     placed: tuple[Ticket, ...] = ()
     admitted: tuple[str, ...] = ()
     """Episodes whose turn it is: they may run from now on."""
@@ -32,7 +29,6 @@ class LaneMoved(Event, frozen=True, kw_only=True, tag="lane.moved@1"):
 class LaneKept(Event, frozen=True, kw_only=True, tag="lane.kept@1"):
     """The whole lane, so that nobody need read what came before."""
 
-    cursors: dict[str, int] = msgspec.field(default_factory=dict)
     waiting: tuple[Ticket, ...] = ()
     """In the order in which they will be admitted."""
     admitted: tuple[Ticket, ...] = ()

@@ -29,7 +29,6 @@ from engine.lanes.lane import (
     fold,
     is_complete,
     overdue,
-    without_cursors,
 )
 from engine.lanes.store import LaneStore
 from streams.clock import SystemClock
@@ -174,15 +173,6 @@ def test_an_episode_is_admitted_in_the_end_however_many_of_higher_priority_come(
         lane = after(lane, decide(lane, seen, Limits(capacity=1)))
         number, rounds = number + per_round, rounds + 1
         assert rounds <= waited + 1 + 50 + per_round
-
-
-def test_a_lane_that_was_kept_in_another_order_is_read_in_its_own():
-    urgent, old = (
-        Ticket(episode_id="u", expectation_id="e", number=900, priority=1),
-        Ticket(episode_id="o", expectation_id="e", number=1),
-    )
-    kept = LaneKept(waiting=(urgent, old), newest_number=900)
-    assert ids(evolve(EMPTY, kept, version=1).waiting) == ["o", "u"]
 
 
 def test_of_one_batch_the_highest_priority_goes_first():
@@ -492,35 +482,6 @@ def test_a_lane_too_long_to_keep_is_kept_once_it_is_shorter():
         lane = after(lane, events)
     _, kept = decide(lane, left("e0"), Limits(capacity=0))
     assert len(kept.waiting) == TICKETS_KEPT_MAX
-
-
-# What an older version of the engine has written.
-
-
-def _followed(*tickets):
-    lane = given(these(*tickets)).lane
-    return after(lane, [LaneMoved(cursors={"events": 7, "orders": 9})])
-
-
-def test_the_cursors_of_an_older_version_are_read():
-    assert after(_followed(), [LaneMoved(cursors={"orders": 12})]).cursors == {
-        "events": 7,
-        "orders": 12,
-    }
-
-
-def test_cursors_are_dropped_with_nothing_else():
-    lane = _followed("a", "b")
-    dropped = after(lane, without_cursors(lane), version=5)
-    assert (dropped.cursors, dropped.kept_at, dropped.moves) == ({}, 5, 0)
-    assert (dropped.waiting, dropped.admitted) == (lane.waiting, lane.admitted)
-    assert dropped.newest_number == lane.newest_number
-    assert without_cursors(dropped) == ()
-
-
-def test_a_lane_is_not_kept_before_its_cursors_are_dropped():
-    lane = msgspec.structs.replace(_followed(), moves=KEEP_EVERY)
-    assert len(decide(lane, these("a"), Limits(capacity=1))) == 1
 
 
 # All of it, against a model that is slow and obvious.

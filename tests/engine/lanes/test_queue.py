@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from engine.app.triggers import event
 from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes.open import PLACE
 from engine.lanes import scheduler
@@ -21,16 +20,12 @@ from streams.keys import lane_claim
 from streams.memory import durable
 from streams.model.events import LaneMoved
 from streams.ports.delivery import QueuePosition
-from streams.ports.log import START, Commit
+from streams.ports.log import Commit
 from tests.engine.crew import crew_of
 from tests.engine.lane_stage import (
     Point,
-    all_taken,
     begun,
-    event_queues,
     killed_at,
-    lane_of,
-    lane_reached,
     laned,
     publish,
     turns_of,
@@ -438,26 +433,3 @@ async def test_a_full_lane_hands_back_what_comes_once_all_that_is_older_is_settl
     intake.mailbox.allow(3)
     await eventually(lambda: source.asked == ["pause", "receive 3"])
     reading.cancel()
-
-
-# What an older version of the engine has left.
-
-
-async def test_a_lane_goes_on_where_an_older_version_has_read_to(ports):
-    await publish(ports, *NAMES, k=1)
-    orders = ports.domain_events.add_stream("ORDERS")
-    for number in range(3):
-        orders.publish("orders.paid", b'{"k": 2}', {"Nats-Msg-Id": f"o{number}"})
-    cursors = {HAPPENED: 2, "gone": 1, "ORDERS/orders.>": 1}
-    old = Commit(id="old", at=CLOCK.now(), events=(LaneMoved(cursors=cursors),))
-    await ports.log.append(ports.stack.lane("worker"), old, after=START)
-    foreign = event(stream="ORDERS", subject="orders.>")
-    app = laned(cluster=None, thing={"on": [event(HAPPENED), foreign], "concurrency_key": "k"})
-    async with running(app, ports):
-        for name in (*NAMES[2:], "ORDERS/o1", "ORDERS/o2"):
-            await lived(ports, opening(app, id_=name).episode_id)
-        await all_taken(ports)
-        await lane_reached(ports, lambda lane: not lane.cursors)
-
-    assert len(event_queues(ports)) == 2
-    assert (await lane_of(ports)).newest_number == 4
