@@ -14,13 +14,8 @@ engine (ports, strategies, adapters) is passed through. **A change** is a call i
 than the last one entered in the same task, or before it in the task that started it. A return is
 none, and neither is the first file.
 
-An earlier trace left background work out by the names of its files. It had 45 files and 132 changes
-to converge, 79 and 433 for an approved output, 55 files to take over; on the same code this rule
-has 45 and 122, 77 and 369, and 46 (38 up to the next step). What differs: the call for recovery
-comes from a watch, and is not on the way; each task is followed by itself, where one sequence of
-all tasks would have 1 to 6 changes more; telemetry would be 1 file and 2 to 6 changes more; what
-wraps the tasks of a node is on the way. Its 317 functions to converge were more than the engine's,
-of which there are 145.
+The reactor's work on the commits of an episode is on the way, from where it has read them. What it
+does beside (asking who leads, writing its position down) is not.
 """
 
 from __future__ import annotations
@@ -39,6 +34,7 @@ from types import CodeType, FrameType
 from typing import Final
 
 import engine
+from engine.reactor.reactor import Reactor
 from streams.memory.durable import MemorySource
 from streams.memory.log import MemoryLog
 
@@ -48,6 +44,9 @@ APPEND: Final = MemoryLog.append.__code__
 
 RECEIVE: Final = MemorySource.receive.__code__
 """Where a queue hands out deliveries: called to ask for some, and returns some, or none."""
+
+FOLLOW_UP: Final = Reactor._follow_up.__code__
+"""Where the reactor has new commits, until what follows from them is done."""
 
 AFTER: Final = 0b11
 """The bits of the argument of `RESUME` that say after what."""
@@ -107,11 +106,15 @@ def walking() -> Iterator[Walk]:
         if code is RECEIVE:
             has_some = what == "return" and isinstance(value, Sequence) and bool(value)
             _last.set(BEGINNING if has_some else OFF_THE_WAY)
-        elif what == "call" and _last.get() is OFF_THE_WAY:
+        elif code is FOLLOW_UP and what == "return" and _is_end(code, frame.f_lasti):
+            _last.set(OFF_THE_WAY)
+        elif what == "call" and code is not FOLLOW_UP and _last.get() is OFF_THE_WAY:
             walk.lost += code is APPEND
         elif what == "call":
             file = files.get(code.co_filename)
             if file and _is_call(code, frame.f_lasti):
+                if code is FOLLOW_UP:
+                    _last.set(BEGINNING)
                 walk.enter(file, code)
 
     threading.setprofile(look)
@@ -150,3 +153,8 @@ def _is_call(code: CodeType, at: int) -> bool:
     opcode, argument = code.co_code[at : at + 2]
     begins = opcode == dis.opmap["RESUME"] and argument & AFTER == 0
     return begins and bool(code.co_flags & inspect.CO_OPTIMIZED)
+
+
+def _is_end(code: CodeType, at: int) -> bool:
+    """Return whether a frame that is left has ended, and does not await something."""
+    return code.co_code[at] == dis.opmap["RETURN_VALUE"]
