@@ -50,7 +50,7 @@ class SignalFold:
 
 
 class AggregateFolds:
-    """The fold of a stretch of the log."""
+    """The fold of a building of the log."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack

@@ -18,7 +18,7 @@ from engine.app.workflow import Workflow
 from engine.definitions import make as making
 from engine.definitions.make import MadeDefinition, name_of, unmade
 from engine.definitions.store import body_of
-from engine.episodes.recovery import NO_SUCH_EDITION
+from engine.episodes.recovery import NO_SUCH_REVISION
 from engine.errors import EpisodeFailed
 from engine.runtime.catalog import CannotRun, Hindrance
 from engine.usercode.call import call
@@ -60,14 +60,14 @@ class RevisionResolver:
         """Return the actor at `revision`; raises `CannotRun` if this node cannot make it."""
         made = await self._find((DefinitionKind.AGENT, actor_id, revision))
         if made.actor is None:
-            raise CannotRun(Hindrance(NO_SUCH_EDITION, made.problem))
+            raise CannotRun(Hindrance(NO_SUCH_REVISION, made.problem))
         return made.actor
 
     async def workflow(self, name: str, revision: int) -> Workflow:
         """Return the workflow at `revision`; raises `CannotRun` if this node cannot make it."""
         made = await self._find((DefinitionKind.WORKFLOW, name, revision))
         if made.workflow is None:
-            raise CannotRun(Hindrance(NO_SUCH_EDITION, made.problem))
+            raise CannotRun(Hindrance(NO_SUCH_REVISION, made.problem))
         return made.workflow
 
     async def _find(self, key: Key) -> MadeDefinition:
@@ -79,10 +79,10 @@ class RevisionResolver:
             body = await body_of(self._ports, kind, id_, revision)
         except (BadName, UnreadableEvent) as error:
             detail = f"the journal of its definition cannot be read here: {error}"
-            raise CannotRun(Hindrance(NO_SUCH_EDITION, detail)) from error
+            raise CannotRun(Hindrance(NO_SUCH_REVISION, detail)) from error
         if body is None:
             detail = f"the journal holds no revision {revision} of {kind.value} {id_}"
-            raise CannotRun(Hindrance(NO_SUCH_EDITION, detail))
+            raise CannotRun(Hindrance(NO_SUCH_REVISION, detail))
         return await self.make(
             RegisteredDefinition(kind=kind, id=id_, revision=revision, seq=START, body=body)
         )

@@ -44,7 +44,7 @@ BUSY_S: Final = 0.05
 BUSY_MAX_S: Final = 10.0
 """Longest such wait."""
 
-OBSTACLE_MAX_S: Final = 60.0
+HINDRANCE_PAUSE_S: Final = 60.0
 """Longest wait before a command comes again whose episode this node cannot have."""
 
 MISSING_DELIVERIES_MAX: Final = 12
@@ -56,11 +56,11 @@ an event that comes again may open an episode later than its recovery is called.
 MISSING_S: Final = 120.0
 """Age of such a command, at least: deliveries that ended for want of a slot are counted, too."""
 
-OBSTACLE_DELIVERIES_MAX: Final = 70
+HINDRANCE_DELIVERIES_MAX: Final = 70
 """Deliveries of a command that no node can follow before it is a dead letter, at least: about an
 hour of waits, which is longer than a deploy takes to bring a node that can."""
 
-OBSTACLE_S: Final = 3_600.0
+HINDRANCE_S: Final = 3_600.0
 
 WRONG_QUEUE: Final = Hindrance("wrong_queue", "it was not sent to the queue of its kind")
 """No engine sends such a command."""
@@ -156,12 +156,12 @@ class CommandLoader:
         episode = fold(records)
         # A node can end an episode that it could not run.
         is_mere_end = isinstance(command, Cancel) and not needs_expectation(episode)
-        context = self.context if is_mere_end else await self._crew_for(episode, records)
+        context = self.context if is_mere_end else await self._context_for(episode, records)
         return CommandContext(
             context=context, delivery=delivery, command=command, episode=episode, records=records
         )
 
-    async def _crew_for(self, episode: Episode, records: Sequence[Recorded]) -> OutputContext:
+    async def _context_for(self, episode: Episode, records: Sequence[Recorded]) -> OutputContext:
         opened, is_over = episode.opened, episode.status in ENDED
         context = (
             self.context if opened is None or is_over else await self.context.as_opened(opened)
@@ -178,7 +178,7 @@ class CommandLoader:
             await self._write_dead_letter(delivery, command, hindrance)
         else:
             self._log_hindrance(command.episode_id, hindrance)
-            await hand_back(delivery, most_s=OBSTACLE_MAX_S)
+            await hand_back(delivery, most_s=HINDRANCE_PAUSE_S)
 
     async def _give_place_back(self, command: Command, *, seq: int) -> None:
         """Let others have the turn of an episode that waits for a person now."""
@@ -190,8 +190,8 @@ class CommandLoader:
             await self.context.ports.timers.send(left, id=id_)
 
     def _is_hopeless(self, delivery: Incoming, hindrance: Hindrance) -> bool:
-        missing = RetryPolicy(BUSY_S, OBSTACLE_MAX_S, MISSING_DELIVERIES_MAX, MISSING_S)
-        obstacle = RetryPolicy(BUSY_S, OBSTACLE_MAX_S, OBSTACLE_DELIVERIES_MAX, OBSTACLE_S)
+        missing = RetryPolicy(BUSY_S, HINDRANCE_PAUSE_S, MISSING_DELIVERIES_MAX, MISSING_S)
+        obstacle = RetryPolicy(BUSY_S, HINDRANCE_PAUSE_S, HINDRANCE_DELIVERIES_MAX, HINDRANCE_S)
         retry = missing if hindrance.reason == NO_SUCH_EPISODE else obstacle
         return retry.is_over(delivery, now=self.context.clock.now())
 

@@ -205,7 +205,7 @@ class EpisodeTurns:
     async def fetch(self, stored: StoredResult) -> msgspec.Raw:
         """Return a result from the object store; fails the episode if it is not there any more."""
         fetch = partial(results.fetch_again, self.context.ports.objects, stored)
-        return await self.wall.standing_still(fetch)
+        return await self.wall.paused_while(fetch)
 
     async def block(
         self,
@@ -270,7 +270,7 @@ class EpisodeTurns:
         announced = self.announced_at(path)
         assert announced is not None, "what is sent was announced"
         send = partial(self.output_steps.send, action, announced.output_key)
-        return await self.wall.standing_still(send)
+        return await self.wall.paused_while(send)
 
     async def _report(self, action: ReportFindings, path: str) -> Performed:
         """Apply findings without interruption, as announced."""
@@ -283,17 +283,17 @@ class EpisodeTurns:
         announced = self.announced_at(path)
         assert announced is not None, "what is reported was announced"
         apply = partial(self.reports.apply, announced, is_new=is_new)
-        return await self.wall.standing_still(apply)
+        return await self.wall.paused_while(apply)
 
     async def _stored(self, performed: Performed) -> Performed:
         """Return a step without its result, once the object store has that."""
         store = partial(results.store, self.context.ports.objects, performed.result)
-        stored = await self.wall.standing_still(store)
+        stored = await self.wall.paused_while(store)
         return replace(performed, result=NOTHING, stored=stored)
 
     async def barrier(self) -> None:
         """Wait until all is durable; after a cancellation nothing is done outside."""
-        await self.wall.standing_still(self.journal.barrier)
+        await self.wall.paused_while(self.journal.barrier)
         self.check_canceled()
 
     async def _announce(self, action: Step, ctx: CallContext, mark: str, path: str) -> None:
@@ -437,7 +437,7 @@ class Driver:
         if any(each.findings for each in self.journal.episode.announced):
             self.turns.record(*await self.reports.settle())
         try:
-            return self._conclude(await self._made_of_what_there_is(failed))
+            return self._conclude(await self._partial_result(failed))
         except EpisodeFailed as final:
             end = self._end_of(final, await self._secrets(records))
         # guard: unknown-outcome-is-letter
@@ -449,7 +449,7 @@ class Driver:
             end = await self.output_steps.cancel(self.journal.episode, end)
         return self.turns.record(end)
 
-    async def _made_of_what_there_is(self, failed: EpisodeFailed) -> EpisodeConverged:
+    async def _partial_result(self, failed: EpisodeFailed) -> EpisodeConverged:
         """Return the result of a used up budget; raise `failed` if there is none."""
         expectation, episode = self.turns.executor.expectation, self.journal.episode
         on_exhausted = expectation.on_exhausted

@@ -386,7 +386,7 @@ class LaneScheduler:
         ending = asyncio.create_task(self._end_when_due(over))
         try:
             while is_understood and not over.is_set():
-                is_understood = await self._serve_stint(over, held)
+                is_understood = await self._serve_term(over, held)
             if self._unsettled_s() == 0.0:  # guard: unsettled-lane-lapses
                 # Else it lapses, so that the next node, too, knows that it has to wait.
                 await self.context.leases.complete(held)
@@ -397,7 +397,7 @@ class LaneScheduler:
             await asyncio.gather(ending, return_exceptions=True)
         return is_understood
 
-    async def _serve_stint(self, over: asyncio.Event, held: Held) -> bool:
+    async def _serve_term(self, over: asyncio.Event, held: Held) -> bool:
         """Run one term; return whether this version of the engine understands the lane."""
         failure: BaseException | None = None
         term, began_s = self._term(over, held), self.context.clock.monotonic_s()

@@ -98,11 +98,11 @@ class ActorServices:
 class ActorSupervisor:
     """The services of all actors of one node. Its catalog is changed here, and nowhere else."""
 
-    def __init__(self, means: NodeParts, open_: Open) -> None:
+    def __init__(self, node_parts: NodeParts, open_: Open) -> None:
         """Begin with no actor; `open_` is called for each service that is to be served."""
-        self._means, self._open = means, open_
-        self._node_context = means.context
-        self._places: dict[str, ActorServices] = {}
+        self._node_parts, self._open = node_parts, open_
+        self._node_context = node_parts.context
+        self._served: dict[str, ActorServices] = {}
         self._slots: dict[str, Slots] = {}
         """By actor; those of an actor that has gone stay until its last episode here has ended."""
         self.breakers: dict[str, Breakers] = {}
@@ -111,22 +111,22 @@ class ActorSupervisor:
     @property
     def services(self) -> Sequence[Service]:
         """All that are served now."""
-        return [service for place in self._places.values() for service in place.services]
+        return [service for place in self._served.values() for service in place.services]
 
     def apply(self, contents: CatalogContents) -> None:
         """Serve what `contents` says and nothing else. What stays is not disturbed."""
         wanted = {**contents.actors, **contents.closed}  # guard: beginless-instances-served
-        for actor_id in self._places.keys() - wanted.keys():
+        for actor_id in self._served.keys() - wanted.keys():
             self._clear(actor_id)
         self._node_context.catalog.become(contents)
         for actor in wanted.values():
-            place = self._places.get(actor.id)
+            place = self._served.get(actor.id)
             if place is None or place.context.actor is not actor:
                 self._fill(actor)
 
     def context_of(self, actor_id: str) -> OutputContext | None:
         """Return the context of an actor; None: the node has none of that name."""
-        place = self._places.get(actor_id)
+        place = self._served.get(actor_id)
         return place.context if place is not None else None
 
     def call(self, fallbacks: frozenset[str]) -> None:
@@ -135,7 +135,7 @@ class ActorSupervisor:
         catalog.call(fallbacks)
         for actor_id in catalog.fallbacks:
             # guard: unable-leaves-to-able
-            self._places[actor_id].context.permits.runs.hold(on=catalog.rests(actor_id))
+            self._served[actor_id].context.permits.runs.hold(on=catalog.rests(actor_id))
 
     async def wait_open(self) -> None:
         """Wait until all queues are open that may be now."""
@@ -143,13 +143,13 @@ class ActorSupervisor:
             await service.wait_open()
 
     def _fill(self, actor: Actor) -> None:
-        if before := self._places.get(actor.id):
+        if before := self._served.get(actor.id):
             before.context.permits.end()  # guard: replaced-takes-no-work
         context = self._context(actor)
         # guard: unable-waits-to-know
         context.permits.runs.hold(on=self._node_context.catalog.rests(actor.id))
-        services = services_for(context, self._means.members)
-        place = self._places[actor.id] = ActorServices(context, services)
+        services = services_for(context, self._node_parts.members)
+        place = self._served[actor.id] = ActorServices(context, services)
         for service in services:
             self._open(service)
         if not context.is_fallback:
@@ -159,14 +159,14 @@ class ActorSupervisor:
         """Note that an actor sees what is published, once it does, unless it goes before."""
         runs = place.context.permits.runs
         # At first nobody knows what it may do, and it may open nothing.
-        await wait_first(self._means.mode_watcher.has_looked.wait(), runs.wait_given())
+        await wait_first(self._node_parts.mode_watcher.has_looked.wait(), runs.wait_given())
         for service in place.services:  # guard: running-told-once-open
             await service.wait_open()
         if not runs.is_over:
             self._node_context.catalog.note_ready(place.context.actor)
 
     def _clear(self, actor_id: str) -> None:
-        self._places.pop(actor_id).context.permits.end()
+        self._served.pop(actor_id).context.permits.end()
         del self.breakers[actor_id]
         self._node_context.tasks.start(self._forget(actor_id))
 
@@ -174,12 +174,12 @@ class ActorSupervisor:
         """Forget an actor once none of its episodes runs here any more, unless it is back."""
         slots = self._slots[actor_id]
         await slots.wait_empty()  # guard: gone-kept-while-running
-        if actor_id not in self._places and self._slots.get(actor_id) is slots:
+        if actor_id not in self._served and self._slots.get(actor_id) is slots:
             del self._slots[actor_id]
-            self._means.mode_watcher.forget(actor_id)
+            self._node_parts.mode_watcher.forget(actor_id)
 
     def _context(self, actor: Actor) -> OutputContext:
-        permits = self._means.mode_watcher.learn(actor.id)
+        permits = self._node_parts.mode_watcher.learn(actor.id)
         own = permits.branch()
         # A cause of a workflow that has gone is for a node that has it: it must not go on here.
         starts_workflow = workflow_of(actor.id)
@@ -193,10 +193,10 @@ class ActorSupervisor:
             is_fallback=actor.id in self._node_context.catalog.closed,
             permits=own,
             may_go_on=may_go_on,
-            running=self._means.running,
+            running=self._node_parts.running,
             breakers=self._breakers(actor),
-            adapters=self._means.adapters,
-            finding_index=self._means.finding_index,
+            adapters=self._node_parts.adapters,
+            finding_index=self._node_parts.finding_index,
             slots=self._room(actor),
         )
 
@@ -208,7 +208,7 @@ class ActorSupervisor:
             node_context.ports,
             node_context.clock,
             node=node_context.node,
-            running=self._means.running,
+            running=self._node_parts.running,
             own=before.own if before else None,
         )
         return made
@@ -231,14 +231,14 @@ class FallbackWatcher:
     async def follow(self) -> None:
         """Start and rest fallbacks as nodes and definitions change, for ever."""
         await self.members.has_looked.wait()
-        await wait_first(self._follow_roster(), self._follow_cast())
+        await wait_first(self._follow_members(), self._follow_catalog())
 
-    async def _follow_roster(self) -> None:
+    async def _follow_members(self) -> None:
         while True:
             self._settle()
             await self.members.wait_change()
 
-    async def _follow_cast(self) -> None:
+    async def _follow_catalog(self) -> None:
         while True:
             changed = self.catalog.changed
             self._settle()

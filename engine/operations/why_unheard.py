@@ -33,8 +33,8 @@ NODES_SHOWN_MAX: Final = 5
 
 UNTIL_THEN: Final = "until then, and is ruled on then"
 FOR_AN_HOUR: Final = "for about an hour, then it is a dead letter to requeue"
-"""How long a queue keeps a command that no node can act on, see `OBSTACLE_S` and
-`OBSTACLE_DELIVERIES_MAX` of `engine.execution.commands`."""
+"""How long a queue keeps a command that no node can act on, see `HINDRANCE_S` and
+`HINDRANCE_DELIVERIES_MAX` of `engine.execution.commands`."""
 
 LACKS: Final = "it does not have it"
 DISABLED: Final = "it is disabled"

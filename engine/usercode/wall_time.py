@@ -52,7 +52,7 @@ class WallTime:
         try:
             yield
         finally:
-            self._stand_still()
+            self._pause()
             self._is_counting = False
             if self._timer is not None:
                 self._timer.cancel()
@@ -69,7 +69,7 @@ class WallTime:
         if not self._waits and not self._scope.is_canceled:  # guard: barrier-not-cut-off
             self._scope.cancel()
 
-    async def standing_still(self, wait: Callable[[], Awaitable[T]]) -> T:
+    async def paused_while(self, wait: Callable[[], Awaitable[T]]) -> T:
         """Return what `wait` does, which waits for the log, without using up time.
 
         Fails if user code ignored an earlier cut.
@@ -79,7 +79,7 @@ class WallTime:
         if self._scope.is_canceled:
             raise BudgetExceeded("wall_s", f"all {self._limit_s:g} used")
         self._waits += 1
-        self._stand_still()
+        self._pause()
         try:
             return await wait()
         finally:
@@ -98,7 +98,7 @@ class WallTime:
     def _go_on(self) -> None:
         self._since_s = self._clock.monotonic_s()
 
-    def _stand_still(self) -> None:
+    def _pause(self) -> None:
         self._used_s, self._since_s = self.used_s(), None  # guard: running-time-without-waits
 
     def _set_timer(self) -> None:

@@ -189,34 +189,34 @@ class _CommitReader:
         records = await self._follower.receive(most=MESSAGES_AT_ONCE, wait_s=SILENCE_S)
         if not records:
             return None
-        stretch = _Stretch(self._stack, self._stream)
-        take_waiting = partial(self._take_waiting, stretch)
+        building = _BatchBuilder(self._stack, self._stream)
+        take_waiting = partial(self._take_waiting, building)
         try:
-            stretch.take(records)
+            building.take(records)
             if self._follower.pending < MESSAGES_MAX:
                 await self._pace.gather(take_waiting)
             else:
                 await take_waiting()
         except UnreadableEvent as error:
-            if stretch.messages == 0:
+            if building.messages == 0:
                 raise
             self._unreadable = error
-        return stretch.gleaning(pending=self._follower.pending)
+        return building.build(pending=self._follower.pending)
 
-    async def _take_waiting(self, stretch: _Stretch) -> int:
+    async def _take_waiting(self, building: _BatchBuilder) -> int:
         """Take those that wait, as far as they can be decoded; return how many there are."""
         until_s = self._clock.monotonic_s() + GLEAN_S_MAX
-        while stretch.messages < MESSAGES_MAX and self._clock.monotonic_s() < until_s:
+        while building.messages < MESSAGES_MAX and self._clock.monotonic_s() < until_s:
             await asyncio.sleep(0)
             wait_s = COMING_S if self._follower.pending else 0.0
             records = await self._follower.receive(most=MESSAGES_AT_ONCE, wait_s=wait_s)
             if not records:
                 break
-            stretch.take(records)
-        return stretch.messages
+            building.take(records)
+        return building.messages
 
 
-class _Stretch:
+class _BatchBuilder:
     def __init__(self, stack: Stack, stream: Stream) -> None:
         self._stack = stack
         self._stream = stream
@@ -234,7 +234,7 @@ class _Stretch:
             self._events += len(record.commit.events)
             self.messages += 1
 
-    def gleaning(self, *, pending: int) -> SourceBatch:
+    def build(self, *, pending: int) -> SourceBatch:
         return SourceBatch(
             batches=arrange(self._lives.changes()),
             position=self._last.seq if self._last else 0,

@@ -65,7 +65,7 @@ async def project(
 
     Raises `LogLost` if a stream lacks what the rows show.
     """
-    await _until_one_ends(stop.wait(), _take_turns(ports, pool, node=node, clock=clock))
+    await _wait_first_end(stop.wait(), _take_turns(ports, pool, node=node, clock=clock))
 
 
 async def _take_turns(ports: Ports, pool: Pool, *, node: str, clock: Clock) -> None:
@@ -85,10 +85,10 @@ async def _take_turns(ports: Ports, pool: Pool, *, node: str, clock: Clock) -> N
 
 async def _serve(ports: Ports, pool: Pool, *, lease: Lease, clock: Clock) -> None:
     """Project until the lease is lost or another projector shows up."""
-    held = _HeldPosition(ports.leases, lease, clock)
+    held = _ProjectorLease(ports.leases, lease, clock)
     log.info("projecting", stack_name=ports.stack.name, node=lease.holder)
     try:
-        await _until_one_ends(
+        await _wait_first_end(
             held.keep(), *(_follow(feed, ports, pool, clock=clock) for feed in _feeds(ports, clock))
         )
     except (LeaseLost, ProjectorFenced) as ended:
@@ -104,7 +104,7 @@ def _feeds(ports: Ports, clock: Clock) -> Iterator[BatchSource]:
     yield ClaimSource(ports, clock)
 
 
-async def _until_one_ends(*works: Coroutine[None, None, object]) -> None:
+async def _wait_first_end(*works: Coroutine[None, None, object]) -> None:
     """Run all until one ends, then end the others. Raises what the one raised.
 
     Not a task group: before Python 3.13 one that fails while it is cancelled forgets the
@@ -121,7 +121,7 @@ async def _until_one_ends(*works: Coroutine[None, None, object]) -> None:
         task.result()
 
 
-class _HeldPosition:
+class _ProjectorLease:
     def __init__(self, leases: Leases, lease: Lease, clock: Clock) -> None:
         self._leases = leases
         self._lease = lease
@@ -173,11 +173,11 @@ async def _keep_up(
     )
     opening = feed.open(after=checkpoint.position, mark=checkpoint.mark)
     # One connection for as long as it goes well: the pool cleans each that it gets back.
-    async with opening as gleaner, pool.acquire() as connection, _Ahead(gleaner) as ahead:
+    async with opening as reader, pool.acquire() as connection, _Ahead(reader) as ahead:
         while True:
-            gleaning = await ahead.receive()
-            if gleaning is not None:
-                checkpoint = await _write(connection, gleaning, since=checkpoint, clock=clock)
+            batch = await ahead.receive()
+            if batch is not None:
+                checkpoint = await _write(connection, batch, since=checkpoint, clock=clock)
             elif checkpoint.trouble is not None:
                 checkpoint = await _forget_trouble(pool, checkpoint)
             trouble.passed()
@@ -195,9 +195,9 @@ async def _forget_trouble(
 class _Ahead:
     """Receives what comes next while Postgres is at work on what came before."""
 
-    def __init__(self, gleaner: BatchReader) -> None:
-        self._gleaner = gleaner
-        self._next = asyncio.create_task(gleaner.receive())
+    def __init__(self, reader: BatchReader) -> None:
+        self._reader = reader
+        self._next = asyncio.create_task(reader.receive())
 
     async def __aenter__(self) -> Self:
         return self
@@ -210,30 +210,30 @@ class _Ahead:
             self._next.exception()
 
     async def receive(self) -> SourceBatch | None:
-        gleaning = await self._next
-        self._next = asyncio.create_task(self._gleaner.receive())
-        return gleaning
+        batch = await self._next
+        self._next = asyncio.create_task(self._reader.receive())
+        return batch
 
 
 async def _write(
-    connection: Connection, gleaning: SourceBatch, *, since: store.ProjectorPosition, clock: Clock
+    connection: Connection, batch: SourceBatch, *, since: store.ProjectorPosition, clock: Clock
 ) -> store.ProjectorPosition:
     labels = {"stack": since.stack, "projection": since.projection}
     began_s = clock.monotonic_s()
     with telemetry.tracer.start_as_current_span("projection.batch", attributes=labels) as span:
-        span.set_attribute("events", gleaning.events)
-        span.set_attribute("position", gleaning.position)
+        span.set_attribute("events", batch.events)
+        span.set_attribute("position", batch.position)
         moved = await store.apply(
             connection,
-            gleaning.batches,
+            batch.batches,
             since=since,
-            position=gleaning.position,
-            mark=gleaning.mark,
+            position=batch.position,
+            mark=batch.mark,
             now=clock.now(),
         )
     telemetry.batch_duration.record(clock.monotonic_s() - began_s, labels)
-    telemetry.events.add(gleaning.events, labels)
-    telemetry.lag.set(gleaning.pending, labels)
+    telemetry.events.add(batch.events, labels)
+    telemetry.lag.set(batch.pending, labels)
     return moved
 
 

@@ -11,7 +11,7 @@ from engine.app.triggers import event
 from engine.definitions import resolver
 from engine.definitions.resolver import RevisionResolver
 from engine.episodes.episode import Status
-from engine.episodes.recovery import NO_SUCH_EDITION
+from engine.episodes.recovery import NO_SUCH_REVISION
 from engine.runtime.catalog import CannotRun
 from engine.waits.requests import approve
 from streams.json import raw
@@ -200,7 +200,7 @@ async def test_an_episode_is_left_to_a_node_that_can_make_its_edition(ports):
         async with running(app_with(tool), ports, "unable"):
             await says(ports, runs(2), "unable")
             await approve(ports, id_, plan_hash=asked, by="ada")
-            await eventually(lambda: NO_SUCH_EDITION in [line.get("reason") for line in lines])
+            await eventually(lambda: NO_SUCH_REVISION in [line.get("reason") for line in lines])
             async with running(app_with(tool, templates=ASKING), ports, "able"):
                 done = await lived(ports, id_)
     assert nodes_of(done) == ["able", "able"]
@@ -213,7 +213,7 @@ async def test_an_edition_that_the_journal_does_not_hold_is_left_to_others(ports
     find = revisions.actor if kind is AGENT else revisions.workflow
     with pytest.raises(CannotRun) as hindered:
         await find("worker", 3)
-    assert hindered.value.hindrance.reason == NO_SUCH_EDITION
+    assert hindered.value.hindrance.reason == NO_SUCH_REVISION
     assert "holds no revision 3" in hindered.value.hindrance.detail
 
 

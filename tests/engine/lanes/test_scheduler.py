@@ -464,8 +464,8 @@ A_NEWER_STATE = {
 
 
 async def test_a_turn_that_no_node_can_use_is_given_back_with_the_dead_letter(ports, monkeypatch):
-    monkeypatch.setattr(commands, "OBSTACLE_DELIVERIES_MAX", 1)
-    monkeypatch.setattr(commands, "OBSTACLE_S", 0.0)
+    monkeypatch.setattr(commands, "HINDRANCE_DELIVERIES_MAX", 1)
+    monkeypatch.setattr(commands, "HINDRANCE_S", 0.0)
     app, tool = held(cluster=1)
     async with running(app, ports):
         await begun(ports)

@@ -46,7 +46,7 @@ async def test_a_barrier_is_not_cut_off_and_who_comes_out_of_it_is():
         arrived.append("all of it")
 
     async def work():
-        await wall.standing_still(write)
+        await wall.paused_while(write)
         await asyncio.Event().wait()
 
     with pytest.raises(Canceled):
@@ -65,7 +65,7 @@ async def test_who_was_cut_off_and_did_not_stop_begins_no_barrier():
         except asyncio.CancelledError:
             wall.cut_off()
         with pytest.raises(EpisodeFailed):
-            await wall.standing_still(lambda: pytest.fail("it was written"))
+            await wall.paused_while(lambda: pytest.fail("it was written"))
         refused.append("it")
 
     with pytest.raises(Canceled):
@@ -83,7 +83,7 @@ def cut_off_at(*stages: tuple[str, float], used_s: float = 0.0) -> float:
         async def work() -> None:
             for what, seconds in stages:
                 wait = partial(clock.sleep, seconds)
-                await (wall.standing_still(wait) if what == "still" else wait())
+                await (wall.paused_while(wait) if what == "still" else wait())
             await asyncio.Event().wait()
 
         with wall.counting(), pytest.raises(Canceled):
@@ -118,7 +118,7 @@ async def test_without_a_limit_nothing_is_cut_off():
 
     async def work():
         await asyncio.sleep(0)
-        await wall.standing_still(lambda: asyncio.sleep(0))
+        await wall.paused_while(lambda: asyncio.sleep(0))
         return "done"
 
     with wall.counting():
