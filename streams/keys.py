@@ -21,7 +21,7 @@ gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject
            workflow.<workflow>.<subject>               the instance that is busy with that subject
            starting.<instance or episode>              somebody may still begin it
            result.<work>                               the episode that has done that work
-           cached.<call>                               what an equal call of a tool brought back
+           cached.<call>                               the result of a call of a tool, by its hash
            queue.<actor>                               the events that its queue is to include
            feed.<actor>.<stream and subject>           which stream of that name it has read
            reactor.<stream>                            who publishes what follows from its commits
@@ -110,12 +110,12 @@ def cooldown_key(actor: str, expectation: str, subject: str) -> str:
 
 
 def calmed_key(actor: str, expectation: str, subject: str) -> str:
-    """Return the key of what fired for `subject`, which may be empty, once it was calm."""
+    """Return the key of the newest debounced fire for `subject`, which may be empty."""
     return _about(CALMED, actor, expectation, subject)
 
 
 def overlap_key(actor: str, expectation: str, subject: str) -> str:
-    """Return the key of the episode that no other one of `subject`, may be empty, may overlap."""
+    """Return the key of the episodes in line for `subject`, which may be empty."""
     return _about(OVERLAPS, actor, expectation, subject)
 
 
@@ -130,7 +130,7 @@ def ends_key(actor: str, expectation: str) -> str:
 
 
 def remembered_of(actor: str) -> tuple[str, ...]:
-    """Return what the keys of all that gates remember of `actor` begin with, up to the dot."""
+    """Return the prefixes of the keys of an actor's gate state, without the last dot."""
     return tuple(f"{first}.{name(actor, of='actor')}" for first in REMEMBERED)
 
 
@@ -160,7 +160,7 @@ def result_key(work: str) -> str:
 
 
 def cached_key(call: str) -> str:
-    """Return the key of what an equal call of a tool, by its hash, brought back."""
+    """Return the key of the result that nodes share of a call of a tool, by the call's hash."""
     return f"{CACHED}.{name(call, of='call')}"
 
 

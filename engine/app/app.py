@@ -323,7 +323,7 @@ def on_stack(app: App, stack: str) -> App:
 
 
 def absent_from(app: App, stack: str) -> Absent:
-    """Return what the stack called `stack` lacks of `app`."""
+    """Return the parts of `app` that do not run on the stack called `stack`."""
     actors = {actor.id for actor in app.actors.values() if not actor.runs_on(stack)}
     lacking = {each.name for each in app.workflows.values() if _asks(each) & actors}
     within = {name: tuple(_inner(each)) for name, each in app.workflows.items()}

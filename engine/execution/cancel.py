@@ -141,7 +141,7 @@ def _is_too_late(episode: Episode) -> bool:
 
 
 def needs_expectation(episode: Episode) -> bool:
-    """Return whether canceling what is left of `episode` takes a node with its expectation.
+    """Return whether only a node that has the expectation can cancel `episode`.
 
     Findings are applied as the expectation says. An unopened episode may be of any.
     """

@@ -414,7 +414,7 @@ class EpisodeRunner:
 
         With `careful`, the claim and the start are durable first: a crash of its code then counts.
         """
-        assert episode.opened is not None, "a shift of an episode that was never opened"
+        assert episode.opened is not None, "an attempt at an episode that was never opened"
         is_over = episode.status in ENDED
         return await self._run(episode.opened, episode, records, careful=careful or is_over)
 
@@ -493,7 +493,10 @@ class EpisodeRunner:
         except Leaving:
             return await self._hand_over(this_attempt)  # guard: leaving-node-calls-another
         except Contended as error:
-            log.warning("a finding is fought over; handing the episode over", error=str(error))
+            log.warning(
+                "others change a finding again and again; handing the episode over",
+                error=str(error),
+            )
             return await self._hand_over(this_attempt)  # guard: lost-races-handed-over
         except (VersionConflict, LeaseLost) as error:
             if not this_attempt.is_fenced:

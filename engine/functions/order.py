@@ -119,7 +119,7 @@ class Order:
         return asked
 
     def answer_at_once(self, path: str) -> StepRecorded | None:
-        """Return the record at `path` of what is never waited for; None: nothing is recorded."""
+        """Return the record at `path` of a call that is not awaited; None: there is none."""
         step = self._left.pop(path, None)
         if step is not None and not self._left:
             self._go_live()

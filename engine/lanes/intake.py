@@ -240,7 +240,7 @@ class EventQueues:
         self.foreign = [ForeignQueue(self.context, each) for each in streams]
 
     async def begin(self) -> None:
-        """Have what is published from now on wait for the actor."""
+        """Make the actor's queues, which begin at new messages."""
         if self.context.actor.event_names():
             await (await self._open_own()).close()
         for queue in self.foreign:

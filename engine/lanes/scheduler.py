@@ -164,7 +164,7 @@ class Term:
         self._mailbox.put(InputItem(left=each) for each in gone)
         self._make_room()
         log.info(
-            "dispatching",
+            "scheduling",
             actor=context.actor.id,
             node=context.node,
             version=store.version,

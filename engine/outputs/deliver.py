@@ -238,7 +238,7 @@ class DeliveryAttempts:
     async def attempt(
         self, output_store: OutputStore, pooled: PooledAdapter | None
     ) -> Later | None:
-        """Make an attempt; `outlet` None: the app has no such adapter. Otherwise as `propose`."""
+        """Make an attempt; `pooled` None: the app has no such adapter. Otherwise as `propose`."""
         if pooled is None:
             await output_store.append(_no_adapter(output_store.output))
             return None

@@ -381,7 +381,10 @@ class TriggerEvaluator:
                         return await self._within_overlap(opened, part, is_late)
                 case LookUp() | Debounced():
                     raise AssertionError("all is looked up, and a tick waits for nothing")
-        raise Unavailable(opened.episode_id, detail="what its gate remembers is fought over")
+        raise Unavailable(
+            opened.episode_id,
+            detail=f"the state of its gate has changed {TRIES_MAX} times meanwhile",
+        )
 
     async def _let_go(
         self, part: Gated | Ticked, opened: EpisodeOpened, is_late: Callable[[], bool]

@@ -73,7 +73,7 @@ class ForeignQueue:
         return await domain_events.open_feed(actor, self.foreign, after=self.after)
 
     async def begin(self) -> bool:
-        """Have what is published from now on wait for the actor; False: there is no stream."""
+        """Make the queue, which begins at new messages; return False if there is no stream."""
         try:
             await (await self.open()).close()
         except NoSuchStream:  # guard: missing-stream-lane-begins

@@ -245,7 +245,7 @@ class InstanceHandler:
                 return
             _note_refused(left, batch)
             left = left[batch.taken :]
-        raise Unavailable(id_, detail="it does not come to rest")
+        raise Unavailable(id_, detail=f"it is not settled after {ROUNDS_MAX:,} rounds")
 
     async def _write(self, stored: StoredInstance, batch: DecidedBatch, instance_id: str) -> bool:
         if not batch.events:

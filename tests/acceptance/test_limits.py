@@ -78,11 +78,11 @@ async def test_never_more_run_at_a_time_on_three_nodes_and_each_customers_in_ord
     assert (await turns_of(cluster)).most_at_once > AT_ONCE // 2
 
     first, *others = cluster.nodes
-    assert first.says("dispatching")
+    assert first.says("scheduling")
     assert first.stop() == 0
     # The lease itself lasts far longer.
     await wait_until(
-        lambda: any(node.says("dispatching") for node in others),
+        lambda: any(node.says("scheduling") for node in others),
         "another node dispatches",
         most_s=HANDOVER_S_MAX,
     )
@@ -93,27 +93,27 @@ async def test_so_it_is_when_the_node_that_dispatches_is_killed(cluster: Cluster
     first = await cluster.start("n1", app=APP, VIGIL_LEASE_S="3")
     for name in ("n2", "n3"):
         await cluster.start(name, app=APP, VIGIL_LEASE_S="3")
-    assert first.says("dispatching")
+    assert first.says("scheduling")
     await cluster.publish("order.paid", orders())
     await cluster.wait_at_least(ENDED, BEFORE_KILL, most_s=ENDED_S_MAX)
     first.kill()
     await cluster.wait_rows(ENDED, EVENTS, most_s=ENDED_S_MAX)
     await check_turns(cluster)
-    assert any(node.says("dispatching") for node in cluster.nodes[1:])
+    assert any(node.says("scheduling") for node in cluster.nodes[1:])
 
 
 async def test_so_it_is_when_the_node_that_dispatches_is_paused_and_wakes_again(cluster: Cluster):
     first = await cluster.start("n1", app=APP, VIGIL_LEASE_S="2")
     for name in ("n2", "n3"):
         await cluster.start(name, app=APP, VIGIL_LEASE_S="2")
-    assert first.says("dispatching")
+    assert first.says("scheduling")
     all_orders = list(orders().items())
     await cluster.publish("order.paid", dict(all_orders[:BEFORE_KILL]))
     await cluster.wait_at_least(ENDED, BEFORE_KILL // 4, most_s=ENDED_S_MAX)
     first.freeze()
     await cluster.publish("order.paid", dict(all_orders[BEFORE_KILL:]))
     await wait_until(
-        lambda: any(node.says("dispatching") for node in cluster.nodes[1:]),
+        lambda: any(node.says("scheduling") for node in cluster.nodes[1:]),
         "another node dispatches",
         most_s=TAKEOVER_S_MAX,
     )

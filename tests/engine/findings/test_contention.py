@@ -130,7 +130,7 @@ async def test_an_episode_that_lost_every_race_is_handed_over_and_nobody_says_th
             life_ = await lived(ports, await open_episode(ports, app))
 
     said = [line["event"] for line in logs]
-    assert "a finding is fought over; handing the episode over" in said
+    assert "others change a finding again and again; handing the episode over" in said
     assert not [line for line in said if "away" in line or "lapse" in line]
     assert len(life_.of(EpisodeStarted)) == 2
     assert recoveries(ports) == ["handover"]
