@@ -48,7 +48,7 @@ ENDS: Final = "ends"
 OVERLAPS: Final = "overlap"
 CANCELS: Final = "cancel"
 NODES: Final = "node"
-LOCKS: Final = "workflow"
+SUBJECTS: Final = "workflow"
 STARTS: Final = "starting"
 RESULTS: Final = "result"
 CACHED: Final = "cached"
@@ -144,9 +144,9 @@ def cancel_key(episode_id: str) -> str:
     return f"{CANCELS}.{name(episode_id, of='episode')}"
 
 
-def workflow_lock_key(workflow: str, subject: str) -> str:
-    """Return the key of the instance that is busy with `subject`, which may be empty."""
-    return f"{LOCKS}.{name(workflow, of='workflow')}.{subject_token(subject)}"
+def workflow_subject_key(workflow: str, subject: str) -> str:
+    """Return the key of the instances in line for `subject`, which may be empty."""
+    return f"{SUBJECTS}.{name(workflow, of='workflow')}.{subject_token(subject)}"
 
 
 def start_key(id_: str) -> str:

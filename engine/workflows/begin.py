@@ -25,7 +25,7 @@ from engine.errors import BadRequest, BadWorkflow
 from engine.runtime.catalog import CannotRun, Catalog, Revisions
 from engine.runtime.store import append_first
 from engine.workflows.events import count_events
-from engine.workflows.instance import lock_of
+from engine.workflows.instance import held_subject
 from engine.workflows.start import SubStart, called_off, started
 from engine.workflows.subjects import SubjectBusy, Subjects
 from streams.clock import Clock
@@ -125,14 +125,14 @@ class StartTool(EngineTool):
             return None
 
     async def _begin(self, event: WorkflowStarted) -> StartResult:
-        lock = lock_of(event)
-        taken = event if lock is None else await Subjects(self.ports).take(event, lock)
+        held = held_subject(event)
+        taken = event if held is None else await Subjects(self.ports).take(event, held)
         if isinstance(taken, SubjectBusy):
             return StartResult(instance_id=taken.instance_id, is_skipped=True)
         try:
             await begin_instance(self.ports, taken, at=self.clock.now())
         except (TooLarge, Unwritable):
-            if lock is not None:  # guard: unwritable-instance-gives-place-back
-                await Subjects(self.ports).give_back(lock, taken.instance_id)
+            if held is not None:  # guard: unwritable-instance-gives-place-back
+                await Subjects(self.ports).give_back(held, taken.instance_id)
             raise
         return StartResult(instance_id=taken.instance_id)

@@ -20,13 +20,13 @@ from engine.episodes.episode import Episode, fold
 from engine.workflows.decide import abort_at, undoing_deadline
 from engine.workflows.instance import (
     INSTANCE_ENDED,
+    HeldSubject,
     Instance,
     Place,
     ResultLookedUp,
     StepItem,
-    SubjectLock,
     attempt_key,
-    lock_of,
+    held_subject,
     reuse_key,
 )
 from engine.workflows.start import SubStart
@@ -179,7 +179,7 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
     """When to send `Advance`, replacing an earlier time; None: not needed."""
     parent: StepDone | None = None
     """The report to the parent instance that this one has ended."""
-    releases: SubjectLock | None = None
+    releases: HeldSubject | None = None
     """The subject whose key this instance, which has ended, may stand in."""
 
 
@@ -188,7 +188,7 @@ def follow_up(instance: Instance) -> Effects:
     if instance.started is None:
         return Effects()
     has_ended = any(isinstance(event, WorkflowFinished) for event in instance.newest)
-    lock = lock_of(instance.started)
+    held = held_subject(instance.started)
     canceled = list(_canceled(instance))
     return Effects(
         recalls=tuple(recalls(instance)),
@@ -199,7 +199,7 @@ def follow_up(instance: Instance) -> Effects:
         sub_cancels=tuple(each for each in canceled if isinstance(each, CancelWorkflow)),
         wake_at=wake_at(instance),
         parent=_to_parent(instance) if has_ended else None,
-        releases=lock if has_ended else None,
+        releases=held if has_ended else None,
     )
 
 

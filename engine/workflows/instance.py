@@ -221,21 +221,24 @@ InstanceCommand: TypeAlias = (
 )
 
 
-class SubjectLock(msgspec.Struct, frozen=True, kw_only=True):
-    """Keeps a second instance of a subject from running beside another one."""
+class HeldSubject(msgspec.Struct, frozen=True, kw_only=True):
+    """A subject of a workflow, of which one instance runs at a time."""
 
     workflow: str
     subject: str
     overlap: Overlap = "skip"
 
 
-def lock_of(started: WorkflowStarted) -> SubjectLock | None:
-    """Return the lock that an instance has until its end; None: it is dry, nested or needs none."""
+def held_subject(started: WorkflowStarted) -> HeldSubject | None:
+    """Return the subject that an instance holds until its end.
+
+    None: it is dry, nested, or its workflow allows overlap.
+    """
     spec = started.spec
     # guard: dry-instance-locks-nothing
     if spec.overlap == "allow" or started.mode is Mode.DRY_RUN or started.parent is not None:
         return None
-    return SubjectLock(workflow=spec.name, subject=started.subject, overlap=spec.overlap)
+    return HeldSubject(workflow=spec.name, subject=started.subject, overlap=spec.overlap)
 
 
 class StepItem(msgspec.Struct, frozen=True, kw_only=True):

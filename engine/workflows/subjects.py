@@ -19,10 +19,10 @@ from msgspec.structs import replace
 
 from engine.episodes.overlap import places as rules
 from engine.episodes.overlap.places import Places, PlaceTaken
-from engine.workflows.instance import Instance, SubjectLock, lock_of
+from engine.workflows.instance import HeldSubject, Instance, held_subject
 from streams.errors import Unavailable, UnreadableEvent
 from streams.key_changes import Change, change_key
-from streams.keys import start_key, workflow_lock_key
+from streams.keys import start_key, workflow_subject_key
 from streams.model.commands import Advance, CancelWorkflow
 from streams.model.events import WorkflowFinished, WorkflowStarted
 from streams.ports.all import Ports
@@ -62,7 +62,7 @@ class Subjects:
     ports: Ports
 
     async def take(
-        self, event: WorkflowStarted, lock: SubjectLock
+        self, event: WorkflowStarted, held: HeldSubject
     ) -> WorkflowStarted | SubjectBusy:
         """Take a place for an instance; return its first event, `held_by` another one if it waits.
 
@@ -78,31 +78,31 @@ class Subjects:
             # guard: ended-cause-takes-no-place
             if own in over or await self._has_lost(own, known):
                 return None, same
-            taken = rules.take(known, own, lock.overlap, over=over)
+            taken = rules.take(known, own, held.overlap, over=over)
             if taken is None:
                 left = rules.without_ended(known, over)
                 assert left is not None, "nothing holds the subject"
                 return SubjectBusy(left.holder), same
             if taken.cancels:
-                await self._cancel(lock, taken.held_by, by=own)
+                await self._cancel(held, taken.held_by, by=own)
             return taken, msgspec.json.encode(taken.places)
 
-        taken = await change_key(self.ports.gates, _key(lock), decide)
+        taken = await change_key(self.ports.gates, _key(held), decide)
         if isinstance(taken, SubjectBusy):
             return taken
         if taken is None:
             return event
         # Also when it comes again: its node may have died before it told them.
         for other in taken.places.displaced:
-            await self._call(lock, other, id_=f"displaced.{other}")
+            await self._call(held, other, id_=f"displaced.{other}")
         return replace(event, held_by=taken.held_by)
 
-    async def give_back(self, lock: SubjectLock, instance_id: str) -> None:
+    async def give_back(self, held: HeldSubject, instance_id: str) -> None:
         """Free the place of an instance that cannot begin."""
         await self.ports.gates.delete(start_key(instance_id))
-        await self.see_to_end(lock)
+        await self.see_to_end(held)
 
-    async def see_to_end(self, lock: SubjectLock) -> None:
+    async def see_to_end(self, held: HeldSubject) -> None:
         """Free the subject of an instance that has ended, or call the one that follows."""
 
         async def decide(entry: BucketEntry | None) -> Change[Places | None]:
@@ -110,18 +110,18 @@ class Subjects:
             left = rules.without_ended(known, await self._over(known))
             return left, _encoded(left)
 
-        places = await change_key(self.ports.gates, _key(lock), decide)
+        places = await change_key(self.ports.gates, _key(held), decide)
         # Also if another node has changed the key, and may have died before it called.
         if places is not None and places.follows:  # guard: follower-called-again
-            await self._call(lock, places.holder, id_=f"follows.{places.holder}")
+            await self._call(held, places.holder, id_=f"follows.{places.holder}")
 
     async def standing(self, instance: Instance) -> Standing:
         """Return whether an instance may begin steps."""
         if not instance.is_untouched:  # guard: begun-instance-asks-once
             return Standing.FREE
         begun = instance.begun
-        lock, own = lock_of(begun), begun.instance_id
-        if lock is None:
+        held, own = held_subject(begun), begun.instance_id
+        if held is None:
             return Standing.FREE
 
         async def decide(entry: BucketEntry | None) -> Change[Places | None]:
@@ -131,7 +131,7 @@ class Subjects:
                 left = Places(holder=own)  # All others have ended, or the key was lost.
             return left, _encoded(left)
 
-        places = await change_key(self.ports.gates, _key(lock), decide)
+        places = await change_key(self.ports.gates, _key(held), decide)
         if places is None:
             return Standing.LOOKS
         if places.holder == own:
@@ -177,13 +177,13 @@ class Subjects:
         except UnreadableEvent:  # Of a newer version, but there.
             return True
 
-    async def _cancel(self, lock: SubjectLock, other: str, *, by: str) -> None:
+    async def _cancel(self, held: HeldSubject, other: str, *, by: str) -> None:
         why = f"instance {by} takes its place"
-        cancel = CancelWorkflow(workflow=lock.workflow, instance_id=other, by=OVERLAP, reason=why)
+        cancel = CancelWorkflow(workflow=held.workflow, instance_id=other, by=OVERLAP, reason=why)
         await self.ports.commands.send(cancel, id=f"cancel.{other}.{by}", trace=traceparent())
 
-    async def _call(self, lock: SubjectLock, instance_id: str, *, id_: str) -> None:
-        advance = Advance(workflow=lock.workflow, instance_id=instance_id)
+    async def _call(self, held: HeldSubject, instance_id: str, *, id_: str) -> None:
+        advance = Advance(workflow=held.workflow, instance_id=instance_id)
         await self.ports.commands.send(advance, id=id_, trace=traceparent())
 
 
@@ -197,8 +197,8 @@ def displaced(instance: Instance) -> CancelWorkflow:
     )
 
 
-def _key(lock: SubjectLock) -> str:
-    return workflow_lock_key(lock.workflow, lock.subject)
+def _key(held: HeldSubject) -> str:
+    return workflow_subject_key(held.workflow, held.subject)
 
 
 def _places_in(entry: BucketEntry | None) -> Places | None:

@@ -18,7 +18,7 @@ from streams.keys import (
     name_in,
     node_key,
     pause_key,
-    workflow_lock_key,
+    workflow_subject_key,
 )
 from streams.tokens import SUBJECT_BYTES_MAX
 
@@ -38,8 +38,8 @@ def token(subject):
         (pause_key("monitor"), "pause.monitor"),
         (node_key("n1"), "node.n1"),
         (cancel_key("e1"), "cancel.e1"),
-        (workflow_lock_key("review", ""), "workflow.review.="),
-        (workflow_lock_key("review", "7"), "workflow.review.7"),
+        (workflow_subject_key("review", ""), "workflow.review.="),
+        (workflow_subject_key("review", "7"), "workflow.review.7"),
         (breaker_key("monitor", "disk"), "breaker.monitor.disk"),
         (cooldown_key("monitor", "disk", "web-1"), "cooldown.monitor.disk.web-1"),
         (cooldown_key("monitor", "disk", "a.b"), "cooldown.monitor.disk.a=2Eb"),

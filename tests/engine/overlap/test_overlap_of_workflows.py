@@ -12,12 +12,12 @@ from engine.episodes.overlap.places import Places
 from engine.operations.sweep import SweepVerdict, judge_instance
 from engine.workflows import begin
 from engine.workflows.begin import begin_instance
-from engine.workflows.instance import fold_instance, lock_of
+from engine.workflows.instance import fold_instance, held_subject
 from engine.workflows.requests import cancel_workflow
 from engine.workflows.start import started
 from engine.workflows.subjects import UNBEGUN_PLACE_S, Subjects
 from streams.errors import TooLarge
-from streams.keys import start_key, workflow_lock_key
+from streams.keys import start_key, workflow_subject_key
 from streams.model.commands import Advance
 from streams.model.events import WorkflowStarted
 from streams.model.triggers import EventTrigger
@@ -27,7 +27,7 @@ from vigil import Actor, App, ConvergeResult, Workflow, event, manual
 from vigil.testing import crash_everywhere, run
 
 OVERLAPS = ("skip", "buffer_one", "cancel_other")
-KEY = workflow_lock_key("review", "acme")
+KEY = workflow_subject_key("review", "acme")
 
 
 async def does(ctx, trigger):
@@ -186,9 +186,9 @@ async def test_one_that_was_displaced_before_it_began_ends_as_canceled():
     """Its starter was frozen between the key and the first commit."""
     app = app_of("cancel_other")
     async with run(app) as vigil:
-        subjects, lock = Subjects(vigil.ports), lock_of(beginning(app, 0))
+        subjects, held = Subjects(vigil.ports), held_subject(beginning(app, 0))
         await happens(vigil, 0)
-        late = await subjects.take(beginning(app, 1), lock)
+        late = await subjects.take(beginning(app, 1), held)
         await happens(vigil, 2)
         await begin_instance(vigil.ports, late, at=vigil.now)
         await vigil.run_until_idle()
@@ -199,11 +199,11 @@ async def test_one_that_was_displaced_before_it_began_ends_as_canceled():
 async def test_a_cause_that_was_displaced_displaces_nothing_when_it_comes_again():
     app = app_of("cancel_other")
     async with run(app) as vigil:
-        subjects, lock = Subjects(vigil.ports), lock_of(beginning(app, 0))
+        subjects, held = Subjects(vigil.ports), held_subject(beginning(app, 0))
         await happens(vigil, 0)
-        await subjects.take(beginning(app, 1), lock)
-        newest = await subjects.take(beginning(app, 2), lock)
-        again = await subjects.take(beginning(app, 1), lock)
+        await subjects.take(beginning(app, 1), held)
+        newest = await subjects.take(beginning(app, 2), held)
+        again = await subjects.take(beginning(app, 1), held)
         for each in (newest, again):
             await begin_instance(vigil.ports, each, at=vigil.now)
         await vigil.run_until_idle()
@@ -214,13 +214,13 @@ async def test_a_cause_that_was_displaced_displaces_nothing_when_it_comes_again(
 async def test_a_cause_that_comes_again_has_its_place_once():
     app = app_of("cancel_other")
     async with run(app) as vigil:
-        subjects, lock = Subjects(vigil.ports), lock_of(beginning(app, 0))
+        subjects, held = Subjects(vigil.ports), held_subject(beginning(app, 0))
         await happens(vigil, 0)
-        waiting = await subjects.take(beginning(app, 1), lock)
-        assert await subjects.take(beginning(app, 1), lock) == waiting
+        waiting = await subjects.take(beginning(app, 1), held)
+        assert await subjects.take(beginning(app, 1), held) == waiting
         await begin_instance(vigil.ports, waiting, at=vigil.now)
         await happens(vigil, 2)
-        assert await subjects.take(beginning(app, 1), lock) == beginning(app, 1), "displaced"
+        assert await subjects.take(beginning(app, 1), held) == beginning(app, 1), "displaced"
         assert seen(vigil) == ["canceled", "canceled", "blocked"]
 
 
@@ -275,16 +275,16 @@ class Meanwhile:
 async def test_one_that_begins_while_another_one_takes_its_place_ends_as_canceled():
     app = app_of("cancel_other")
     async with run(app) as vigil:
-        lock = lock_of(beginning(app, 0))
+        held = held_subject(beginning(app, 0))
         await happens(vigil, 0)
-        late = await Subjects(vigil.ports).take(beginning(app, 1), lock)
+        late = await Subjects(vigil.ports).take(beginning(app, 1), held)
 
         async def begins():
             await begin_instance(vigil.ports, late, at=vigil.now)
             await vigil.run_until_idle()
 
         ports = dataclasses.replace(vigil.ports, gates=Meanwhile(vigil.ports.gates, begins))
-        newest = await Subjects(ports).take(beginning(app, 2), lock)
+        newest = await Subjects(ports).take(beginning(app, 2), held)
         await begin_instance(vigil.ports, newest, at=vigil.now)
         await vigil.run_until_idle()
         assert vigil.workflow(late.instance_id).status == "canceled"
@@ -307,7 +307,7 @@ async def test_a_cause_of_an_instance_that_has_ended_displaces_nothing_when_it_c
         ids = (over.instance_id, other.id) if is_holder else (other.id, over.instance_id)
         places = Places(holder=ids[0], next=ids[1])
         await vigil.ports.gates.put(KEY, msgspec.json.encode(places))
-        assert await subjects.take(over, lock_of(over)) == over
+        assert await subjects.take(over, held_subject(over)) == over
         await vigil.run_until_idle()
         assert vigil.workflow(other.id).status == "blocked"
 
@@ -321,7 +321,7 @@ async def test_a_busy_subject_is_told_by_who_holds_it_now():
         await vigil.ports.gates.put(start_key("next"), b"", ttl_s=UNBEGUN_PLACE_S)
         places = Places(holder=holder.id, next="next")
         await vigil.ports.gates.put(KEY, msgspec.json.encode(places))
-        busy = await Subjects(vigil.ports).take(beginning(app, 1), lock_of(beginning(app, 1)))
+        busy = await Subjects(vigil.ports).take(beginning(app, 1), held_subject(beginning(app, 1)))
         assert busy.instance_id == "next"
 
 
@@ -340,7 +340,7 @@ async def test_one_that_is_begun_after_its_place_has_lapsed_ends_as_canceled():
     """Its starter was frozen for three minutes, and was to hold the subject."""
     app = app_of("skip")
     async with run(app) as vigil:
-        late = await Subjects(vigil.ports).take(beginning(app, 1), lock_of(beginning(app, 1)))
+        late = await Subjects(vigil.ports).take(beginning(app, 1), held_subject(beginning(app, 1)))
         await vigil.advance(seconds=UNBEGUN_PLACE_S + 1)
         await happens(vigil, 2)
         await begin_instance(vigil.ports, late, at=vigil.now)

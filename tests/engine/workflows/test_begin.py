@@ -16,10 +16,10 @@ from engine.definitions.resolver import RevisionResolver
 from engine.episodes.overlap.places import Places
 from engine.runtime.catalog import Catalog, CatalogContents
 from engine.workflows.begin import StartTool
-from engine.workflows.instance import SubjectLock
+from engine.workflows.instance import HeldSubject
 from engine.workflows.subjects import UNBEGUN_PLACE_S, Subjects
 from streams.errors import Unavailable
-from streams.keys import workflow_lock_key
+from streams.keys import workflow_subject_key
 from streams.memory import MemoryPorts, memory_ports
 from streams.memory.bucket import MemoryBucket
 from streams.model.events import EpisodeOpened, WorkflowFinished, WorkflowStarted
@@ -31,7 +31,7 @@ from tests.engine.defining import agent, app_with, apply, flow
 from tests.engine.stage import CLOCK, Later
 from tests.engine.workflow_stage import Script, app_of, history
 
-KEY = workflow_lock_key("w", "7")
+KEY = workflow_subject_key("w", "7")
 
 
 def cause(number: int = 1, *, mode: Mode = Mode.LIVE, client: int = 7) -> EpisodeOpened:
@@ -54,7 +54,7 @@ def starter(ports) -> StartTool:
     return StartTool(Catalog(in_code(app)), RevisionResolver(ports, app), ports, CLOCK)
 
 
-HELD = SubjectLock(workflow="w", subject="7")
+HELD = HeldSubject(workflow="w", subject="7")
 
 
 async def holder(ports) -> str:

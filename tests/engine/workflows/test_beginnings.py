@@ -32,7 +32,7 @@ from engine.workflows.subjects import UNBEGUN_PLACE_S
 from engine.workflows.worker import InstanceHandler, WorkflowWorker
 from streams.clock import SystemClock
 from streams.errors import Unavailable
-from streams.keys import workflow_lock_key
+from streams.keys import workflow_subject_key
 from streams.layout import Kind, Stream
 from streams.memory import MemoryPorts, memory_ports
 from streams.model.commands import Advance, CancelWorkflow
@@ -126,7 +126,7 @@ def first_event() -> WorkflowStarted:
 
 
 ID: Final = first_event().instance_id
-KEY: Final = workflow_lock_key("w", "7")
+KEY: Final = workflow_subject_key("w", "7")
 CALL: Final = Advance(workflow="w", instance_id=ID)
 
 

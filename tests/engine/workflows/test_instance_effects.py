@@ -10,7 +10,7 @@ from engine.app.workflow_plan import DEPTH_MAX
 from engine.episodes.episode import UNOPENED, evolve
 from engine.workflows.effects import Effects, follow_up
 from engine.workflows.events import instance_events
-from engine.workflows.instance import UNSTARTED, SubjectLock, attempt_id, attempt_key
+from engine.workflows.instance import UNSTARTED, HeldSubject, attempt_id, attempt_key
 from engine.workflows.start import sub_started
 from engine.workflows.steps import end_of_episode, end_of_instance
 from streams.json import raw, unraw
@@ -209,7 +209,7 @@ def test_an_instance_that_has_ended_does_not_wake():
     assert after.flow.effects.wake_at is None
 
 
-HELD = SubjectLock(workflow="w", subject="c1")
+HELD = HeldSubject(workflow="w", subject="c1")
 
 
 def test_neither_a_dry_run_nor_a_step_locks_a_subject():

@@ -26,7 +26,7 @@ from engine.workflows.steps import Code
 from engine.workflows.store import InstanceStore
 from engine.workflows.worker import InstanceHandler
 from streams.clock import SystemClock
-from streams.keys import LOCKS, workflow_lock_key
+from streams.keys import SUBJECTS, workflow_subject_key
 from streams.memory.log import MemoryLog
 from streams.model.commands import Advance, CancelWorkflow, ResumeWorkflow, StepDone
 from streams.model.events import (
@@ -236,8 +236,8 @@ async def test_one_instance_at_a_time_is_busy_with_a_subject_that_may_have_only_
 
 async def _freed(ports, subject) -> None:
     """Wait until no instance is busy with a subject."""
-    key = workflow_lock_key("w", subject)
-    async with asyncio.timeout(WAIT_S), ports.gates.watch(under=LOCKS) as watch:
+    key = workflow_subject_key("w", subject)
+    async with asyncio.timeout(WAIT_S), ports.gates.watch(under=SUBJECTS) as watch:
         while await ports.gates.get(key) is not None:
             await watch.receive(most=100, wait_s=WAIT_S)
 
@@ -259,7 +259,7 @@ async def test_a_subject_whose_instance_is_over_is_taken_from_whoever_left_it_lo
         first = await begin(ports, "w", {"client": 7})
         await ended(ports, first)
         left = msgspec.json.encode(Places(holder=first))
-        await ports.gates.put(workflow_lock_key("w", "7"), left)
+        await ports.gates.put(workflow_subject_key("w", "7"), left)
         second = await begin(ports, "w", {"client": 7}, key="k2")
         assert (await ended(ports, second)).status is WorkflowStatus.DONE
 
@@ -275,7 +275,7 @@ async def test_a_dry_run_runs_all_steps_as_dry_runs_and_the_world_hears_nothing(
     (opened,) = life.of(EpisodeOpened)
     assert (done.status, opened.mode.value) == (WorkflowStatus.DONE, "dry_run")
     assert told(ports) == []
-    assert await ports.gates.get(workflow_lock_key("w", "7")) is None
+    assert await ports.gates.get(workflow_subject_key("w", "7")) is None
 
 
 async def test_an_attempt_that_takes_too_long_is_canceled_and_has_failed(ports, script):
