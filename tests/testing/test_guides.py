@@ -25,9 +25,15 @@ def text_of(page: str, file: str, language: str) -> str:
     return next(each for each in shown if each.startswith(f"# {file}\n"))
 
 
+WRITTEN_BEFORE = {"stacks": ("first-actor", "watch")}
+"""Guide → a guide before it and the file of that one, which its own file imports."""
+
+
 @cache
 def app_of(page: str, file: str):
     """Return the app that `file` of a guide declares."""
+    if page in WRITTEN_BEFORE:
+        app_of(*WRITTEN_BEFORE[page])
     text = text_of(page, f"{file}.py", "python")
     module = sys.modules[file] = ModuleType(file)
     exec(compile(text, file, "exec"), vars(module))  # noqa: S102 - it is ours
