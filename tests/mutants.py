@@ -3217,18 +3217,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/app/test_actor.py",
     ),
     Mutant(
-        "old-fire-negative-limits",
-        "a fire of an earlier version may have limits below 0",
-        gives("$for.call.func.value").at("budget"),
-        "tests/engine/episodes/test_fire.py",
-    ),
-    Mutant(
-        "old-definition-negative-limits",
-        "a stored definition of an earlier version may have limits below 0",
-        becomes("$0").at("0"),
-        "tests/engine/definitions/test_make.py",
-    ),
-    Mutant(
         "bad-path-told-at-declaration",
         "gates: a path that leads nowhere is told when it is declared",
         becomes("None").at("call"),

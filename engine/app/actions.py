@@ -101,7 +101,7 @@ class RequestApproval(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind
     on_expiry: OnExpiry = OnExpiry.DENY
     remind_every_s: float = 0.0
     editable: bool | msgspec.UnsetType = msgspec.UNSET
-    """Unset: no. It is then no part of the fingerprint, as in requests of earlier versions."""
+    """Unset: no, and no part of the fingerprint."""
     shared: bool | msgspec.UnsetType = msgspec.UNSET
     """Unset: yes, and no part of the fingerprint either."""
     per_episode: bool | msgspec.UnsetType = msgspec.UNSET

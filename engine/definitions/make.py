@@ -17,7 +17,6 @@ import msgspec
 
 from engine.app.actor import CLUSTER_EPISODES_MAX, Actor
 from engine.app.app import App
-from engine.app.checks import LIMITS
 from engine.app.workflow import Workflow
 from engine.app.workflow_plan import (
     PREFIX,
@@ -166,19 +165,9 @@ def catalog_of(
 
 
 def _actor(registered: RegisteredDefinition, data: JsonObject, app: App) -> Actor:
-    # guard: old-definition-negative-limits
-    actor = to_actor(_without_negative(agent_of(data)), app, revision=registered.revision)
+    actor = to_actor(agent_of(data), app, revision=registered.revision)
     _check_name(actor.id, registered)
     return actor
-
-
-def _without_negative(agent: AgentDefinition) -> AgentDefinition:
-    """Return `agent` with limits of 0 where earlier versions took less than 0 for no limit."""
-    mended = {}
-    for name, each in agent.expectations.items():
-        limits = {limit: max(getattr(each.budget, limit), 0) for limit in LIMITS}
-        mended[name] = each.model_copy(update={"budget": each.budget.model_copy(update=limits)})
-    return agent.model_copy(update={"expectations": mended})
 
 
 def _closed(

@@ -91,9 +91,6 @@ def parse_fire(said: JsonObject) -> FireRequest:
         asked = msgspec.json.decode(raw(said), type=FireRequest)
     except (TypeError, ValueError) as error:
         raise BadRequest(field="fire", problem=str(error)) from error
-    # Earlier versions took less than 0 for no limit, and their requests may still wait.
-    # guard: old-fire-negative-limits
-    asked = replace(asked, budget={limit: max(n, 0) for limit, n in asked.budget.items()})
     _check(asked)
     return asked
 

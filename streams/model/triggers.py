@@ -99,10 +99,7 @@ Trigger: TypeAlias = EventTrigger | ScheduleTrigger | ManualTrigger | WorkflowTr
 
 
 class Budget(Struct, frozen=True, kw_only=True):
-    """What one episode may use. A limit of 0 is no limit.
-
-    Journals of earlier versions may have limits below 0, which are no limits either.
-    """
+    """What one episode may use. A limit of 0 is no limit."""
 
     turns: int = 12
     """Actions asked of the strategy."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
@@ -13,7 +11,6 @@ from streams.json import UNDECODABLE
 from streams.model.commands import Command, WorkflowCommand
 from streams.model.events import LogEvent
 from streams.ports.log import Commit, Recorded
-from streams.wire.upcasts import UPCASTS, Upcast, upcast
 
 _encoder = msgspec.json.Encoder()
 
@@ -31,14 +28,7 @@ class _Body(msgspec.Struct, frozen=True):
     events: tuple[LogEvent, ...]
 
 
-class _OldBody(msgspec.Struct, frozen=True):
-    at: datetime
-    events: tuple[dict[str, Any], ...]
-
-
 _decoder: msgspec.json.Decoder[_Body] = msgspec.json.Decoder(_Body)
-
-_old_decoder: msgspec.json.Decoder[_OldBody] = msgspec.json.Decoder(_OldBody)
 
 
 def encode_commit(commit: Commit) -> bytes:
@@ -60,35 +50,19 @@ def encode_commit(commit: Commit) -> bytes:
 
 
 def decode_commit(
-    data: bytes,
-    *,
-    subject: str,
-    seq: int,
-    commit_id: str,
-    trace: str = "",
-    upcasts: Mapping[str, Upcast] = UPCASTS,
+    data: bytes, *, subject: str, seq: int, commit_id: str, trace: str = ""
 ) -> Recorded:
     """Return the commit recorded at `seq` on `subject`.
 
     Raises:
-        UnreadableEvent: the bytes are not events this version knows, even after upcasting.
+        UnreadableEvent: the bytes are not events that this version knows.
     """
     try:
         body = _decoder.decode(data)
-    except UNDECODABLE:
-        body = _decode_old(data, subject=subject, seq=seq, upcasts=upcasts)
-    commit = Commit(id=commit_id, at=body.at, events=body.events, trace=trace)
-    return Recorded(subject=subject, seq=seq, commit=commit)
-
-
-def _decode_old(data: bytes, *, subject: str, seq: int, upcasts: Mapping[str, Upcast]) -> _Body:
-    try:
-        old = _old_decoder.decode(data)
-        events = tuple(upcast(event, upcasts) for event in old.events)
-        # By way of bytes, because a `Raw` field can only be read from them.
-        return _decoder.decode(_encoder.encode(_OldBody(at=old.at, events=events)))
     except UNDECODABLE as error:
         raise UnreadableEvent(subject, seq=seq, detail=str(error)) from error
+    commit = Commit(id=commit_id, at=body.at, events=body.events, trace=trace)
+    return Recorded(subject=subject, seq=seq, commit=commit)
 
 
 def encode_command(command: Command | WorkflowCommand) -> bytes:

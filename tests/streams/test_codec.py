@@ -36,8 +36,8 @@ def tags_of(union) -> set[str]:
     return {each.__struct_config__.tag for each in get_args(union)}
 
 
-def decoded(data: bytes, **options):
-    return decode_commit(data, subject="s.episode.e1", seq=7, commit_id="c1", **options)
+def decoded(data: bytes):
+    return decode_commit(data, subject="s.episode.e1", seq=7, commit_id="c1")
 
 
 def body(*events) -> bytes:
@@ -129,53 +129,6 @@ def test_bytes_that_are_no_events_are_reported_with_their_place(data):
 def test_bytes_that_are_no_command_are_refused(data):
     with pytest.raises(UNDECODABLE):
         decode_command(data)
-
-
-def begun_to_begun_2(event):
-    return {**event, "type": "episode.begun@2", "attempt": 1}
-
-
-def begun_2_to_started(event):
-    return {
-        "type": "episode.started@1",
-        "node": event["host"],
-        "attempt": event["attempt"],
-        "claim_revision": 0,
-    }
-
-
-CHAIN = {"episode.begun@1": begun_to_begun_2, "episode.begun@2": begun_2_to_started}
-
-
-def test_a_retired_event_is_read_as_what_it_became():
-    retired = {"type": "episode.begun@1", "host": "n1"}
-    (event,) = decoded(body(retired), upcasts=CHAIN).commit.events
-    assert (event.node, event.attempt) == ("n1", 1)
-
-
-def test_a_retired_event_does_not_change_its_neighbours():
-    neighbours = [event for events in EVENTS.values() for event in events]
-    retired = {"type": "episode.begun@2", "host": "n1", "attempt": 4}
-    first, *rest = decoded(body(retired, *neighbours), upcasts=CHAIN).commit.events
-    assert first.attempt == 4
-    assert rest == neighbours
-
-
-def test_a_chain_that_ends_at_an_unknown_tag_is_unreadable():
-    with pytest.raises(UnreadableEvent, match=r"episode\.begun@2"):
-        decoded(
-            body({"type": "episode.begun@1", "host": "n1"}),
-            upcasts={"episode.begun@1": begun_to_begun_2},
-        )
-
-
-def test_upcasts_that_lead_in_a_circle_are_noticed():
-    circle = {
-        "a@1": lambda event: {**event, "type": "b@1"},
-        "b@1": lambda event: {**event, "type": "a@1"},
-    }
-    with pytest.raises(UnreadableEvent, match="circle"):
-        decoded(body({"type": "a@1"}), upcasts=circle)
 
 
 @pytest.mark.parametrize(

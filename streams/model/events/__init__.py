@@ -4,9 +4,8 @@ An aggregate (an episode, a finding, an output, a lane, a workflow instance, a d
 signals of a reference, a dead letter) is one subject on the log, and its life is a sequence of
 commits; a commit is one message with one or more of these events. A tag is the event's name on the
 wire, with its version: it is never changed and never reused. Fields may be added with a default,
-and a default never changes. A changed meaning is a new tag, with an upcast of the old one in
-`streams/wire/upcasts.py` (docs/adr/0001-wire-format.md). `msgspec.Raw` fields are JSON that the
-engine does not read.
+and a default never changes. A changed meaning is a new tag (docs/adr/0001-wire-format.md).
+`msgspec.Raw` fields are JSON that the engine does not read.
 """
 
 from typing import TypeAlias

@@ -14,7 +14,6 @@ from engine.definitions.make import IN_CODE, catalog_of, in_code, make, unmade
 from streams.json import NOTHING, raw
 from streams.model.definitions import RegisteredDefinition
 from streams.model.events import DefinitionKind
-from streams.model.triggers import Budget
 
 AGENT, WORKFLOW = DefinitionKind.AGENT, DefinitionKind.WORKFLOW
 
@@ -61,16 +60,6 @@ def cast_with(*revisions, stack=None):
 def test_without_definitions_a_node_has_what_is_in_code():
     own = app()
     assert catalog_of(own, []) == in_code(own)
-
-
-def test_a_limit_below_0_that_an_earlier_version_stored_is_none():
-    x = {
-        "strategy": {"ref": "watch"},
-        "on": {"manual": True},
-        "budget": {"turns": -1, "wall_s": -0.5},
-    }
-    made = make(agent(expectations={"x": x}), app())
-    assert made.actor.expectations["x"].budget == Budget(turns=0, wall_s=0)
 
 
 def test_what_is_defined_is_there_beside_what_is_in_code():

@@ -179,12 +179,6 @@ def test_what_a_newer_version_adds_is_passed_over():
     assert parse_fire({**said, "mood": "good"}) == ASKED
 
 
-def test_a_limit_below_0_that_an_earlier_version_took_is_none():
-    said = fire_timer(replace(ASKED, budget={"tokens": 9}), actor="monitor").payload
-    earlier = {**said, "budget": {"turns": -1, "tokens": 9, "wall_s": -0.5}}
-    assert parse_fire(earlier).budget == {"turns": 0, "tokens": 9, "wall_s": 0}
-
-
 def test_the_largest_fire_fits_in_a_timer():
     room = OVERRIDES_BYTES_MAX - len(b'"""null"')
     largest = replace(
