@@ -36,8 +36,8 @@ def tags_of(union) -> set[str]:
     return {each.__struct_config__.tag for each in get_args(union)}
 
 
-def decoded(data: bytes):
-    return decode_commit(data, subject="s.episode.e1", seq=7, commit_id="c1")
+def decoded(data: bytes, **options):
+    return decode_commit(data, subject="s.episode.e1", seq=7, commit_id="c1", **options)
 
 
 def body(*events) -> bytes:
