@@ -7,6 +7,7 @@ ProjectionError
 ├── OtherJournal          the rows are of another layout      drop the rows: they come back
 ├── NotCaughtUp           rows do not show the commit yet     wait longer, or see who projects
 ├── MigrationChanged      an applied migration was edited     restore the file, or rebuild
+├── MigrationUnknown      another version made the tables   drop the rows: they come back
 ├── QueryRefused          Postgres does not run this query    the caller's input: report it
 ├── BadPlace              not a place on this journal         the caller's input: report it
 └── BadSchema             cannot name a schema                the caller's input: report it
@@ -74,6 +75,18 @@ class MigrationChanged(ProjectionError):
         super().__init__(
             f"migration {name} was changed after it was applied to schema {schema}; "
             "restore the file, or project into another schema"
+        )
+        self.name = name
+
+
+class MigrationUnknown(ProjectionError):
+    """The schema has a migration that is none of ours, and lacks one of ours."""
+
+    def __init__(self, name: str, *, lacks: str, schema: str) -> None:
+        super().__init__(
+            f"schema {schema} was made by another version of Vigil, with the migration {name} and "
+            f"without {lacks}. Stop every projector, drop the schema {schema} with CASCADE, and "
+            "start one: it makes the rows again from what the log holds"
         )
         self.name = name
 

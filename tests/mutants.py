@@ -264,6 +264,18 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/vigil/test_collecting.py",
     ),
     Mutant(
+        "unknown-migration-refused",
+        "tables that no version before this one made are refused",
+        gives("[]"),
+        "tests/projections/test_schema.py",
+    ),
+    Mutant(
+        "unknown-migration-refused",
+        "tables that a newer version has changed are not refused",
+        gives("others"),
+        "tests/projections/test_schema.py",
+    ),
+    Mutant(
         "checkpoint-fence", "the checkpoint's fence", never, "tests/projections/test_projector.py"
     ),
     Mutant(

@@ -6,11 +6,37 @@ start at once and a node that dies leaves the schema as it was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from projections.errors import MigrationChanged
+import msgspec
+
+from projections.errors import MigrationChanged, MigrationUnknown
 from projections.postgres.pool import Connection, Pool
 from projections.postgres.queries import Migration, migrations, query
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """How the migrations that made a schema differ from those that are wanted."""
+
+    missing: Sequence[Migration]
+    """Those to apply, in order."""
+    changed: Sequence[str]
+    """Names of those that were applied with another text."""
+    unknown: Sequence[str]
+    """Names of those that were applied and are not wanted, if any is missing. A version has all
+    migrations of the one before it, so what a newer one has applied is no difference."""
+
+
+def difference(applied: Mapping[str, str], wanted: Sequence[Migration]) -> Difference:
+    """Return how the migrations in `applied`, name → checksum, differ from those `wanted`."""
+    missing = [each for each in wanted if each.name not in applied]
+    there = [each for each in wanted if each.name in applied]
+    others = sorted(applied.keys() - {each.name for each in wanted})
+    return Difference(
+        missing=missing,
+        changed=[each.name for each in there if each.checksum != applied[each.name]],
+        unknown=others if missing else [],  # guard: unknown-migration-refused
+    )
 
 
 async def migrate(pool: Pool, *, wanted: Sequence[Migration] | None = None) -> list[str]:
@@ -20,21 +46,20 @@ async def migrate(pool: Pool, *, wanted: Sequence[Migration] | None = None) -> l
 
     Raises:
         MigrationChanged: a migration that was applied is not the file we have.
+        MigrationUnknown: the schema has a migration that is none of ours, and lacks one of ours.
     """
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute(query("begin_migration"))
-        applied = await _applied(connection)
-        missing = []
-        for migration in migrations() if wanted is None else wanted:
-            if migration.name not in applied:
-                missing.append(migration)
-            elif applied[migration.name] != migration.checksum:
-                schema = connection.get_settings().search_path
-                raise MigrationChanged(migration.name, schema=schema)
-        for migration in missing:
+        schema = connection.get_settings().search_path
+        found = difference(await _applied(connection), migrations() if wanted is None else wanted)
+        if found.changed:
+            raise MigrationChanged(found.changed[0], schema=schema)
+        if found.unknown:
+            raise MigrationUnknown(found.unknown[0], lacks=found.missing[0].name, schema=schema)
+        for migration in found.missing:
             await connection.execute(migration.text)
             await connection.execute(query("note_migration"), migration.name, migration.checksum)
-        return [migration.name for migration in missing]
+        return [migration.name for migration in found.missing]
 
 
 async def _applied(connection: Connection) -> dict[str, str]:

@@ -16,7 +16,13 @@ from typing import Final, Self
 import msgspec
 import structlog
 
-from projections.errors import MigrationChanged, OtherJournal, ProjectorFenced, RowsRefused
+from projections.errors import (
+    MigrationChanged,
+    MigrationUnknown,
+    OtherJournal,
+    ProjectorFenced,
+    RowsRefused,
+)
 from projections.postgres import store, telemetry
 from projections.postgres.batches import (
     BatchReader,
@@ -52,7 +58,14 @@ RENEWALS_PER_LEASE: Final = 3
 log = structlog.get_logger("vigil.projector")
 
 _TRANSIENT: Final = (*AWAY, Unavailable)
-_STUCK: Final = (UnreadableEvent, OtherJournal, RowsRefused, MigrationChanged, *REFUSED)
+_STUCK: Final = (
+    UnreadableEvent,
+    OtherJournal,
+    RowsRefused,
+    MigrationChanged,
+    MigrationUnknown,
+    *REFUSED,
+)
 
 
 async def project(

@@ -405,13 +405,22 @@ async def test_trouble_that_is_over_is_forgotten_though_nothing_comes_after_it(p
         await wait_until(is_forgotten)
 
 
-async def test_a_changed_migration_is_said_and_nothing_is_written(ports, own_pool):
-    await own_pool.execute("UPDATE schema_migrations SET checksum = 'other'")
+@pytest.mark.parametrize(
+    ("made_otherwise", "why"),
+    [
+        ("UPDATE schema_migrations SET checksum = 'other'", "MigrationChanged"),
+        ("UPDATE schema_migrations SET name = '0001_other.sql'", "MigrationUnknown"),
+    ],
+)
+async def test_tables_of_another_version_are_said_and_nothing_is_written(
+    ports, own_pool, made_otherwise, why
+):
+    await own_pool.execute(made_otherwise)
     with capture_logs() as logged:
         async with projecting(ports, own_pool):
 
             async def is_said():
-                return any(entry.get("reason") == "MigrationChanged" for entry in logged)
+                return any(entry.get("reason") == why for entry in logged)
 
             await wait_until(is_said)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import timedelta
 
 import asyncpg
 import pytest
@@ -19,7 +18,7 @@ from projections import (
     outputs,
     workflows,
 )
-from projections.errors import MigrationChanged
+from projections.errors import MigrationChanged, MigrationUnknown
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import connect
 from projections.postgres.queries import Migration, migrations, query
@@ -95,34 +94,20 @@ async def test_a_schema_that_a_newer_version_migrated_is_left_alone(own_pool):
     assert await migrate(own_pool) == []
 
 
-ASKED_BEFORE = """
-INSERT INTO outputs (
-    stack, output_key, journal_seq, proposal_no, actor_id, expectation_id, adapter, status,
-    payload_hash, error_class, error_detail, created_at, updated_at
-) VALUES
-    ('s', 'expired', 2, 1, 'a', 'e', 'mail', 'failed', 'ab', 'approval_expired', 'why', $1, $2),
-    ('s', 'again', 3, 1, 'a', 'e', 'mail', 'awaiting_approval', 'ab', NULL, NULL, $1, $2)
-"""
-HAPPENED_BEFORE = """
-INSERT INTO output_events (stack, output_key, journal_seq, event_no, kind, at)
-SELECT stack, output_key, 1, 0, 'output_proposed', created_at FROM outputs
-UNION ALL
-SELECT stack, output_key, 3, 0, 'output_retried', updated_at FROM outputs
-WHERE output_key = 'again'
-"""
+async def test_a_schema_that_no_version_before_ours_made_is_refused_and_left_alone(
+    bare_pool, schema
+):
+    unreleased = Migration("0001_read_models.sql", "CREATE TABLE episodes (stack text)")
+    await migrate(bare_pool, wanted=[unreleased])
 
+    with pytest.raises(MigrationUnknown) as refused:
+        await migrate(bare_pool)
 
-async def test_outputs_that_people_were_asked_about_before_say_since_when(bare_pool):
-    asked, asked_again = lives.AT, lives.AT + timedelta(hours=1)
-    before = [each for each in migrations() if each.name < "0010"]
-    await migrate(bare_pool, wanted=before)
-    await bare_pool.execute(ASKED_BEFORE, asked, asked_again)
-    await bare_pool.execute(HAPPENED_BEFORE)
-    await migrate(bare_pool)
-    again, expired = await bare_pool.fetch("SELECT * FROM approvals ORDER BY id")
-    assert (again["state"], again["requested_at"]) == ("pending", asked_again)
-    assert (expired["state"], expired["requested_at"]) == ("expired", asked)
-    assert (expired["decided_at"], expired["decided_reason"]) == (asked_again, "why")
+    says = str(refused.value)
+    assert "\n" not in says
+    assert f"{unreleased.name} and without {migrations()[0].name}" in says
+    assert f"drop the schema {schema} with CASCADE" in says
+    assert await bare_pool.fetchval("SELECT name FROM schema_migrations") == unreleased.name
 
 
 async def test_two_schemas_live_side_by_side(own_pool, postgres, schema):

@@ -10,6 +10,7 @@ from projections.embedded import EmbeddedPostgres
 from projections.postgres import store
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import connect
+from projections.postgres.queries import migrations
 from streams.clock import SystemClock
 from streams.jetstream import StreamReport
 from streams.json import raw
@@ -18,6 +19,8 @@ from streams.model.events.definitions import DefinitionKind
 from tests.projections.conftest import open_directory
 from tests.vigil.journal import said_by
 from vigil.commands import doctor
+
+FIRST = migrations()[0].name
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +109,35 @@ async def test_rows_of_another_layout_of_the_journal_are_a_problem(pool, stack):
     (problem,) = [check for check in checks if check.status == "problem"]
     assert problem.what == "projection journal"
     assert "drop the schema vigil with CASCADE" in problem.remedy
+
+
+def of_migrations(**changes):
+    """What is said of tables whose migrations, name → checksum, are ours but for `changes`."""
+    ours = {each.name: each.checksum for each in migrations()}
+    applied = {name: each for name, each in {**ours, **changes}.items() if each is not None}
+    return doctor.of_migrations(applied)
+
+
+def test_tables_of_this_version_or_a_newer_one_are_in_order():
+    assert of_migrations().status == of_migrations(**{"9999_newer.sql": "ab"}).status == "ok"
+
+
+def test_tables_that_a_projector_has_still_to_change_are_a_problem():
+    check = of_migrations(**{FIRST: None})
+    assert (check.status, check.says) == ("problem", f"missing: {FIRST}")
+    assert "`vigil project`" in check.remedy
+
+
+def test_tables_of_another_version_are_a_problem_that_no_projector_mends():
+    changed = of_migrations(**{FIRST: "ab"})
+    assert (changed.status, changed.says) == (
+        "problem",
+        f"changed after they were applied: {FIRST}",
+    )
+    other = of_migrations(**{FIRST: None, "0001_other.sql": "ab"})
+    assert other.status == "problem"
+    assert other.says == f"of another version: with 0001_other.sql and without {FIRST}"
+    assert "drop the schema vigil with CASCADE" in other.remedy
 
 
 def applied(id_, revision):

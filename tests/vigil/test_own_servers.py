@@ -67,21 +67,27 @@ def test_other_terminals_find_what_up_keeps_elsewhere(vigil, write_app, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("command", "kept"),
-    [(("up", "--app", "watch:app"), ".vigil"), (("demo", "--seconds", "1"), ".vigil/demo")],
+    ("command", "kept", "name"),
+    [
+        (("up", "--app", "watch:app"), ".vigil", migrations()[0].name),
+        (("up", "--app", "watch:app"), ".vigil", "0001_other.sql"),
+        (("demo", "--seconds", "1"), ".vigil/demo", migrations()[0].name),
+    ],
+    ids=["up-changed", "up-unknown", "demo-changed"],
 )
 async def test_tables_of_another_version_are_named_with_the_folder_to_delete(
-    vigil, write_app, command, kept
+    vigil, write_app, command, kept, name
 ):
     write_app()
     folder = vigil.folder / kept / "postgres"
     with EmbeddedPostgres(folder) as server:
         async with await connect(server.dsn) as pool:
-            await migrate(pool, wanted=[Migration(name=migrations()[0].name, text="SELECT 1")])
+            await migrate(pool, wanted=[Migration(name=name, text="SELECT 1")])
 
     done = vigil.run(*command)
 
     assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert name in done.stderr
     assert f"delete {kept}/postgres" in done.stderr
 
 

@@ -16,6 +16,7 @@ from engine.cluster.nodes import NodeInfo
 from engine.reactor.position import published
 from engine.reactor.reactor import followed
 from projections.errors import ProjectionError
+from projections.postgres.migrator import difference
 from projections.postgres.pool import Pool
 from projections.postgres.progress import PROJECTED, heads, known_positions
 from projections.postgres.queries import migrations
@@ -244,7 +245,7 @@ async def _look_at_rows(config: Config, heads: Mapping[str, int]) -> list[Doctor
     except ProjectionError as error:
         remedy = "Start a server, or correct postgres_dsn; `vigil up` brings its own."
         return [DoctorCheck(what, "problem", str(error), remedy)]
-    return [server, _of_migrations(applied), *lags]
+    return [server, of_migrations(applied), *lags]
 
 
 async def look_at_lags(pool: Pool, stack: Stack, heads: Mapping[str, int]) -> list[DoctorCheck]:
@@ -300,15 +301,18 @@ def of_stream(report: StreamReport) -> DoctorCheck:
     return DoctorCheck(what, "problem", says, remedy)
 
 
-def _of_migrations(applied: Mapping[str, str]) -> DoctorCheck:
-    ours = {migration.name: migration.checksum for migration in migrations()}
-    missing = sorted(ours.keys() - applied.keys())
-    changed = sorted(name for name in ours.keys() & applied.keys() if ours[name] != applied[name])
-    if not missing and not changed:
-        return DoctorCheck("migrations", "ok", f"all {len(ours)} applied")
-    if changed:
-        says = f"changed after they were applied: {', '.join(changed)}"
+def of_migrations(applied: Mapping[str, str]) -> DoctorCheck:
+    """Return whether the tables were made by this version, from `applied`: name → checksum."""
+    found = difference(applied, migrations())
+    missing = [each.name for each in found.missing]
+    if not missing and not found.changed:
+        return DoctorCheck("migrations", "ok", f"all {len(migrations())} applied")
+    if found.changed:
+        says = f"changed after they were applied: {', '.join(found.changed)}"
         remedy = "Install the version that applied them, or project into an empty database."
+    elif found.unknown:
+        says = f"of another version: with {found.unknown[0]} and without {missing[0]}"
+        remedy = _OF_ANOTHER
     else:
         says = f"missing: {', '.join(missing)}"
         remedy = "Run `vigil project` or a node of this version; it applies them."

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from projections.embedded import EmbeddedPostgres
-from projections.errors import MigrationChanged, PostgresUnavailable
+from projections.errors import MigrationChanged, MigrationUnknown, PostgresUnavailable
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import connect
 from streams.embedded import EmbeddedNats
@@ -58,7 +58,7 @@ async def _make_tables(postgres: EmbeddedPostgres, folder: Path) -> None:
     async with await connect(postgres.dsn) as pool:
         try:
             await migrate(pool)
-        except MigrationChanged as error:
+        except (MigrationChanged, MigrationUnknown) as error:
             raise Trouble(
                 f"the tables in {folder} were made by another version of Vigil ({error.name}); "
                 f"delete {folder}, and they are made anew from the journal"

@@ -1,0 +1,1987 @@
+-- The tables and views: what the log says, as rows.
+--
+-- Runs with search_path set to the one schema it fills, so names are never qualified.
+-- No foreign keys: rows come from independent aggregates, in the order of their streams.
+-- Columns that people's data fills may be of any size, so none of them is in a B-tree.
+-- The journal and the state may have partitions, each with a sequence and a checkpoint of its own.
+
+
+-- Episodes: what woke them, what they did, what they waited for, and how they ended. Not their
+-- overrides: they stand for results, which may be redacted where the rows show them.
+
+CREATE TABLE episodes (
+    stack text NOT NULL,
+    episode_id uuid NOT NULL,
+    journal_seq bigint NOT NULL,
+    actor_id text NOT NULL,
+    expectation_id text NOT NULL,
+    spec_rev text,
+    generation bigint NOT NULL,
+    trigger_type text NOT NULL,
+    trigger_ref jsonb NOT NULL,
+    subject_kind text,
+    subject_id text,
+    dedupe_key text NOT NULL,
+    budget jsonb NOT NULL,
+    queued_at timestamptz NOT NULL,
+    status text NOT NULL CHECK (status IN (
+        'queued', 'running', 'blocked', 'done', 'failed', 'partially_failed', 'canceled'
+    )),
+    node text,
+    attempts bigint NOT NULL DEFAULT 0,
+    started_at timestamptz,
+    finished_at timestamptz,
+    turns_used bigint NOT NULL DEFAULT 0,
+    tokens_used bigint NOT NULL DEFAULT 0,
+    classification jsonb,
+    confidence double precision,
+    summary text,
+    error_class text,
+    error_detail text,
+    mode text NOT NULL DEFAULT 'live' CHECK (mode IN ('live', 'dry_run')),
+    priority bigint NOT NULL DEFAULT 0,
+    opened_by text,
+    is_request boolean NOT NULL DEFAULT false,
+    start_by timestamptz,
+    blocked_by text CHECK (blocked_by IN ('approval', 'wait', 'outputs')),
+    outputs jsonb,
+    definition_revision bigint,
+    metadata jsonb,
+    model text,
+    wall_used_ms bigint NOT NULL DEFAULT 0,
+    first_node text,
+    workflow_id text,
+    workflow_instance_id uuid,
+    workflow_step_id text,
+    workflow_step_no bigint,
+    workflow_item bigint,
+    forked_from uuid,
+    forked_at_step bigint,
+    forked_by text,
+    forked_reason text,
+    log_strategy text NOT NULL DEFAULT 'full_debug',
+    service_level jsonb,
+    level_outcome text,
+    PRIMARY KEY (stack, episode_id)
+) WITH (fillfactor = 80);
+COMMENT ON TABLE episodes IS
+    'Runs of actors: what triggered them, their progress, their conclusion. One row each.';
+COMMENT ON COLUMN episodes.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN episodes.episode_id IS
+    'Computed from its cause: the same cause is the same episode.';
+COMMENT ON COLUMN episodes.journal_seq IS
+    'Sequence of the commit that last changed the row, in the journal or in its partition of it.';
+COMMENT ON COLUMN episodes.actor_id IS 'The actor that runs.';
+COMMENT ON COLUMN episodes.expectation_id IS 'Which of the actor''s expectations was triggered.';
+COMMENT ON COLUMN episodes.spec_rev IS
+    'The spec_rev of its actor when it was opened. NULL: the actor declares none.';
+COMMENT ON COLUMN episodes.generation IS
+    '0 for the first episode of a cause, and 1 more each time a person requeues it.';
+COMMENT ON COLUMN episodes.trigger_type IS
+    'What triggered it: event, schedule, manual or workflow.';
+COMMENT ON COLUMN episodes.trigger_ref IS
+    'The trigger in full; payload (of a workflow: input) is the payload of the event.';
+COMMENT ON COLUMN episodes.subject_kind IS
+    'The expectation''s subject key: what kind of thing the episode is about.';
+COMMENT ON COLUMN episodes.subject_id IS
+    'The value at the subject key in the trigger''s payload: which thing the episode is about.';
+COMMENT ON COLUMN episodes.dedupe_key IS 'Triggers with the same key open one episode.';
+COMMENT ON COLUMN episodes.budget IS
+    'Its limits: turns, tokens, wall_s (seconds). 0 or less: no limit.';
+COMMENT ON COLUMN episodes.queued_at IS 'When it was opened.';
+COMMENT ON COLUMN episodes.status IS
+    'queued, running, blocked (it waits, and no node runs it), or how it ended: done, failed, partially_failed, canceled.';
+COMMENT ON COLUMN episodes.node IS 'The node that runs it, or ran it last.';
+COMMENT ON COLUMN episodes.attempts IS 'Starts so far: 1, and 1 more for every takeover.';
+COMMENT ON COLUMN episodes.started_at IS 'When it first started.';
+COMMENT ON COLUMN episodes.finished_at IS 'When it ended.';
+COMMENT ON COLUMN episodes.turns_used IS
+    'Turns so far, as its budget counts them: one for each step, but none for the pauses and later attempts of a call that is retried. The conclusion counts as one, too.';
+COMMENT ON COLUMN episodes.tokens_used IS 'Model tokens so far.';
+COMMENT ON COLUMN episodes.classification IS 'The conclusion of the strategy.';
+COMMENT ON COLUMN episodes.confidence IS 'How sure the strategy is, 0 to 1.';
+COMMENT ON COLUMN episodes.summary IS 'The conclusion of the strategy in words.';
+COMMENT ON COLUMN episodes.error_class IS 'Why it failed: a stable class, such as budget_exceeded.';
+COMMENT ON COLUMN episodes.error_detail IS 'Why it failed, in words.';
+COMMENT ON COLUMN episodes.mode IS 'live, or dry_run: a rehearsal without effects outside.';
+COMMENT ON COLUMN episodes.priority IS
+    'Where episodes wait for their turn, a higher priority goes first: each is worth 100 places.';
+COMMENT ON COLUMN episodes.opened_by IS 'The node that opened it. NULL: a person fired it by hand.';
+COMMENT ON COLUMN episodes.is_request IS
+    'Whether that node opened it as a request, for other nodes to run.';
+COMMENT ON COLUMN episodes.start_by IS
+    'If no node has started it by then, it is canceled as expired. NULL: no deadline.';
+COMMENT ON COLUMN episodes.blocked_by IS
+    'What it waits for while it is blocked: approval (people), wait (an event from another system) or outputs (a later delivery or approval of its own outputs).';
+COMMENT ON COLUMN episodes.outputs IS
+    'The results of its outputs: for each its output_key, its outcome (delivered, failed, rejected, canceled, duplicate of another episode''s, dry_run) and an error_class. NULL: there is no result yet.';
+COMMENT ON COLUMN episodes.definition_revision IS
+    'Revision of its actor''s definition when it was opened. NULL: the actor is declared in code.';
+COMMENT ON COLUMN episodes.metadata IS
+    'What the fire by hand and the strategy said of it: an object; the strategy''s values win. NULL: nothing.';
+COMMENT ON COLUMN episodes.model IS 'The model that answered first. NULL: none did.';
+COMMENT ON COLUMN episodes.wall_used_ms IS
+    'How long it ran, over all attempts, in milliseconds; of branches at the same time, the time counts once. Waiting for people, events or the log does not count.';
+COMMENT ON COLUMN episodes.first_node IS 'The node that first started it.';
+COMMENT ON COLUMN episodes.workflow_id IS 'The workflow that it is a step of. NULL: none.';
+COMMENT ON COLUMN episodes.workflow_instance_id IS
+    'The instance of the workflow that it is a step of. NULL: none.';
+COMMENT ON COLUMN episodes.workflow_step_id IS 'The name of that step. NULL: it is no step.';
+COMMENT ON COLUMN episodes.workflow_step_no IS
+    'How many steps lie before that step, on the longest way to it. NULL: it is no step.';
+COMMENT ON COLUMN episodes.workflow_item IS 'Which item of that step, from 0. NULL: it is no step.';
+COMMENT ON COLUMN episodes.forked_from IS
+    'The episode whose past it began with. NULL: it is no fork.';
+COMMENT ON COLUMN episodes.forked_at_step IS 'The last step that both have. NULL: it is no fork.';
+COMMENT ON COLUMN episodes.forked_by IS 'Who forked it. NULL: it is no fork.';
+COMMENT ON COLUMN episodes.forked_reason IS 'Why, in words.';
+COMMENT ON COLUMN episodes.log_strategy IS
+    'What people may see of its steps: none, summary_only, timeline or full_debug.';
+COMMENT ON COLUMN episodes.service_level IS
+    'What its expectation promised when it was opened: start_s, end_s, success, window. NULL: nothing.';
+COMMENT ON COLUMN episodes.level_outcome IS
+    'Whether that was kept: met, or what was broken first: late_start, failed, late_end. NULL: it does not count, or has not ended.';
+
+-- For lists: `sql/list_episodes.sql`. Without journal_seq, or no update would be in place.
+CREATE INDEX episodes_by_start ON episodes (stack, started_at DESC, queued_at DESC);
+CREATE INDEX episodes_by_status ON episodes (stack, status, started_at DESC, queued_at DESC);
+CREATE INDEX episodes_by_expectation ON episodes
+    (stack, actor_id, expectation_id, started_at DESC);
+CREATE INDEX episodes_by_subject ON episodes USING hash (subject_id);
+CREATE INDEX episodes_requested ON episodes (stack, queued_at DESC) WHERE is_request;
+-- The few that wait for somebody, among however many there are.
+CREATE INDEX episodes_asking ON episodes (stack, episode_id)
+    WHERE blocked_by IN ('approval', 'wait');
+CREATE INDEX episodes_forked ON episodes (stack, forked_from) WHERE forked_from IS NOT NULL;
+CREATE INDEX episodes_by_level ON episodes
+    (stack, actor_id, expectation_id, finished_at DESC, episode_id)
+    WHERE level_outcome IS NOT NULL;
+
+
+CREATE TABLE episode_attempts (
+    stack text NOT NULL,
+    episode_id uuid NOT NULL,
+    attempt bigint NOT NULL,
+    journal_seq bigint NOT NULL,
+    node text NOT NULL,
+    started_at timestamptz NOT NULL,
+    is_fresh boolean NOT NULL,
+    PRIMARY KEY (stack, episode_id, attempt)
+);
+COMMENT ON TABLE episode_attempts IS
+    'Starts of episodes after the first one: takeovers, and those that follow a wait.';
+COMMENT ON COLUMN episode_attempts.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN episode_attempts.episode_id IS 'The episode that was started again.';
+COMMENT ON COLUMN episode_attempts.attempt IS 'From 2: the first start is in `episodes`.';
+COMMENT ON COLUMN episode_attempts.journal_seq IS
+    'Sequence of its commit, in the journal or in its partition of it.';
+COMMENT ON COLUMN episode_attempts.node IS 'The node that started it.';
+COMMENT ON COLUMN episode_attempts.started_at IS 'When it was started.';
+COMMENT ON COLUMN episode_attempts.is_fresh IS
+    'Whether its strategy began anew. false: it continued after the last recorded step.';
+
+
+CREATE TABLE episode_steps (
+    stack text NOT NULL,
+    episode_id uuid NOT NULL,
+    step_no bigint NOT NULL,
+    journal_seq bigint NOT NULL,
+    kind text NOT NULL,
+    state text NOT NULL CHECK (state IN ('announced', 'recorded')),
+    tool_name text,
+    created_at timestamptz NOT NULL,
+    announced_at timestamptz,
+    side_effect_key text,
+    args_redacted jsonb,
+    result jsonb,
+    error_class text,
+    error_detail text,
+    cost_tokens bigint,
+    cost_ms bigint,
+    model text,
+    result_size_bytes bigint,
+    result_digest text,
+    PRIMARY KEY (stack, episode_id, step_no)
+);
+COMMENT ON TABLE episode_steps IS 'The steps of episodes.';
+COMMENT ON COLUMN episode_steps.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN episode_steps.episode_id IS 'The episode that took the step.';
+COMMENT ON COLUMN episode_steps.step_no IS 'From 1, without gaps.';
+COMMENT ON COLUMN episode_steps.journal_seq IS
+    'Sequence of the commit that last changed the row, in the journal or in its partition of it.';
+COMMENT ON COLUMN episode_steps.kind IS
+    'tool_call, synthesis, observation, checkpoint, output, approval or wait.';
+COMMENT ON COLUMN episode_steps.state IS
+    'announced: a side effect was about to be made, and its outcome is not recorded. recorded: done.';
+COMMENT ON COLUMN episode_steps.tool_name IS
+    'capability.action of a tool call; output.<adapter> of an output.';
+COMMENT ON COLUMN episode_steps.created_at IS
+    'When it was recorded; until then, when it was announced.';
+COMMENT ON COLUMN episode_steps.announced_at IS 'When its side effect was announced.';
+-- With a hash of redacted arguments, anybody can confirm a guess of them.
+COMMENT ON COLUMN episode_steps.side_effect_key IS
+    'The idempotency key that was passed to the tool, without the hash of the arguments at its end.';
+COMMENT ON COLUMN episode_steps.args_redacted IS
+    'Its arguments as far as people may see them. NULL: there are none, or they may not.';
+COMMENT ON COLUMN episode_steps.result IS
+    'Its result as far as people may see it. NULL: there is none, or they may not.';
+COMMENT ON COLUMN episode_steps.error_class IS 'Why it failed: a stable class.';
+COMMENT ON COLUMN episode_steps.error_detail IS 'Why it failed, in words.';
+COMMENT ON COLUMN episode_steps.cost_tokens IS 'Model tokens it used.';
+COMMENT ON COLUMN episode_steps.cost_ms IS 'Its duration, in milliseconds.';
+COMMENT ON COLUMN episode_steps.model IS 'The model that answered.';
+COMMENT ON COLUMN episode_steps.result_size_bytes IS
+    'Size of a large result, which the object store has, as JSON. NULL: the result is not large.';
+COMMENT ON COLUMN episode_steps.result_digest IS
+    'SHA-256 of a large result, in hex: its name in the object store. NULL: the result is not large, or people may not see all of it.';
+
+
+CREATE TABLE episode_checkpoints (
+    stack text NOT NULL,
+    episode_id uuid NOT NULL,
+    checkpoint_no bigint NOT NULL,
+    journal_seq bigint NOT NULL,
+    step_no bigint NOT NULL,
+    phase text NOT NULL,
+    schema_version bigint NOT NULL,
+    state_size_bytes bigint NOT NULL,
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (stack, episode_id, checkpoint_no)
+);
+COMMENT ON TABLE episode_checkpoints IS
+    'Checkpoints of strategies. The states themselves are only on the journal, because they may contain values that are redacted here.';
+COMMENT ON COLUMN episode_checkpoints.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN episode_checkpoints.episode_id IS 'The episode whose state it is.';
+COMMENT ON COLUMN episode_checkpoints.checkpoint_no IS 'Number of the checkpoint in the episode.';
+COMMENT ON COLUMN episode_checkpoints.journal_seq IS
+    'Sequence of the commit that last changed the row, in the journal or in its partition of it.';
+COMMENT ON COLUMN episode_checkpoints.step_no IS
+    'The step that saved it; a resumed episode continues after it.';
+COMMENT ON COLUMN episode_checkpoints.phase IS 'The strategy''s name for it.';
+COMMENT ON COLUMN episode_checkpoints.schema_version IS 'Version of the state''s shape.';
+COMMENT ON COLUMN episode_checkpoints.state_size_bytes IS
+    'How large the state is, in bytes of JSON.';
+COMMENT ON COLUMN episode_checkpoints.created_at IS 'When it was saved.';
+
+
+CREATE TABLE episode_blocks (
+    stack text NOT NULL,
+    episode_id uuid NOT NULL,
+    step_no bigint NOT NULL,
+    journal_seq bigint NOT NULL,
+    reason text NOT NULL CHECK (reason IN ('approval', 'wait')),
+    plan jsonb,
+    plan_hash text,
+    summary text,
+    approvers text[] NOT NULL DEFAULT '{}',
+    ref text,
+    blocked_at timestamptz NOT NULL,
+    expires_at timestamptz,
+    on_expiry text,
+    remind_every_s double precision,
+    resolution text CHECK (
+        resolution IN ('approved', 'denied', 'resolved', 'expired', 'superseded')
+    ),
+    resolved_by text,
+    resolved_reason text,
+    decision_id text,
+    resolved_at timestamptz,
+    editable boolean NOT NULL DEFAULT false,
+    request text,
+    edited_hash text,
+    acting_episode_id uuid,
+    PRIMARY KEY (stack, episode_id, step_no)
+) WITH (fillfactor = 80);
+COMMENT ON TABLE episode_blocks IS
+    'What episodes waited for: requests for approval, and events from other systems.';
+COMMENT ON COLUMN episode_blocks.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN episode_blocks.episode_id IS 'The episode that waited.';
+COMMENT ON COLUMN episode_blocks.step_no IS 'The step whose result is the answer.';
+COMMENT ON COLUMN episode_blocks.journal_seq IS
+    'Sequence of the commit that last changed the row, in the journal or in its partition of it.';
+COMMENT ON COLUMN episode_blocks.reason IS
+    'approval (a request to people) or wait (for an event from another system).';
+COMMENT ON COLUMN episode_blocks.plan IS 'What people were asked to approve.';
+COMMENT ON COLUMN episode_blocks.plan_hash IS
+    'SHA-256 of the plan, in hex; a decision names it. NULL for a wait.';
+COMMENT ON COLUMN episode_blocks.summary IS 'The plan in one sentence.';
+COMMENT ON COLUMN episode_blocks.approvers IS 'Who may decide; empty: anybody.';
+COMMENT ON COLUMN episode_blocks.ref IS 'The reference that is waited for. NULL for an approval.';
+COMMENT ON COLUMN episode_blocks.blocked_at IS 'When it started waiting.';
+COMMENT ON COLUMN episode_blocks.expires_at IS 'Until when it can be answered. NULL: no limit.';
+COMMENT ON COLUMN episode_blocks.on_expiry IS
+    'What happens if nobody answers in time: deny, approve, continue or fail.';
+COMMENT ON COLUMN episode_blocks.remind_every_s IS 'Seconds between two reminders. NULL: none.';
+COMMENT ON COLUMN episode_blocks.resolution IS
+    'How it ended: approved, denied, resolved (the event has come), expired, or superseded (approved for an older episode with an equal request, which acts). NULL: it still waits.';
+COMMENT ON COLUMN episode_blocks.resolved_by IS 'Who answered. NULL: nobody.';
+COMMENT ON COLUMN episode_blocks.resolved_reason IS 'Why, in words.';
+COMMENT ON COLUMN episode_blocks.decision_id IS 'Id of the request that made the decision.';
+COMMENT ON COLUMN episode_blocks.resolved_at IS 'When it ended.';
+COMMENT ON COLUMN episode_blocks.editable IS
+    'Whether the person who approves may change the plan. False for a wait, and for rows older than this column.';
+COMMENT ON COLUMN episode_blocks.request IS
+    'The same for equal requests about one subject, which one decision answers. NULL: the request is not shared.';
+COMMENT ON COLUMN episode_blocks.edited_hash IS
+    'SHA-256 of the changed plan that was approved, in hex. NULL: the plan was not changed, or the row is older than this column.';
+COMMENT ON COLUMN episode_blocks.acting_episode_id IS
+    'If it is superseded: the episode that acts. NULL: otherwise.';
+
+
+CREATE VIEW running_episodes AS
+SELECT
+    stack, episode_id, actor_id, expectation_id, node, attempts, subject_kind, subject_id,
+    turns_used, tokens_used, budget, started_at, now() - started_at AS running_for, journal_seq
+FROM episodes
+WHERE status = 'running';
+COMMENT ON VIEW running_episodes IS 'Episodes that are running now, and their nodes.';
+COMMENT ON COLUMN running_episodes.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN running_episodes.episode_id IS 'The episode.';
+COMMENT ON COLUMN running_episodes.actor_id IS 'The actor that runs.';
+COMMENT ON COLUMN running_episodes.expectation_id IS
+    'Which of the actor''s expectations was triggered.';
+COMMENT ON COLUMN running_episodes.node IS 'The node that runs it.';
+COMMENT ON COLUMN running_episodes.attempts IS 'Starts so far.';
+COMMENT ON COLUMN running_episodes.subject_kind IS 'The kind of thing that it is about.';
+COMMENT ON COLUMN running_episodes.subject_id IS 'Which thing it is about.';
+COMMENT ON COLUMN running_episodes.turns_used IS 'Turns so far; see `episodes`.';
+COMMENT ON COLUMN running_episodes.tokens_used IS 'Model tokens so far.';
+COMMENT ON COLUMN running_episodes.budget IS 'Its limits: turns, tokens, wall_s (seconds).';
+COMMENT ON COLUMN running_episodes.started_at IS 'When it first started.';
+COMMENT ON COLUMN running_episodes.running_for IS 'Time since it first started.';
+COMMENT ON COLUMN running_episodes.journal_seq IS
+    'Sequence of the commit that last changed it, in the journal or in its partition of it.';
+
+
+CREATE VIEW trigger_requests AS
+SELECT
+    stack, episode_id, actor_id, expectation_id, opened_by AS source_node,
+    stack AS source_stack,
+    CASE
+        WHEN status = 'canceled' AND error_class = 'expired' THEN 'expired'
+        WHEN finished_at IS NOT NULL THEN 'completed'
+        WHEN started_at IS NOT NULL THEN 'claimed'
+        ELSE 'pending'
+    END AS status,
+    node AS claimed_by, started_at AS claimed_at, queued_at AS requested_at, journal_seq
+FROM episodes
+WHERE is_request;
+COMMENT ON VIEW trigger_requests IS
+    'Episodes that one node opened and left to other nodes to run, and their outcome.';
+COMMENT ON COLUMN trigger_requests.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN trigger_requests.episode_id IS 'The requested episode.';
+COMMENT ON COLUMN trigger_requests.actor_id IS 'The actor that is to run.';
+COMMENT ON COLUMN trigger_requests.expectation_id IS
+    'Which of the actor''s expectations was triggered.';
+COMMENT ON COLUMN trigger_requests.source_node IS 'The node that opened it.';
+COMMENT ON COLUMN trigger_requests.source_stack IS 'The stack of that node.';
+COMMENT ON COLUMN trigger_requests.status IS
+    'pending (no node has started it), claimed (a node has), completed (it has ended, in any way) or expired (not started in time).';
+COMMENT ON COLUMN trigger_requests.claimed_by IS 'The node that runs it, or ran it last.';
+COMMENT ON COLUMN trigger_requests.claimed_at IS 'When a node first started it.';
+COMMENT ON COLUMN trigger_requests.requested_at IS 'When it was requested.';
+COMMENT ON COLUMN trigger_requests.journal_seq IS
+    'Sequence of the commit that last changed the episode, in the journal or in its partition of it.';
+
+
+CREATE VIEW episode_forks AS
+WITH RECURSIVE forked AS (
+    SELECT
+        stack, episode_id, forked_from, forked_at_step, forked_by, forked_reason, queued_at,
+        actor_id, expectation_id, mode, status, summary, error_class, journal_seq,
+        forked_from AS ancestor, 1 AS generation
+    FROM episodes
+    WHERE forked_from IS NOT NULL
+    UNION ALL
+    SELECT
+        forked.stack, forked.episode_id, forked.forked_from, forked.forked_at_step,
+        forked.forked_by, forked.forked_reason, forked.queued_at, forked.actor_id,
+        forked.expectation_id, forked.mode, forked.status, forked.summary, forked.error_class,
+        forked.journal_seq, parent.forked_from, forked.generation + 1
+    FROM forked
+    JOIN episodes AS parent
+        ON (parent.stack, parent.episode_id) = (forked.stack, forked.ancestor)
+    -- An id is computed from its cause, so no episode is its own ancestor; a bound all the same.
+    WHERE parent.forked_from IS NOT NULL AND forked.generation < 100
+)
+SELECT DISTINCT ON (stack, episode_id)
+    stack, episode_id, forked_from, ancestor AS origin, generation, forked_at_step, forked_by,
+    forked_reason, queued_at AS forked_at, actor_id, expectation_id, mode, status, summary,
+    error_class, journal_seq
+FROM forked
+ORDER BY stack, episode_id, generation DESC;
+COMMENT ON VIEW episode_forks IS
+    'Forks: the episode whose past each began with, the first one of the chain, and the outcome.';
+COMMENT ON COLUMN episode_forks.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN episode_forks.episode_id IS 'The fork.';
+COMMENT ON COLUMN episode_forks.forked_from IS 'The episode whose past it began with.';
+COMMENT ON COLUMN episode_forks.origin IS
+    'The episode that is no fork itself: that of forked_from, or of its own, and so on.';
+COMMENT ON COLUMN episode_forks.generation IS 'How many forks lead from the origin to it, from 1.';
+COMMENT ON COLUMN episode_forks.forked_at_step IS 'The last step that both have.';
+COMMENT ON COLUMN episode_forks.forked_by IS 'Who forked it.';
+COMMENT ON COLUMN episode_forks.forked_reason IS 'Why, in words.';
+COMMENT ON COLUMN episode_forks.forked_at IS 'When it was forked.';
+COMMENT ON COLUMN episode_forks.actor_id IS 'The actor that it belongs to.';
+COMMENT ON COLUMN episode_forks.expectation_id IS 'The expectation that it belongs to.';
+COMMENT ON COLUMN episode_forks.mode IS 'live or dry_run.';
+COMMENT ON COLUMN episode_forks.status IS 'Its status.';
+COMMENT ON COLUMN episode_forks.summary IS 'Its conclusion, in words.';
+COMMENT ON COLUMN episode_forks.error_class IS 'Why it failed: a stable class.';
+COMMENT ON COLUMN episode_forks.journal_seq IS
+    'Sequence of the commit that last changed its row, in the journal or in its partition of it.';
+
+
+-- Expectations: whether their episodes kept what they promised, and what budgets would suit them.
+
+CREATE VIEW service_levels AS
+SELECT
+    newest.stack, newest.actor_id, newest.expectation_id,
+    (newest.service_level ->> 'start_s')::double precision AS start_s,
+    (newest.service_level ->> 'end_s')::double precision AS end_s,
+    (newest.service_level ->> 'success')::double precision AS success,
+    (newest.service_level ->> 'window')::bigint AS episodes_max,
+    counted.episodes, counted.met, counted.late_start, counted.failed, counted.late_end,
+    counted.met::double precision / counted.episodes AS ratio,
+    counted.met >= (newest.service_level ->> 'success')::numeric * counted.episodes AS is_kept,
+    counted.start_p50_s, counted.start_p95_s, counted.end_p50_s, counted.end_p95_s,
+    counted.since, newest.finished_at AS until, newest.journal_seq
+FROM (
+    SELECT DISTINCT ON (stack, actor_id, expectation_id)
+        stack, actor_id, expectation_id, service_level, finished_at, journal_seq
+    FROM episodes
+    WHERE level_outcome IS NOT NULL
+    ORDER BY stack, actor_id, expectation_id, finished_at DESC, episode_id
+) AS newest
+CROSS JOIN LATERAL (
+    SELECT
+        count(*) AS episodes,
+        count(*) FILTER (WHERE level_outcome = 'met') AS met,
+        count(*) FILTER (WHERE level_outcome = 'late_start') AS late_start,
+        count(*) FILTER (WHERE level_outcome = 'failed') AS failed,
+        count(*) FILTER (WHERE level_outcome = 'late_end') AS late_end,
+        percentile_cont(0.5) WITHIN GROUP (ORDER BY start_s) AS start_p50_s,
+        percentile_cont(0.95) WITHIN GROUP (ORDER BY start_s) AS start_p95_s,
+        percentile_cont(0.5) WITHIN GROUP (ORDER BY end_s) AS end_p50_s,
+        percentile_cont(0.95) WITHIN GROUP (ORDER BY end_s) AS end_p95_s,
+        min(finished_at) AS since
+    FROM (
+        SELECT
+            level_outcome, finished_at,
+            extract(epoch FROM started_at - queued_at)::double precision AS start_s,
+            extract(epoch FROM finished_at - queued_at)::double precision AS end_s
+        FROM episodes AS episode
+        WHERE (episode.stack, episode.actor_id, episode.expectation_id)
+            = (newest.stack, newest.actor_id, newest.expectation_id)
+            AND level_outcome IS NOT NULL
+        ORDER BY finished_at DESC, episode_id
+        LIMIT (newest.service_level ->> 'window')::bigint  -- guard: level-rows-window
+    ) AS latest
+) AS counted;
+COMMENT ON VIEW service_levels IS
+    'What expectations promise, and how many of their latest episodes have kept it.';
+COMMENT ON COLUMN service_levels.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN service_levels.actor_id IS 'The actor.';
+COMMENT ON COLUMN service_levels.expectation_id IS 'The expectation that promises it.';
+COMMENT ON COLUMN service_levels.start_s IS
+    'Longest time from opening to start that is promised, in seconds. 0: any.';
+COMMENT ON COLUMN service_levels.end_s IS
+    'Longest time from opening to end that is promised, in seconds. 0: any.';
+COMMENT ON COLUMN service_levels.success IS 'The objective: share of episodes that keep it.';
+COMMENT ON COLUMN service_levels.episodes_max IS
+    'The window: how many of the latest episodes are counted.';
+COMMENT ON COLUMN service_levels.episodes IS 'How many there are by now.';
+COMMENT ON COLUMN service_levels.met IS 'Those that kept it.';
+COMMENT ON COLUMN service_levels.late_start IS 'Those that started too late.';
+COMMENT ON COLUMN service_levels.failed IS 'Those that failed.';
+COMMENT ON COLUMN service_levels.late_end IS 'Those that ended too late.';
+COMMENT ON COLUMN service_levels.ratio IS 'Share of those that kept it, 0 to 1.';
+COMMENT ON COLUMN service_levels.is_kept IS 'Whether the objective is reached.';
+COMMENT ON COLUMN service_levels.start_p50_s IS 'Median time from opening to start, in seconds.';
+COMMENT ON COLUMN service_levels.start_p95_s IS
+    '95th percentile of the time from opening to start, in seconds.';
+COMMENT ON COLUMN service_levels.end_p50_s IS 'Median time from opening to end, in seconds.';
+COMMENT ON COLUMN service_levels.end_p95_s IS
+    '95th percentile of the time from opening to end, in seconds.';
+COMMENT ON COLUMN service_levels.since IS 'When the first of those counted ended.';
+COMMENT ON COLUMN service_levels.until IS 'When the last one ended.';
+COMMENT ON COLUMN service_levels.journal_seq IS
+    'Sequence of the commit that last changed the row of that last one, in the journal or in its partition of it.';
+
+
+-- What suits is the 95th percentile of what the latest 100 used, and a quarter more.
+CREATE VIEW budget_recommendations AS
+SELECT
+    newest.stack, newest.actor_id, newest.expectation_id, newest.budget,
+    used.episodes, used.exhausted,
+    used.turns_p50, used.turns_p95, used.turns_max,
+    used.tokens_p50, used.tokens_p95, used.tokens_max,
+    used.wall_p50_s, used.wall_p95_s, used.wall_max_s,
+    -- guard: budget-rows-need-five
+    CASE WHEN used.episodes >= 5 THEN ceil(1.25 * used.turns_p95)::bigint END AS turns,
+    CASE WHEN used.episodes >= 5 THEN ceil(1.25 * used.tokens_p95)::bigint END AS tokens,
+    CASE WHEN used.episodes >= 5 THEN ceil(1.25 * used.wall_p95_s) END AS wall_s,
+    newest.journal_seq
+FROM (
+    SELECT DISTINCT ON (stack, actor_id, expectation_id)
+        stack, actor_id, expectation_id, budget, journal_seq
+    FROM episodes
+    WHERE started_at IS NOT NULL
+    ORDER BY stack, actor_id, expectation_id, started_at DESC
+) AS newest
+CROSS JOIN LATERAL (
+    SELECT
+        count(*) AS episodes,
+        count(*) FILTER (WHERE error_class = 'budget_exceeded') AS exhausted,
+        percentile_cont(0.5) WITHIN GROUP (ORDER BY turns_used) AS turns_p50,
+        percentile_cont(0.95) WITHIN GROUP (ORDER BY turns_used) AS turns_p95,
+        max(turns_used) AS turns_max,
+        percentile_cont(0.5) WITHIN GROUP (ORDER BY tokens_used) AS tokens_p50,
+        percentile_cont(0.95) WITHIN GROUP (ORDER BY tokens_used) AS tokens_p95,
+        max(tokens_used) AS tokens_max,
+        percentile_cont(0.5) WITHIN GROUP (ORDER BY used_s) AS wall_p50_s,
+        percentile_cont(0.95) WITHIN GROUP (ORDER BY used_s) AS wall_p95_s,
+        max(used_s) AS wall_max_s
+    FROM (
+        SELECT
+            turns_used, tokens_used, wall_used_ms::double precision / 1000 AS used_s, error_class
+        FROM episodes AS episode
+        WHERE (episode.stack, episode.actor_id, episode.expectation_id)
+            = (newest.stack, newest.actor_id, newest.expectation_id)
+            AND episode.started_at IS NOT NULL
+            AND episode.mode = 'live'  -- guard: budget-rows-meant-only
+            AND episode.forked_from IS NULL
+            -- What failed for another reason, or was canceled, had not used what it needs.
+            AND (
+                episode.status IN ('done', 'partially_failed')
+                OR episode.error_class = 'budget_exceeded'  -- guard: budget-rows-exhausted-count
+            )
+        ORDER BY episode.started_at DESC
+        LIMIT 100  -- guard: budget-rows-latest-hundred
+    ) AS latest
+) AS used
+WHERE used.episodes > 0;
+COMMENT ON VIEW budget_recommendations IS
+    'What the latest 100 episodes of each expectation used of their budgets, and what would suit them. Only advice: nothing applies it.';
+COMMENT ON COLUMN budget_recommendations.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN budget_recommendations.actor_id IS 'The actor.';
+COMMENT ON COLUMN budget_recommendations.expectation_id IS 'The expectation.';
+COMMENT ON COLUMN budget_recommendations.budget IS
+    'What its latest episode may use: turns, tokens, wall_s (seconds). 0 or less: no limit.';
+COMMENT ON COLUMN budget_recommendations.episodes IS
+    'How many episodes this is of: live ones that were done or partially_failed, or used their budget up.';
+COMMENT ON COLUMN budget_recommendations.exhausted IS
+    'Those that failed because their budget was used up: they would have needed more.';
+COMMENT ON COLUMN budget_recommendations.turns_p50 IS 'Median of the turns that they used.';
+COMMENT ON COLUMN budget_recommendations.turns_p95 IS '95th percentile of the turns.';
+COMMENT ON COLUMN budget_recommendations.turns_max IS 'Most turns that one of them used.';
+COMMENT ON COLUMN budget_recommendations.tokens_p50 IS 'Median of the model tokens that they used.';
+COMMENT ON COLUMN budget_recommendations.tokens_p95 IS '95th percentile of the tokens.';
+COMMENT ON COLUMN budget_recommendations.tokens_max IS 'Most tokens that one of them used.';
+COMMENT ON COLUMN budget_recommendations.wall_p50_s IS
+    'Median of the time that they ran, in seconds.';
+COMMENT ON COLUMN budget_recommendations.wall_p95_s IS
+    '95th percentile of the time that they ran, in seconds.';
+COMMENT ON COLUMN budget_recommendations.wall_max_s IS
+    'Longest time that one of them ran, in seconds.';
+COMMENT ON COLUMN budget_recommendations.turns IS
+    'Turns that would suit: the 95th percentile and a quarter more, rounded up. NULL: fewer than 5 episodes.';
+COMMENT ON COLUMN budget_recommendations.tokens IS
+    'Tokens that would suit, in the same way; 0: none were used.';
+COMMENT ON COLUMN budget_recommendations.wall_s IS 'Seconds that would suit, in the same way.';
+COMMENT ON COLUMN budget_recommendations.journal_seq IS
+    'Sequence of the commit that last changed the row of its latest episode, in the journal or in its partition of it.';
+
+
+-- Lanes: the episodes of an actor whose limits hold in the whole cluster, and their order.
+
+CREATE TABLE lane_tickets (
+    stack text NOT NULL,
+    actor_id text NOT NULL,
+    episode_id uuid NOT NULL,
+    journal_seq bigint NOT NULL,
+    expectation_id text NOT NULL,
+    number bigint NOT NULL,
+    priority bigint NOT NULL,
+    lane_key text,
+    state text NOT NULL CHECK (state IN ('waiting', 'admitted')),
+    PRIMARY KEY (stack, actor_id, episode_id)
+) WITH (fillfactor = 80);
+COMMENT ON TABLE lane_tickets IS
+    'Episodes that wait for their turn or have it, of actors with limits for the whole cluster. A row is deleted when its episode ends, or loses its place.';
+COMMENT ON COLUMN lane_tickets.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN lane_tickets.actor_id IS 'The actor whose lane it is.';
+COMMENT ON COLUMN lane_tickets.episode_id IS 'The episode that has the place.';
+COMMENT ON COLUMN lane_tickets.journal_seq IS
+    'Sequence of the commit that last changed the row, in the state or in its partition of it.';
+COMMENT ON COLUMN lane_tickets.expectation_id IS
+    'Which of the actor''s expectations was triggered.';
+COMMENT ON COLUMN lane_tickets.number IS
+    'Position in the order of the causes. Within one priority the lowest goes first.';
+COMMENT ON COLUMN lane_tickets.priority IS
+    'A higher priority goes first: each is worth 100 numbers.';
+COMMENT ON COLUMN lane_tickets.lane_key IS
+    'The value of the concurrency key, or its hash if it is long: the number of episodes that run with one value is limited. NULL: no key.';
+COMMENT ON COLUMN lane_tickets.state IS
+    'waiting: for its turn. admitted: it runs as soon as a node has a free slot.';
+
+
+-- A priority is worth so many places in the order of the causes (PLACES_PER_PRIORITY in
+-- engine/lanes/lane.py).
+CREATE VIEW queued_episodes AS
+SELECT
+    episode.stack, episode.episode_id, episode.actor_id, episode.expectation_id,
+    turn.position, turn.priority, turn.lane_key, episode.subject_kind, episode.subject_id,
+    episode.queued_at, now() - episode.queued_at AS queued_for, episode.journal_seq
+FROM episodes AS episode
+LEFT JOIN (
+    SELECT
+        stack, actor_id, episode_id, priority, lane_key,
+        row_number() OVER (
+            PARTITION BY stack, actor_id ORDER BY number - 100 * priority, number
+        ) AS position
+    FROM lane_tickets
+    WHERE state = 'waiting'
+) AS turn USING (stack, actor_id, episode_id)
+WHERE episode.status = 'queued';
+COMMENT ON VIEW queued_episodes IS 'Episodes that wait to run, in their order.';
+COMMENT ON COLUMN queued_episodes.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN queued_episodes.episode_id IS 'The episode.';
+COMMENT ON COLUMN queued_episodes.actor_id IS 'The actor that is to run.';
+COMMENT ON COLUMN queued_episodes.expectation_id IS
+    'Which of the actor''s expectations was triggered.';
+COMMENT ON COLUMN queued_episodes.position IS
+    'Position among the episodes of its actor that wait for their turn, from 1; one whose concurrency key is busy is passed over. NULL: it only waits for a node with a free slot.';
+COMMENT ON COLUMN queued_episodes.priority IS
+    'A higher priority goes first: each is worth 100 places. NULL: it waits for no turn.';
+COMMENT ON COLUMN queued_episodes.lane_key IS
+    'The value of the concurrency key: the number of episodes that run with one value is limited. NULL: no key, or it waits for no turn.';
+COMMENT ON COLUMN queued_episodes.subject_kind IS 'The kind of thing that it is about.';
+COMMENT ON COLUMN queued_episodes.subject_id IS 'Which thing it is about.';
+COMMENT ON COLUMN queued_episodes.queued_at IS 'When it was opened.';
+COMMENT ON COLUMN queued_episodes.queued_for IS 'Time since it was opened.';
+COMMENT ON COLUMN queued_episodes.journal_seq IS
+    'Sequence of the commit that last changed the episode, in the journal or in its partition of it.';
+
+
+-- Findings: when they end, how their age makes them worse, what people do to them, and what
+-- explains them.
+
+CREATE TYPE severity AS ENUM ('low', 'medium', 'high', 'critical');
+COMMENT ON TYPE severity IS 'How bad a finding is. Ordered: low < medium < high < critical.';
+
+
+CREATE TABLE findings (
+    stack text NOT NULL,
+    finding_key text NOT NULL,
+    raise_no bigint NOT NULL,
+    journal_seq bigint NOT NULL,
+    status text NOT NULL,
+    actor_id text NOT NULL,
+    expectation_id text NOT NULL,
+    class text NOT NULL,
+    severity severity NOT NULL,
+    confidence double precision NOT NULL,
+    summary text NOT NULL,
+    subject_kind text,
+    subject_id text,
+    evidence_refs jsonb,
+    caused_by_key text,
+    raised_by_episode_id uuid,
+    raised_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
+    cleared_by_episode_id uuid,
+    cleared_at timestamptz,
+    cleared_reason text,
+    cleared_by text,
+    ttl_s double precision,
+    expires_at timestamptz,
+    escalated_to severity,
+    acknowledged_by text,
+    acknowledged_at timestamptz,
+    superseded_at timestamptz,
+    PRIMARY KEY (stack, finding_key, raise_no)
+) WITH (fillfactor = 80);
+COMMENT ON TABLE findings IS
+    'Lasting observations about subjects. One row per raise; at most one per key is active.';
+COMMENT ON COLUMN findings.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN findings.finding_key IS
+    'Its identity: raising the same key again refreshes the finding.';
+COMMENT ON COLUMN findings.raise_no IS 'From 1; a raise after its end is a new one.';
+COMMENT ON COLUMN findings.journal_seq IS
+    'Sequence of the commit that last changed the row, in the state or in its partition of it.';
+COMMENT ON COLUMN findings.status IS
+    'active; cleared: an episode or a person has ended it; expired: nobody has raised or updated it within its time to live; superseded: it had ended, and has been raised again since.';
+COMMENT ON COLUMN findings.actor_id IS 'The actor that raised it.';
+COMMENT ON COLUMN findings.expectation_id IS 'The expectation whose episode raised it.';
+COMMENT ON COLUMN findings.class IS 'What kind of finding it is.';
+COMMENT ON COLUMN findings.severity IS
+    'How bad it is: low < medium < high < critical. It may have been escalated.';
+COMMENT ON COLUMN findings.confidence IS 'How sure its actor is, 0 to 1.';
+COMMENT ON COLUMN findings.summary IS 'The observation in words.';
+COMMENT ON COLUMN findings.subject_kind IS 'The kind of thing that it is about.';
+COMMENT ON COLUMN findings.subject_id IS 'Which thing it is about.';
+COMMENT ON COLUMN findings.evidence_refs IS 'The evidence for it.';
+COMMENT ON COLUMN findings.caused_by_key IS 'Key of the finding that explains this one.';
+COMMENT ON COLUMN findings.raised_by_episode_id IS 'The episode that raised it.';
+COMMENT ON COLUMN findings.raised_at IS 'When it was raised.';
+COMMENT ON COLUMN findings.updated_at IS
+    'When it was last raised, refreshed, changed or ended. Notes and acknowledgements do not count.';
+COMMENT ON COLUMN findings.cleared_by_episode_id IS
+    'The episode that cleared it. NULL: a person cleared it, or it expired.';
+COMMENT ON COLUMN findings.cleared_at IS 'When it was cleared, or expired.';
+COMMENT ON COLUMN findings.cleared_reason IS 'Why it was cleared, in words.';
+COMMENT ON COLUMN findings.cleared_by IS 'The person who cleared it.';
+COMMENT ON COLUMN findings.ttl_s IS
+    'Its time to live in seconds, counted from each raise or update. NULL: expires_at is fixed, if there is one.';
+COMMENT ON COLUMN findings.expires_at IS
+    'When it expires unless it is raised, updated or cleared before. NULL: never.';
+COMMENT ON COLUMN findings.escalated_to IS
+    'The severity that it was escalated to, which is its minimum from then on.';
+COMMENT ON COLUMN findings.acknowledged_by IS 'The person who acknowledged it.';
+COMMENT ON COLUMN findings.acknowledged_at IS 'When it was acknowledged.';
+COMMENT ON COLUMN findings.superseded_at IS 'When it was raised again.';
+
+CREATE INDEX findings_active ON findings (stack, severity DESC, updated_at DESC)
+    WHERE status = 'active';
+CREATE INDEX findings_by_actor ON findings (stack, actor_id, updated_at DESC);
+CREATE INDEX findings_by_subject ON findings USING hash (subject_id);
+-- For those who ask what a finding explains.
+CREATE INDEX findings_by_cause ON findings USING hash (caused_by_key);
+CREATE INDEX findings_expiring ON findings (stack, expires_at) WHERE status = 'active';
+
+
+CREATE TABLE finding_events (
+    stack text NOT NULL,
+    finding_key text NOT NULL,
+    journal_seq bigint NOT NULL,
+    event_no bigint NOT NULL,
+    kind text NOT NULL,
+    raise_no bigint NOT NULL,
+    episode_id uuid,
+    status text NOT NULL,
+    severity severity NOT NULL,
+    confidence double precision NOT NULL,
+    summary text NOT NULL,
+    evidence_refs jsonb,
+    at timestamptz NOT NULL,
+    from_severity severity,
+    person text,
+    reason text,
+    expires_at timestamptz,
+    PRIMARY KEY (stack, finding_key, journal_seq, event_no)
+);
+COMMENT ON TABLE finding_events IS
+    'The history of findings, in order, with the values from then on.';
+COMMENT ON COLUMN finding_events.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN finding_events.finding_key IS 'The finding.';
+COMMENT ON COLUMN finding_events.journal_seq IS
+    'Sequence of its commit, in the state or in its partition of it.';
+COMMENT ON COLUMN finding_events.event_no IS 'Position within that commit, from 0.';
+COMMENT ON COLUMN finding_events.kind IS
+    'finding_raised, finding_updated, finding_cleared, finding_expired, finding_escalated, finding_acknowledged or finding_noted.';
+COMMENT ON COLUMN finding_events.raise_no IS 'Which raise of the finding.';
+COMMENT ON COLUMN finding_events.episode_id IS
+    'The episode that caused it. NULL: a person did, or a timer.';
+COMMENT ON COLUMN finding_events.status IS 'The finding''s status after it.';
+COMMENT ON COLUMN finding_events.severity IS 'Its severity after it.';
+COMMENT ON COLUMN finding_events.confidence IS 'Its confidence after it.';
+COMMENT ON COLUMN finding_events.summary IS 'Its summary after it.';
+COMMENT ON COLUMN finding_events.evidence_refs IS 'Its evidence after it.';
+COMMENT ON COLUMN finding_events.at IS 'When it happened.';
+COMMENT ON COLUMN finding_events.from_severity IS 'Its severity before an escalation.';
+COMMENT ON COLUMN finding_events.person IS 'The person who did it. NULL: an episode or a timer.';
+COMMENT ON COLUMN finding_events.reason IS
+    'Why it was cleared or acknowledged, or the text of the note.';
+COMMENT ON COLUMN finding_events.expires_at IS 'When the finding expires, after it.';
+
+CREATE INDEX finding_events_by_episode ON finding_events (stack, episode_id);
+
+
+CREATE VIEW active_findings AS
+SELECT
+    stack, finding_key, raise_no, severity, class, summary, confidence, subject_kind,
+    subject_id, actor_id, expectation_id, caused_by_key, raised_by_episode_id, raised_at,
+    updated_at, evidence_refs, journal_seq, expires_at, escalated_to, acknowledged_by,
+    acknowledged_at
+FROM findings
+WHERE status = 'active';
+COMMENT ON VIEW active_findings IS 'Findings that are active now.';
+COMMENT ON COLUMN active_findings.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN active_findings.finding_key IS 'Its identity.';
+COMMENT ON COLUMN active_findings.raise_no IS 'Which raise of the key.';
+COMMENT ON COLUMN active_findings.severity IS 'How bad it is: low < medium < high < critical.';
+COMMENT ON COLUMN active_findings.class IS 'What kind of finding it is.';
+COMMENT ON COLUMN active_findings.summary IS 'The observation in words.';
+COMMENT ON COLUMN active_findings.confidence IS 'How sure its actor is, 0 to 1.';
+COMMENT ON COLUMN active_findings.subject_kind IS 'The kind of thing that it is about.';
+COMMENT ON COLUMN active_findings.subject_id IS 'Which thing it is about.';
+COMMENT ON COLUMN active_findings.actor_id IS 'The actor that raised it.';
+COMMENT ON COLUMN active_findings.expectation_id IS 'The expectation whose episode raised it.';
+COMMENT ON COLUMN active_findings.caused_by_key IS 'Key of the finding that explains this one.';
+COMMENT ON COLUMN active_findings.raised_by_episode_id IS 'The episode that raised it.';
+COMMENT ON COLUMN active_findings.raised_at IS 'When it was raised.';
+COMMENT ON COLUMN active_findings.updated_at IS 'When it was last refreshed or changed.';
+COMMENT ON COLUMN active_findings.evidence_refs IS 'The evidence for it.';
+COMMENT ON COLUMN active_findings.journal_seq IS
+    'Sequence of the commit that last changed it, in the state or in its partition of it.';
+COMMENT ON COLUMN active_findings.expires_at IS
+    'When it expires unless it is raised, updated or cleared before. NULL: never.';
+COMMENT ON COLUMN active_findings.escalated_to IS
+    'The severity that it was escalated to, which is its minimum from then on.';
+COMMENT ON COLUMN active_findings.acknowledged_by IS 'The person who acknowledged it.';
+COMMENT ON COLUMN active_findings.acknowledged_at IS 'When it was acknowledged.';
+
+
+-- What explains what. The latest raise of each finding counts, whether it is active or not. Nobody
+-- keeps findings from explaining each other in a circle: no key comes twice.
+
+CREATE FUNCTION finding_caused_by(key text, in_stack text DEFAULT NULL)
+RETURNS SETOF findings
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT finding.* FROM findings AS finding
+    WHERE finding.caused_by_key = finding_caused_by.key
+        AND (finding_caused_by.in_stack IS NULL OR finding.stack = finding_caused_by.in_stack)
+        AND finding.status <> 'superseded'
+    ORDER BY finding.raised_at, finding.finding_key;
+END;
+COMMENT ON FUNCTION finding_caused_by(text, text) IS
+    'The findings that name this one as their cause, the oldest first; of one stack, if it is said.';
+
+CREATE FUNCTION finding_causal_chain(
+    key text, depth_max integer DEFAULT 10, in_stack text DEFAULT NULL
+)
+RETURNS TABLE (
+    depth integer, stack text, finding_key text, raise_no bigint, status text, class text,
+    severity severity, summary text, caused_by_key text
+)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    WITH RECURSIVE chain AS (
+        SELECT
+            0 AS depth, finding.stack, finding.finding_key, finding.raise_no, finding.status,
+            finding.class, finding.severity, finding.summary, finding.caused_by_key
+        FROM findings AS finding
+        WHERE finding.finding_key = finding_causal_chain.key
+            AND finding.status <> 'superseded'
+            AND (
+                finding_causal_chain.in_stack IS NULL
+                OR finding.stack = finding_causal_chain.in_stack
+            )
+        UNION ALL
+        SELECT
+            chain.depth + 1, cause.stack, cause.finding_key, cause.raise_no, cause.status,
+            cause.class, cause.severity, cause.summary, cause.caused_by_key
+        FROM chain JOIN findings AS cause
+            ON cause.stack = chain.stack AND cause.finding_key = chain.caused_by_key
+        WHERE cause.status <> 'superseded' AND chain.depth < finding_causal_chain.depth_max
+    ) CYCLE finding_key SET is_cycle USING path
+    SELECT
+        chain.depth, chain.stack, chain.finding_key, chain.raise_no, chain.status, chain.class,
+        chain.severity, chain.summary, chain.caused_by_key
+    FROM chain
+    WHERE NOT chain.is_cycle
+    ORDER BY chain.stack, chain.depth;
+END;
+COMMENT ON FUNCTION finding_causal_chain(text, integer, text) IS
+    'The finding at depth 0, then what explains it, step by step, up to a depth (10); of one stack, if it is said.';
+
+CREATE FUNCTION finding_root_cause(key text, in_stack text DEFAULT NULL)
+RETURNS TABLE (
+    depth integer, stack text, finding_key text, raise_no bigint, status text, class text,
+    severity severity, summary text, caused_by_key text
+)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT DISTINCT ON (chain.stack) chain.*
+    FROM finding_causal_chain(
+        finding_root_cause.key, 100, finding_root_cause.in_stack
+    ) AS chain
+    ORDER BY chain.stack, chain.depth DESC;
+END;
+COMMENT ON FUNCTION finding_root_cause(text, text) IS
+    'The last of the chain of up to 100 findings that explain this one: itself, if none does; of one stack, if it is said.';
+
+
+-- Outputs: what goes to the outside.
+
+CREATE TABLE outputs (
+    stack text NOT NULL,
+    output_key text NOT NULL,
+    journal_seq bigint NOT NULL,
+    proposal_no bigint NOT NULL,
+    episode_id uuid,
+    actor_id text NOT NULL,
+    expectation_id text NOT NULL,
+    adapter text NOT NULL,
+    status text NOT NULL CHECK (status IN (
+        'awaiting_approval', 'proposed', 'delivered', 'failed', 'rejected', 'canceled'
+    )),
+    payload jsonb,
+    payload_hash text,
+    summary text,
+    approvers text[] NOT NULL DEFAULT '{}',
+    expires_at timestamptz,
+    on_expiry text,
+    remind_every_s double precision,
+    resolution text CHECK (resolution IN ('approved', 'denied', 'expired')),
+    decided_by text,
+    decided_reason text,
+    decision_id text,
+    decided_at timestamptz,
+    attempts bigint NOT NULL DEFAULT 0,
+    next_attempt_at timestamptz,
+    delivered_ref text,
+    error_class text,
+    error_detail text,
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
+    delivered_at timestamptz,
+    canceled_at timestamptz,
+    asked_at timestamptz,
+    edited_hash text,
+    PRIMARY KEY (stack, output_key)
+) WITH (fillfactor = 80);
+COMMENT ON TABLE outputs IS
+    'What episodes deliver to the outside, as it was last proposed. One row for each key.';
+COMMENT ON COLUMN outputs.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN outputs.output_key IS 'Its identity: outputs with the same key are the same.';
+COMMENT ON COLUMN outputs.journal_seq IS
+    'Sequence of the commit that last changed the row, in the journal or in its partition of it.';
+COMMENT ON COLUMN outputs.proposal_no IS
+    'From 1; grows when the key is proposed again, after it failed, was canceled, or was not approved in time.';
+COMMENT ON COLUMN outputs.episode_id IS 'The episode that proposed it.';
+COMMENT ON COLUMN outputs.actor_id IS 'The actor whose episode it is.';
+COMMENT ON COLUMN outputs.expectation_id IS 'Which of the actor''s expectations was triggered.';
+COMMENT ON COLUMN outputs.adapter IS 'The name of its adapter in the app.';
+COMMENT ON COLUMN outputs.status IS
+    'awaiting_approval, proposed (to be delivered), delivered, failed (for good, unless a person retries it), rejected (denied, or not approved in time) or canceled (alone, or with its episode).';
+COMMENT ON COLUMN outputs.payload IS 'What is delivered.';
+COMMENT ON COLUMN outputs.payload_hash IS
+    'SHA-256 of the payload, in hex: a decision names it. NULL: it needs no approval.';
+COMMENT ON COLUMN outputs.summary IS 'One sentence for its approvers.';
+COMMENT ON COLUMN outputs.approvers IS 'Who may approve it; empty: anybody.';
+COMMENT ON COLUMN outputs.expires_at IS 'Until when it can be approved. NULL: no limit.';
+COMMENT ON COLUMN outputs.on_expiry IS
+    'What happens if nobody decides in time: deny, approve or fail.';
+COMMENT ON COLUMN outputs.remind_every_s IS
+    'Seconds between two reminders that it waits for approval. NULL: none.';
+COMMENT ON COLUMN outputs.resolution IS
+    'What was decided: approved, denied or expired (nobody decided in time). NULL: nothing.';
+COMMENT ON COLUMN outputs.decided_by IS 'Who decided. NULL: nobody.';
+COMMENT ON COLUMN outputs.decided_reason IS 'Why, in words.';
+COMMENT ON COLUMN outputs.decision_id IS 'Id of the request that made the decision.';
+COMMENT ON COLUMN outputs.decided_at IS 'When it was decided.';
+COMMENT ON COLUMN outputs.attempts IS 'Calls of the adapter for this proposal.';
+COMMENT ON COLUMN outputs.next_attempt_at IS
+    'Time of the next attempt, at the earliest. NULL: none is scheduled.';
+COMMENT ON COLUMN outputs.delivered_ref IS 'The receiver''s reference for it.';
+COMMENT ON COLUMN outputs.error_class IS
+    'Why the last attempt failed: a stable class. NULL: it did not fail, or another one is under way.';
+COMMENT ON COLUMN outputs.error_detail IS 'Why the last attempt failed, in words.';
+COMMENT ON COLUMN outputs.created_at IS 'When it was proposed.';
+COMMENT ON COLUMN outputs.updated_at IS 'When it was last changed.';
+COMMENT ON COLUMN outputs.delivered_at IS 'When it was delivered.';
+COMMENT ON COLUMN outputs.canceled_at IS 'When it was canceled.';
+COMMENT ON COLUMN outputs.asked_at IS
+    'When approval was last requested. NULL: it needs no approval.';
+COMMENT ON COLUMN outputs.edited_hash IS
+    'SHA-256 of the changed payload that was approved, in hex; `payload` has the changes. NULL: it was not changed, or the row is older than this column.';
+
+CREATE INDEX outputs_by_time ON outputs (stack, created_at DESC, output_key DESC);
+CREATE INDEX outputs_by_status ON outputs (stack, status, created_at DESC, output_key DESC);
+CREATE INDEX outputs_by_episode ON outputs (stack, episode_id);
+
+
+CREATE TABLE output_events (
+    stack text NOT NULL,
+    output_key text NOT NULL,
+    journal_seq bigint NOT NULL,
+    event_no bigint NOT NULL,
+    kind text NOT NULL,
+    at timestamptz NOT NULL,
+    proposal_no bigint,
+    episode_id uuid,
+    attempt bigint,
+    node text,
+    person text,
+    reason text,
+    error_class text,
+    error_detail text,
+    next_attempt_at timestamptz,
+    delivered_ref text,
+    PRIMARY KEY (stack, output_key, journal_seq, event_no)
+);
+COMMENT ON TABLE output_events IS
+    'The history of outputs, in order: every decision and every attempt.';
+COMMENT ON COLUMN output_events.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN output_events.output_key IS 'The output.';
+COMMENT ON COLUMN output_events.journal_seq IS
+    'Sequence of its commit, in the journal or in its partition of it.';
+COMMENT ON COLUMN output_events.event_no IS 'Position within that commit, from 0.';
+COMMENT ON COLUMN output_events.kind IS
+    'output_proposed, output_approved, output_rejected, output_attempted, output_postponed, output_delivered, output_failed, output_retried or output_canceled.';
+COMMENT ON COLUMN output_events.at IS 'When it happened.';
+COMMENT ON COLUMN output_events.proposal_no IS 'Number of a new proposal. NULL: it is no proposal.';
+COMMENT ON COLUMN output_events.episode_id IS
+    'The episode that proposes it. NULL: it is no proposal.';
+COMMENT ON COLUMN output_events.attempt IS 'Number of the attempt at its proposal, from 1.';
+COMMENT ON COLUMN output_events.node IS 'The node that calls the adapter.';
+COMMENT ON COLUMN output_events.person IS
+    'Who decided, retried or canceled it; NULL of a decision: it expired.';
+COMMENT ON COLUMN output_events.reason IS 'Why, in words.';
+COMMENT ON COLUMN output_events.error_class IS 'Why the attempt failed: a stable class.';
+COMMENT ON COLUMN output_events.error_detail IS 'Why the attempt failed, in words.';
+COMMENT ON COLUMN output_events.next_attempt_at IS 'Time of the next attempt, at the earliest.';
+COMMENT ON COLUMN output_events.delivered_ref IS 'The receiver''s reference for it.';
+
+
+-- The log of an episode: all that it did, in order; and as a text for people, as much of it as its
+-- log strategy lets them see.
+
+CREATE FUNCTION last_line(value text)
+RETURNS text
+LANGUAGE sql IMMUTABLE
+RETURN regexp_replace(rtrim(value, E' \n'), '^.*\n', '');
+COMMENT ON FUNCTION last_line(text) IS
+    'The last line of a text: the cause, where it is a traceback.';
+
+CREATE VIEW episode_timeline AS
+WITH happened AS (
+    SELECT
+        stack, episode_id, queued_at AS at, 0 AS turn, 0 AS place, 'episode_opened' AS kind,
+        NULL::bigint AS step_no, NULL AS name,
+        concat_ws(
+            ' ',
+            CASE WHEN forked_from IS NOT NULL THEN format(
+                'forked by %s at step %s of %s,', forked_by, forked_at_step, forked_from
+            ) END,
+            'opened by',
+            CASE trigger_type
+                WHEN 'event' THEN 'event ' || (trigger_ref ->> 'event_type')
+                WHEN 'schedule' THEN 'schedule ' || (trigger_ref ->> 'schedule')
+                WHEN 'workflow' THEN format('step %s of workflow %s', workflow_step_id, workflow_id)
+                ELSE concat_ws(
+                    ': ', trigger_ref ->> 'requested_by', nullif(trigger_ref ->> 'reason', '')
+                )
+            END,
+            -- guard: no-subject-about-nothing
+            'about ' || CASE WHEN subject_id <> '' THEN concat_ws(' ', subject_kind, subject_id) END
+        ) AS says,
+        coalesce(
+            forked_by, CASE trigger_type WHEN 'manual' THEN trigger_ref ->> 'requested_by' END
+        ) AS person,
+        opened_by AS node, NULL::bigint AS cost_ms, NULL AS error_class, NULL AS error_detail,
+        jsonb_strip_nulls(
+            jsonb_build_object('trigger', trigger_ref, 'budget', budget, 'mode', mode)
+        ) AS details,
+        journal_seq
+    FROM episodes
+    UNION ALL
+    SELECT
+        stack, episode_id, started_at, 1, 1, 'episode_started', NULL, NULL,
+        concat_ws(' on ', 'started', first_node), NULL, first_node, NULL, NULL, NULL,
+        '{"attempt": 1}', journal_seq
+    FROM episodes
+    WHERE started_at IS NOT NULL
+    UNION ALL
+    SELECT
+        stack, episode_id, started_at, 1, attempt, 'episode_started', NULL, NULL,
+        format(
+            '%s on %s (attempt %s)',
+            CASE WHEN is_fresh THEN 'began anew' ELSE 'continued' END, node, attempt
+        ),
+        NULL, node, NULL, NULL, NULL, jsonb_build_object('attempt', attempt, 'fresh', is_fresh),
+        journal_seq
+    FROM episode_attempts
+    UNION ALL
+    SELECT
+        stack, episode_id, created_at, 2, step_no * 3, kind, step_no, tool_name,
+        concat_ws(
+            ': ', concat_ws(' ', kind, tool_name),
+            CASE state WHEN 'announced' THEN 'begun, and its outcome is not recorded' END,
+            error_class, last_line(error_detail)
+        ),
+        NULL, NULL, cost_ms, error_class, error_detail,
+        jsonb_strip_nulls(jsonb_build_object(
+            'args', args_redacted, 'result', result, 'result_size_bytes', result_size_bytes,
+            'result_digest', result_digest, 'model', model,
+            'tokens', nullif(cost_tokens, 0), 'idempotency_key', side_effect_key
+        )),
+        journal_seq
+    FROM episode_steps AS step
+    -- An answer is shown as the end of what was waited for.
+    WHERE kind NOT IN ('approval', 'wait') OR NOT EXISTS (
+        SELECT FROM episode_blocks AS block
+        WHERE (block.stack, block.episode_id, block.step_no)
+            = (step.stack, step.episode_id, step.step_no)
+    )
+    UNION ALL
+    SELECT
+        stack, episode_id, blocked_at, 2, step_no * 3 + 1,
+        CASE reason WHEN 'approval' THEN 'approval_requested' ELSE 'wait_started' END,
+        step_no, ref,
+        CASE
+            WHEN reason = 'approval' THEN concat_ws(': ', 'asks for approval', summary)
+            WHEN ref <> '' THEN 'waits for ' || ref  -- guard: sleep-told-as-sleep
+            ELSE 'sleeps until ' || to_char(
+                expires_at AT TIME ZONE 'UTC',
+                CASE
+                    WHEN (expires_at AT TIME ZONE 'UTC')::date
+                        = (blocked_at AT TIME ZONE 'UTC')::date
+                    THEN 'HH24:MI:SS'
+                    ELSE 'YYYY-MM-DD HH24:MI:SS'
+                END
+            )
+        END,
+        NULL, NULL, NULL, NULL, NULL,
+        CASE WHEN reason = 'approval' OR ref <> '' THEN jsonb_strip_nulls(jsonb_build_object(
+            'plan', plan, 'plan_hash', plan_hash, 'approvers', nullif(approvers, '{}'),
+            'expires_at', expires_at, 'on_expiry', on_expiry
+        )) ELSE '{}' END,
+        journal_seq
+    FROM episode_blocks
+    UNION ALL
+    SELECT
+        block.stack, block.episode_id, block.resolved_at, 2, block.step_no * 3 + 2,
+        CASE block.reason WHEN 'approval' THEN 'approval_resolved' ELSE 'wait_resolved' END,
+        block.step_no, block.ref,
+        CASE
+            WHEN block.reason = 'wait' AND block.ref = '' AND block.resolution = 'expired'
+            THEN 'goes on'
+            ELSE concat_ws(
+                ': ',
+                concat_ws(' by ', concat_ws(' ', block.ref, block.resolution), block.resolved_by),
+                block.resolved_reason
+            )
+        END,
+        block.resolved_by, NULL, NULL, step.error_class, step.error_detail,
+        jsonb_strip_nulls(jsonb_build_object('result', step.result)), block.journal_seq
+    FROM episode_blocks AS block
+    LEFT JOIN episode_steps AS step USING (stack, episode_id, step_no)
+    WHERE block.resolved_at IS NOT NULL
+    UNION ALL
+    SELECT
+        stack, episode_id, at, 3, event_no, kind, NULL, finding_key,
+        concat_ws(
+            ': ', format('%s %s (%s)', kind, finding_key, severity), coalesce(reason, summary)
+        ),
+        person, NULL, NULL, NULL, NULL,
+        jsonb_strip_nulls(jsonb_build_object(
+            'status', status, 'severity', severity, 'confidence', confidence,
+            'evidence', evidence_refs
+        )),
+        journal_seq
+    FROM finding_events
+    WHERE episode_id IS NOT NULL
+    UNION ALL
+    SELECT
+        event.stack, output.episode_id, event.at, 3, event.event_no, event.kind, NULL,
+        event.output_key,
+        concat_ws(
+            ': ',
+            concat_ws(
+                ' ', event.kind, event.output_key, 'as ' || event.delivered_ref,
+                'by ' || event.person
+            ),
+            event.error_class, last_line(event.error_detail), event.reason
+        ),
+        event.person, event.node, NULL, event.error_class, event.error_detail,
+        jsonb_strip_nulls(jsonb_build_object(
+            'adapter', output.adapter, 'attempt', event.attempt,
+            'next_attempt_at', event.next_attempt_at
+        )),
+        event.journal_seq
+    FROM outputs AS output
+    JOIN output_events AS event USING (stack, output_key)
+    WHERE output.episode_id IS NOT NULL
+    UNION ALL
+    SELECT
+        stack, episode_id, finished_at, 4, 0, 'episode_finished', NULL, NULL,
+        concat_ws(': ', status, error_class, last_line(error_detail), summary),
+        NULL, node, wall_used_ms, error_class, error_detail,
+        jsonb_strip_nulls(jsonb_build_object(
+            'status', status, 'classification', classification, 'confidence', confidence,
+            'turns', turns_used, 'tokens', tokens_used, 'metadata', metadata
+        )),
+        journal_seq
+    FROM episodes
+    WHERE finished_at IS NOT NULL
+)
+SELECT
+    stack, episode_id,
+    row_number() OVER (
+        PARTITION BY stack, episode_id ORDER BY at, turn, place, journal_seq
+    ) AS position,
+    at, kind, step_no, name, says, person, node, cost_ms, error_class, error_detail, details,
+    journal_seq
+FROM happened;
+COMMENT ON VIEW episode_timeline IS
+    'All that an episode did, in order: how it was opened and started, its steps, waits, approvals, findings, outputs, and its end.';
+COMMENT ON COLUMN episode_timeline.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN episode_timeline.episode_id IS 'The episode.';
+COMMENT ON COLUMN episode_timeline.position IS
+    'Its place in the order of time, from 1. It may grow while the tables catch up.';
+COMMENT ON COLUMN episode_timeline.at IS 'When it happened, by the clock of the node.';
+COMMENT ON COLUMN episode_timeline.kind IS
+    'episode_opened, episode_started, episode_finished; the kind of a step, such as tool_call; approval_requested, approval_resolved, wait_started, wait_resolved; or the kind of a change of a finding or an output.';
+COMMENT ON COLUMN episode_timeline.step_no IS
+    'The step that it is, or that its answer is. NULL: it is about none.';
+COMMENT ON COLUMN episode_timeline.name IS
+    'The tool, the reference, or the key of the finding or output. NULL: none.';
+COMMENT ON COLUMN episode_timeline.says IS 'What happened, in one line.';
+COMMENT ON COLUMN episode_timeline.person IS 'Who did it. NULL: no person.';
+COMMENT ON COLUMN episode_timeline.node IS
+    'The node that did it. NULL: it is not recorded for this.';
+COMMENT ON COLUMN episode_timeline.cost_ms IS
+    'How long the step took, in milliseconds; of the end, all of them. NULL: it is neither.';
+COMMENT ON COLUMN episode_timeline.error_class IS 'Why it failed: a stable class.';
+COMMENT ON COLUMN episode_timeline.error_detail IS 'Why it failed, in words.';
+COMMENT ON COLUMN episode_timeline.details IS
+    'The rest of what is known: the trigger, arguments and result, the plan, evidence, …';
+COMMENT ON COLUMN episode_timeline.journal_seq IS
+    'Sequence of the commit that last changed its row, in the stream of what it is about.';
+
+
+CREATE FUNCTION log_line(at timestamptz, says text, cost_ms bigint, more jsonb)
+RETURNS text
+LANGUAGE sql STABLE
+RETURN concat(
+    '- `', to_char(at AT TIME ZONE 'UTC', 'HH24:MI:SS'), '` ', says,
+    CASE WHEN cost_ms > 0 THEN format(' (%s ms)', cost_ms) END,
+    (
+        SELECT string_agg(format(E'\n  - %s: `%s`', key, value), '' ORDER BY key)
+        FROM jsonb_each(more)
+    )
+);
+COMMENT ON FUNCTION log_line(timestamptz, text, bigint, jsonb) IS
+    'A row of `episode_timeline` as Markdown; `more` is an object, one line for each of its values.';
+
+CREATE VIEW episode_logs AS
+SELECT
+    stack, episode_id, log_strategy, 'markdown' AS format,
+    CASE log_strategy
+        WHEN 'summary_only'
+        THEN concat_ws(': ', status, error_class, last_line(error_detail), summary)
+        ELSE (
+            SELECT string_agg(
+                log_line(
+                    line.at, line.says, line.cost_ms,
+                    CASE log_strategy WHEN 'full_debug' THEN line.details END
+                ),
+                E'\n' ORDER BY line.position
+            )
+            FROM episode_timeline AS line
+            WHERE (line.stack, line.episode_id) = (episode.stack, episode.episode_id)
+        )
+    END AS content,
+    -- Not turns_used: a call that is retried is one turn, however many steps it has.
+    (
+        SELECT coalesce(max(step_no), 0)
+        FROM episode_steps AS step
+        WHERE (step.stack, step.episode_id) = (episode.stack, episode.episode_id)
+            AND step.state = 'recorded'
+    ) AS last_step_no,
+    journal_seq
+FROM episodes AS episode
+WHERE log_strategy <> 'none';
+COMMENT ON VIEW episode_logs IS
+    'What episodes did, as a text for people. Those whose log strategy is none are not there.';
+COMMENT ON COLUMN episode_logs.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN episode_logs.episode_id IS 'The episode.';
+COMMENT ON COLUMN episode_logs.log_strategy IS
+    'summary_only (one line: its status and summary), timeline (a line for each row of `episode_timeline`) or full_debug (with the details of each).';
+COMMENT ON COLUMN episode_logs.format IS 'markdown.';
+COMMENT ON COLUMN episode_logs.content IS 'The text. Times are in UTC.';
+COMMENT ON COLUMN episode_logs.last_step_no IS 'How many steps it had taken.';
+COMMENT ON COLUMN episode_logs.journal_seq IS
+    'Sequence of the commit that last changed the row of the episode, in the journal or in its partition of it.';
+
+
+-- Workflows: their instances, and the items of their steps.
+
+CREATE TABLE workflow_instances (
+    stack text NOT NULL,
+    instance_id uuid NOT NULL,
+    journal_seq bigint NOT NULL,
+    workflow_id text NOT NULL,
+    status text NOT NULL CHECK (status IN (
+        'running', 'stopping', 'compensating', 'done', 'failed', 'canceled'
+    )),
+    mode text NOT NULL,
+    trigger_type text NOT NULL,
+    trigger_ref jsonb NOT NULL,
+    subject_value text,
+    dedupe_key text NOT NULL,
+    steps jsonb NOT NULL,
+    parent_instance_id uuid,
+    parent_step_id text,
+    depth bigint NOT NULL,
+    error_class text,
+    error_detail text,
+    failed_step text,
+    canceled_by text,
+    cancel_reason text,
+    not_undone text[] NOT NULL DEFAULT '{}',
+    started_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
+    finished_at timestamptz,
+    definition_revision bigint,
+    PRIMARY KEY (stack, instance_id)
+) WITH (fillfactor = 80);
+COMMENT ON TABLE workflow_instances IS 'Instances of workflows, one row each.';
+COMMENT ON COLUMN workflow_instances.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN workflow_instances.instance_id IS
+    'Computed from its cause: the same cause is the same instance.';
+COMMENT ON COLUMN workflow_instances.journal_seq IS
+    'Sequence of the commit that last changed the row, in the journal or in its partition of it.';
+COMMENT ON COLUMN workflow_instances.workflow_id IS 'The workflow''s name.';
+COMMENT ON COLUMN workflow_instances.status IS
+    'running, stopping (running steps are being canceled), compensating (finished steps are being undone), or how it ended: done, failed, canceled. The view workflows also has blocked.';
+COMMENT ON COLUMN workflow_instances.mode IS
+    'live, or dry_run: a rehearsal without effects outside.';
+COMMENT ON COLUMN workflow_instances.trigger_type IS
+    'What started it: event, schedule, manual or workflow (it is a step of another one).';
+COMMENT ON COLUMN workflow_instances.trigger_ref IS
+    'The trigger in full; payload (of a workflow: input) is the payload of the event.';
+COMMENT ON COLUMN workflow_instances.subject_value IS
+    'What it is about. NULL: nothing in particular.';
+COMMENT ON COLUMN workflow_instances.dedupe_key IS 'Triggers with the same key start one instance.';
+COMMENT ON COLUMN workflow_instances.steps IS
+    'Its steps in the order of their declaration: step_id, depends_on, and actor_id and expectation_id or workflow_id.';
+COMMENT ON COLUMN workflow_instances.parent_instance_id IS
+    'The instance that it is a step of. NULL: none.';
+COMMENT ON COLUMN workflow_instances.parent_step_id IS 'The step of that instance. NULL: none.';
+COMMENT ON COLUMN workflow_instances.depth IS 'Number of instances that it is nested in.';
+COMMENT ON COLUMN workflow_instances.error_class IS 'Why it failed: a stable class.';
+COMMENT ON COLUMN workflow_instances.error_detail IS 'Why it failed, in words.';
+COMMENT ON COLUMN workflow_instances.failed_step IS
+    'The step that made it fail. NULL: it did not fail, or took too long.';
+COMMENT ON COLUMN workflow_instances.canceled_by IS 'Who canceled it. NULL: nobody.';
+COMMENT ON COLUMN workflow_instances.cancel_reason IS 'Why, in words.';
+COMMENT ON COLUMN workflow_instances.not_undone IS 'Steps that were done and could not be undone.';
+COMMENT ON COLUMN workflow_instances.started_at IS 'When it started.';
+COMMENT ON COLUMN workflow_instances.updated_at IS 'When it was last changed.';
+COMMENT ON COLUMN workflow_instances.finished_at IS 'When it ended.';
+COMMENT ON COLUMN workflow_instances.definition_revision IS
+    'Revision of the definition that it was started under, and keeps. NULL: the workflow is declared in code.';
+
+CREATE INDEX workflow_instances_by_time
+    ON workflow_instances (stack, started_at DESC, instance_id DESC);
+CREATE INDEX workflow_instances_open ON workflow_instances (stack, started_at DESC)
+    WHERE finished_at IS NULL;
+CREATE INDEX workflow_instances_by_parent ON workflow_instances (stack, parent_instance_id)
+    WHERE parent_instance_id IS NOT NULL;
+
+
+CREATE TABLE workflow_steps (
+    stack text NOT NULL,
+    instance_id uuid NOT NULL,
+    step_id text NOT NULL,
+    item bigint NOT NULL,
+    journal_seq bigint NOT NULL,
+    status text NOT NULL CHECK (status IN (
+        'pending', 'awaiting_approval', 'running', 'failed', 'retrying', 'paused', 'done',
+        'skipped', 'canceled'
+    )),
+    attempts bigint NOT NULL DEFAULT 0,
+    episode_id uuid,
+    input jsonb,
+    result jsonb,
+    error_class text,
+    error_detail text,
+    retry_at timestamptz,
+    plan_hash text,
+    summary text,
+    approvers text[] NOT NULL DEFAULT '{}',
+    asked_at timestamptz,
+    expires_at timestamptz,
+    decided_by text,
+    decided_reason text,
+    compensation_status text CHECK (
+        compensation_status IN ('running', 'done', 'failed', 'canceled')
+    ),
+    compensation_episode_id uuid,
+    started_at timestamptz,
+    finished_at timestamptz,
+    reused_episode_id uuid,
+    edited_hash text,
+    PRIMARY KEY (stack, instance_id, step_id, item)
+) WITH (fillfactor = 80);
+COMMENT ON TABLE workflow_steps IS
+    'Steps of instances of workflows: one row for each item of a step that fans out, and one for any other step.';
+COMMENT ON COLUMN workflow_steps.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN workflow_steps.instance_id IS 'The instance that it is a step of.';
+COMMENT ON COLUMN workflow_steps.step_id IS 'The step''s name.';
+COMMENT ON COLUMN workflow_steps.item IS 'Number of the item, from 0.';
+COMMENT ON COLUMN workflow_steps.journal_seq IS
+    'Sequence of the commit that last changed the row, in the journal or in its partition of it.';
+COMMENT ON COLUMN workflow_steps.status IS
+    'pending, awaiting_approval, running, failed (for good), retrying (later), paused (until a person decides), done, skipped or canceled.';
+COMMENT ON COLUMN workflow_steps.attempts IS 'Attempts so far, the current one included.';
+COMMENT ON COLUMN workflow_steps.episode_id IS
+    'The episode of the newest attempt, or its instance if the step is another workflow. NULL: there was none.';
+COMMENT ON COLUMN workflow_steps.input IS 'Its input. NULL: not known yet.';
+COMMENT ON COLUMN workflow_steps.result IS 'Its result, for the steps that depend on it.';
+COMMENT ON COLUMN workflow_steps.error_class IS
+    'Why the newest attempt failed: a stable class. NULL: it did not, or is running.';
+COMMENT ON COLUMN workflow_steps.error_detail IS 'Why the newest attempt failed, in words.';
+COMMENT ON COLUMN workflow_steps.retry_at IS
+    'Time of the next attempt, at the earliest. NULL: none is scheduled.';
+COMMENT ON COLUMN workflow_steps.plan_hash IS
+    'SHA-256 of what people were asked to approve, in hex; a decision names it. NULL: no approval.';
+COMMENT ON COLUMN workflow_steps.summary IS 'The request in one sentence.';
+COMMENT ON COLUMN workflow_steps.approvers IS 'Who may approve it; empty: anybody.';
+COMMENT ON COLUMN workflow_steps.asked_at IS 'When approval was requested.';
+COMMENT ON COLUMN workflow_steps.expires_at IS 'Until when it can be approved. NULL: no limit.';
+COMMENT ON COLUMN workflow_steps.decided_by IS 'Who decided. NULL: nobody.';
+COMMENT ON COLUMN workflow_steps.decided_reason IS 'Why, in words.';
+COMMENT ON COLUMN workflow_steps.compensation_status IS
+    'Status of the newest attempt to undo it: running, done, failed or canceled. NULL: there was none.';
+COMMENT ON COLUMN workflow_steps.compensation_episode_id IS 'The episode of that attempt.';
+COMMENT ON COLUMN workflow_steps.started_at IS 'When the newest attempt started.';
+COMMENT ON COLUMN workflow_steps.finished_at IS 'When that ended.';
+COMMENT ON COLUMN workflow_steps.reused_episode_id IS
+    'The earlier episode whose result is reused for this item. NULL: none.';
+COMMENT ON COLUMN workflow_steps.edited_hash IS
+    'SHA-256 of the changed inputs that were approved, in hex; in the row of the first item. NULL: they were not changed, or the row is older than this column.';
+
+CREATE INDEX workflow_steps_by_episode ON workflow_steps (stack, episode_id)
+    WHERE episode_id IS NOT NULL;
+-- The few that wait for somebody, among however many there are.
+CREATE INDEX workflow_steps_asking ON workflow_steps (stack, instance_id)
+    WHERE status IN ('awaiting_approval', 'paused');
+
+
+CREATE VIEW workflows AS
+SELECT
+    instance.stack, instance.instance_id, instance.workflow_id,
+    CASE
+        WHEN instance.status = 'running' AND step.waiting > 0 AND step.moving = 0 THEN 'blocked'
+        ELSE instance.status
+    END AS status,
+    instance.mode, instance.subject_value, step.items, step.done, step.moving AS running,
+    step.waiting, instance.parent_instance_id, instance.error_class, instance.error_detail,
+    instance.failed_step, instance.started_at, instance.updated_at, instance.finished_at,
+    instance.journal_seq
+FROM workflow_instances AS instance
+CROSS JOIN LATERAL (
+    SELECT
+        count(*) AS items,
+        count(*) FILTER (WHERE status IN ('done', 'skipped')) AS done,
+        count(*) FILTER (WHERE status IN ('running', 'retrying')) AS moving,
+        count(*) FILTER (WHERE status IN ('awaiting_approval', 'paused')) AS waiting
+    FROM workflow_steps
+    WHERE stack = instance.stack AND instance_id = instance.instance_id
+) AS step;
+COMMENT ON VIEW workflows IS 'Instances of workflows, and their progress.';
+COMMENT ON COLUMN workflows.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN workflows.instance_id IS
+    'Computed from its cause: the same cause is the same instance.';
+COMMENT ON COLUMN workflows.workflow_id IS 'The workflow''s name.';
+COMMENT ON COLUMN workflows.status IS
+    'running, blocked (it cannot continue before a person decides), stopping, compensating, or how it ended: done, failed, canceled.';
+COMMENT ON COLUMN workflows.mode IS 'live, or dry_run: a rehearsal without effects outside.';
+COMMENT ON COLUMN workflows.subject_value IS 'What it is about. NULL: nothing in particular.';
+COMMENT ON COLUMN workflows.items IS 'Items of its steps, as far as they are known.';
+COMMENT ON COLUMN workflows.done IS 'How many of them are done, or were skipped.';
+COMMENT ON COLUMN workflows.running IS 'How many run, or will be tried again.';
+COMMENT ON COLUMN workflows.waiting IS 'How many wait for people.';
+COMMENT ON COLUMN workflows.parent_instance_id IS 'The instance that it is a step of. NULL: none.';
+COMMENT ON COLUMN workflows.error_class IS 'Why it failed: a stable class.';
+COMMENT ON COLUMN workflows.error_detail IS 'Why it failed, in words.';
+COMMENT ON COLUMN workflows.failed_step IS
+    'The step that made it fail. NULL: it did not fail, or took too long.';
+COMMENT ON COLUMN workflows.started_at IS 'When it started.';
+COMMENT ON COLUMN workflows.updated_at IS 'When it was last changed.';
+COMMENT ON COLUMN workflows.finished_at IS 'When it ended.';
+COMMENT ON COLUMN workflows.journal_seq IS
+    'Sequence of the commit that last changed it, in the journal or in its partition of it.';
+
+
+-- Definitions: actors and workflows that are data, as they stand, and how they came to that.
+
+CREATE TABLE agent_definitions (
+    stack text NOT NULL,
+    actor_id text NOT NULL,
+    journal_seq bigint NOT NULL,
+    revision bigint NOT NULL,
+    is_enabled boolean NOT NULL GENERATED ALWAYS AS (disabled_at IS NULL) STORED,
+    domain text NOT NULL,
+    spec_rev text,
+    expectations text[] NOT NULL,
+    definition jsonb,
+    applied_at timestamptz NOT NULL,
+    applied_by text NOT NULL,
+    applied_reason text,
+    first_applied_at timestamptz NOT NULL,
+    disabled_at timestamptz,
+    disabled_by text,
+    disabled_reason text,
+    PRIMARY KEY (stack, actor_id)
+) WITH (fillfactor = 80);
+COMMENT ON TABLE agent_definitions IS
+    'Actors that are defined as data, as they were last applied. One row each.';
+COMMENT ON COLUMN agent_definitions.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN agent_definitions.actor_id IS 'The actor that is defined.';
+COMMENT ON COLUMN agent_definitions.journal_seq IS
+    'Sequence of the commit that last changed the row, in the state or in its partition of it.';
+COMMENT ON COLUMN agent_definitions.revision IS
+    'From 1; grows each time another definition is applied.';
+COMMENT ON COLUMN agent_definitions.is_enabled IS
+    'Whether it is in effect. false: it was disabled.';
+COMMENT ON COLUMN agent_definitions.domain IS 'Its label, for people.';
+COMMENT ON COLUMN agent_definitions.spec_rev IS 'The spec_rev that it declares. NULL: none.';
+COMMENT ON COLUMN agent_definitions.expectations IS 'The names of its expectations.';
+COMMENT ON COLUMN agent_definitions.definition IS
+    'The definition in full; default values are omitted.';
+COMMENT ON COLUMN agent_definitions.applied_at IS 'When this revision was applied.';
+COMMENT ON COLUMN agent_definitions.applied_by IS 'Who applied it.';
+COMMENT ON COLUMN agent_definitions.applied_reason IS 'Why, in words.';
+COMMENT ON COLUMN agent_definitions.first_applied_at IS 'When its first revision was applied.';
+COMMENT ON COLUMN agent_definitions.disabled_at IS 'When it was disabled. NULL: it is enabled.';
+COMMENT ON COLUMN agent_definitions.disabled_by IS 'Who disabled it. NULL: it is enabled.';
+COMMENT ON COLUMN agent_definitions.disabled_reason IS 'Why, in words.';
+
+
+CREATE TABLE workflow_definitions (
+    stack text NOT NULL,
+    workflow_id text NOT NULL,
+    journal_seq bigint NOT NULL,
+    revision bigint NOT NULL,
+    is_enabled boolean NOT NULL GENERATED ALWAYS AS (disabled_at IS NULL) STORED,
+    triggers jsonb,
+    subject_key text,
+    steps text[] NOT NULL,
+    definition jsonb,
+    applied_at timestamptz NOT NULL,
+    applied_by text NOT NULL,
+    applied_reason text,
+    first_applied_at timestamptz NOT NULL,
+    disabled_at timestamptz,
+    disabled_by text,
+    disabled_reason text,
+    PRIMARY KEY (stack, workflow_id)
+) WITH (fillfactor = 80);
+COMMENT ON TABLE workflow_definitions IS
+    'Workflows that are defined as data, as they were last applied. One row each.';
+COMMENT ON COLUMN workflow_definitions.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN workflow_definitions.workflow_id IS 'The workflow''s name.';
+COMMENT ON COLUMN workflow_definitions.journal_seq IS
+    'Sequence of the commit that last changed the row, in the state or in its partition of it.';
+COMMENT ON COLUMN workflow_definitions.revision IS
+    'From 1; grows each time another definition is applied.';
+COMMENT ON COLUMN workflow_definitions.is_enabled IS
+    'Whether it is in effect. false: it was disabled.';
+COMMENT ON COLUMN workflow_definitions.triggers IS 'What starts it. NULL: only people do.';
+COMMENT ON COLUMN workflow_definitions.subject_key IS
+    'Path to the subject in the payload of its trigger. NULL: none.';
+COMMENT ON COLUMN workflow_definitions.steps IS
+    'The names of its steps, in the order of their declaration.';
+COMMENT ON COLUMN workflow_definitions.definition IS
+    'The definition in full; default values are omitted.';
+COMMENT ON COLUMN workflow_definitions.applied_at IS 'When this revision was applied.';
+COMMENT ON COLUMN workflow_definitions.applied_by IS 'Who applied it.';
+COMMENT ON COLUMN workflow_definitions.applied_reason IS 'Why, in words.';
+COMMENT ON COLUMN workflow_definitions.first_applied_at IS 'When its first revision was applied.';
+COMMENT ON COLUMN workflow_definitions.disabled_at IS 'When it was disabled. NULL: it is enabled.';
+COMMENT ON COLUMN workflow_definitions.disabled_by IS 'Who disabled it. NULL: it is enabled.';
+COMMENT ON COLUMN workflow_definitions.disabled_reason IS 'Why, in words.';
+
+
+CREATE TABLE definition_history (
+    stack text NOT NULL,
+    kind text NOT NULL CHECK (kind IN ('agent', 'workflow')),
+    definition_id text NOT NULL,
+    journal_seq bigint NOT NULL,
+    event_no bigint NOT NULL,
+    change text NOT NULL CHECK (change IN ('applied', 'disabled')),
+    revision bigint NOT NULL,
+    definition jsonb,
+    at timestamptz NOT NULL,
+    person text NOT NULL,
+    reason text,
+    PRIMARY KEY (stack, kind, definition_id, journal_seq, event_no)
+);
+COMMENT ON TABLE definition_history IS
+    'The history of definitions, in order: every revision that was ever applied, in full.';
+COMMENT ON COLUMN definition_history.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN definition_history.kind IS 'What is defined: agent or workflow.';
+COMMENT ON COLUMN definition_history.definition_id IS 'The actor''s id, or the workflow''s name.';
+COMMENT ON COLUMN definition_history.journal_seq IS
+    'Sequence of its commit, in the state or in its partition of it.';
+COMMENT ON COLUMN definition_history.event_no IS 'Position within that commit, from 0.';
+COMMENT ON COLUMN definition_history.change IS 'applied or disabled.';
+COMMENT ON COLUMN definition_history.revision IS
+    'The revision that was applied, or that was in effect when it was disabled.';
+COMMENT ON COLUMN definition_history.definition IS
+    'The applied definition in full. NULL: it was disabled.';
+COMMENT ON COLUMN definition_history.at IS 'When it happened.';
+COMMENT ON COLUMN definition_history.person IS 'Who did it.';
+COMMENT ON COLUMN definition_history.reason IS 'Why, in words.';
+
+
+-- The inbox: what waits for people, or for word from outside.
+
+CREATE TABLE dead_letters (
+    stack text NOT NULL,
+    letter_key text NOT NULL,
+    journal_seq bigint NOT NULL,
+    reason text NOT NULL,
+    detail text NOT NULL,
+    source_stream text NOT NULL,
+    source_seq bigint NOT NULL,
+    source_subject text NOT NULL,
+    actor_id text,
+    episode_id uuid,
+    headers jsonb NOT NULL,
+    payload bytea NOT NULL,
+    payload_size_bytes bigint NOT NULL,
+    lettered_at timestamptz NOT NULL,
+    status text NOT NULL CHECK (status IN ('waiting', 'requeued', 'discarded')),
+    settled_at timestamptz,
+    settled_by text,
+    settled_note text,
+    output_key text,
+    PRIMARY KEY (stack, letter_key)
+);
+COMMENT ON TABLE dead_letters IS
+    'Messages, episodes and outputs that could not be processed, with the reason, until a person decides.';
+COMMENT ON COLUMN dead_letters.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN dead_letters.letter_key IS 'Its identity: source and cause.';
+COMMENT ON COLUMN dead_letters.journal_seq IS
+    'Sequence, in the stream of dead letters, of the commit that last changed the row.';
+COMMENT ON COLUMN dead_letters.reason IS 'Why it was rejected: a stable class.';
+COMMENT ON COLUMN dead_letters.detail IS 'Why it was rejected, in words.';
+COMMENT ON COLUMN dead_letters.source_stream IS 'The stream of the rejected message.';
+COMMENT ON COLUMN dead_letters.source_seq IS 'Its sequence there.';
+COMMENT ON COLUMN dead_letters.source_subject IS 'Its subject.';
+COMMENT ON COLUMN dead_letters.actor_id IS 'The actor whose message it is.';
+COMMENT ON COLUMN dead_letters.episode_id IS 'The episode that failed, if it is about one.';
+COMMENT ON COLUMN dead_letters.headers IS 'Its headers.';
+COMMENT ON COLUMN dead_letters.payload IS 'The original message, truncated if it is very long.';
+COMMENT ON COLUMN dead_letters.payload_size_bytes IS 'Its full size, in bytes.';
+COMMENT ON COLUMN dead_letters.lettered_at IS 'When it was rejected.';
+COMMENT ON COLUMN dead_letters.status IS
+    'waiting for a person, requeued (tried again) or discarded.';
+COMMENT ON COLUMN dead_letters.settled_at IS 'When a person decided.';
+COMMENT ON COLUMN dead_letters.settled_by IS
+    'Who decided: a person, or the actor whose episode has proposed the output again.';
+COMMENT ON COLUMN dead_letters.settled_note IS
+    'The event''s sequence or the episode that it was requeued as; or why it was discarded.';
+COMMENT ON COLUMN dead_letters.output_key IS
+    'The output that failed. NULL: it is about something else.';
+
+CREATE INDEX dead_letters_by_time ON dead_letters (stack, lettered_at DESC);
+-- The few that wait for somebody, among however many there are.
+CREATE INDEX dead_letters_waiting ON dead_letters (stack, lettered_at) WHERE status = 'waiting';
+
+
+CREATE VIEW approvals AS
+SELECT
+    block.stack, 'episode' AS kind, block.episode_id::text AS id, block.episode_id, block.step_no,
+    episode.actor_id, episode.expectation_id, block.summary, block.plan, block.plan_hash,
+    block.approvers, block.blocked_at AS requested_at, block.expires_at, block.on_expiry,
+    CASE
+        WHEN block.resolution IS NOT NULL THEN block.resolution
+        WHEN episode.finished_at IS NOT NULL THEN 'canceled'
+        ELSE 'pending'
+    END AS state,
+    block.resolved_by AS decided_by, block.resolved_reason AS decided_reason,
+    block.resolved_at AS decided_at, block.journal_seq, block.edited_hash
+FROM episode_blocks AS block
+JOIN episodes AS episode USING (stack, episode_id)
+WHERE block.reason = 'approval'
+UNION ALL
+SELECT
+    stack, 'output', output_key, episode_id, NULL, actor_id, expectation_id, summary,
+    payload, payload_hash, approvers, asked_at, expires_at, on_expiry,
+    CASE
+        WHEN resolution IS NOT NULL THEN resolution
+        WHEN status = 'canceled' THEN 'canceled'
+        ELSE 'pending'
+    END,
+    decided_by, decided_reason, decided_at, journal_seq, edited_hash
+FROM outputs
+WHERE payload_hash IS NOT NULL;
+COMMENT ON VIEW approvals IS
+    'Requests for approval, of episodes and of outputs, and their decisions.';
+COMMENT ON COLUMN approvals.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN approvals.kind IS
+    'episode (approval of its next step) or output (approval of a delivery).';
+COMMENT ON COLUMN approvals.id IS 'The id of the episode, or the key of the output.';
+COMMENT ON COLUMN approvals.episode_id IS 'The episode that asks, or that proposed the output.';
+COMMENT ON COLUMN approvals.step_no IS
+    'The step of the episode whose result is the answer. NULL for an output.';
+COMMENT ON COLUMN approvals.actor_id IS 'The actor whose episode it is.';
+COMMENT ON COLUMN approvals.expectation_id IS 'Which of the actor''s expectations was triggered.';
+COMMENT ON COLUMN approvals.summary IS 'The request in one sentence.';
+COMMENT ON COLUMN approvals.plan IS
+    'What is to be done or delivered: of an episode the plan in the request, of an output the payload with its changes.';
+COMMENT ON COLUMN approvals.plan_hash IS
+    'SHA-256 of the plan in the request, in hex; a decision names it.';
+COMMENT ON COLUMN approvals.approvers IS 'Who may decide; empty: anybody.';
+COMMENT ON COLUMN approvals.requested_at IS 'When approval was last requested.';
+COMMENT ON COLUMN approvals.expires_at IS 'Until when it can be decided. NULL: no limit.';
+COMMENT ON COLUMN approvals.on_expiry IS
+    'What happens if nobody decides in time: deny, approve or fail.';
+COMMENT ON COLUMN approvals.state IS
+    'pending, approved, denied, expired (nobody decided in time), superseded (approved for an older episode with an equal request, which acts) or canceled (with its episode, or an output alone).';
+COMMENT ON COLUMN approvals.decided_by IS 'Who decided. NULL: nobody.';
+COMMENT ON COLUMN approvals.decided_reason IS 'Why, in words.';
+COMMENT ON COLUMN approvals.decided_at IS 'When it was decided.';
+COMMENT ON COLUMN approvals.journal_seq IS
+    'Sequence of the commit that last changed it, in the journal or in its partition of it.';
+COMMENT ON COLUMN approvals.edited_hash IS
+    'SHA-256 of the changed plan or payload that was approved, in hex. NULL: it was approved without changes or not at all, or the row is older than this column.';
+
+
+CREATE VIEW waits AS
+SELECT
+    block.stack, block.episode_id, block.step_no, episode.actor_id, episode.expectation_id,
+    block.ref, block.blocked_at AS since, block.expires_at, block.on_expiry,
+    CASE
+        WHEN block.resolution IS NOT NULL THEN block.resolution
+        WHEN episode.finished_at IS NOT NULL THEN 'canceled'
+        ELSE 'pending'
+    END AS state,
+    block.resolved_by, block.resolved_at, block.journal_seq
+FROM episode_blocks AS block
+JOIN episodes AS episode USING (stack, episode_id)
+WHERE block.reason = 'wait';
+COMMENT ON VIEW waits IS
+    'What episodes waited for from other systems, and whether the event has come.';
+COMMENT ON COLUMN waits.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN waits.episode_id IS 'The episode that waits.';
+COMMENT ON COLUMN waits.step_no IS 'The step of the episode whose result is the answer.';
+COMMENT ON COLUMN waits.actor_id IS 'The actor whose episode it is.';
+COMMENT ON COLUMN waits.expectation_id IS 'Which of the actor''s expectations was triggered.';
+COMMENT ON COLUMN waits.ref IS 'The reference that is waited for.';
+COMMENT ON COLUMN waits.since IS 'When it started waiting.';
+COMMENT ON COLUMN waits.expires_at IS 'Until when it waits. NULL: no limit.';
+COMMENT ON COLUMN waits.on_expiry IS 'What happens if no event comes in time: continue or fail.';
+COMMENT ON COLUMN waits.state IS
+    'pending, resolved (the event has come), expired (no event came in time) or canceled (with its episode).';
+COMMENT ON COLUMN waits.resolved_by IS 'Who published the event. NULL: nobody.';
+COMMENT ON COLUMN waits.resolved_at IS 'When it ended.';
+COMMENT ON COLUMN waits.journal_seq IS
+    'Sequence of the commit that last changed it, in the journal or in its partition of it.';
+
+
+-- Keys and references may come from events of anybody: what is typed must not be more than a word.
+
+CREATE FUNCTION shell_word(value text)
+RETURNS text
+LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN value LIKE '-%' THEN '-- ' ELSE '' END || CASE
+    WHEN value ~ '^[A-Za-z0-9_.:/@%+=,-]+$' THEN value
+    ELSE '''' || replace(value, '''', '''\''''') || ''''  -- guard: key-is-one-word
+END;
+COMMENT ON FUNCTION shell_word(text) IS
+    'The text as the last word of a command line, and never one of its options.';
+
+-- Equal requests for approval about one subject are one request: the inbox shows the oldest of
+-- them, the number of episodes, and the subject.
+CREATE VIEW inbox AS
+SELECT
+    stack, kind, id, actor_id, expectation_id, summary, since, expires_at, what_to_do, journal_seq,
+    CASE WHEN kind <> 'approval' THEN NULL WHEN request IS NULL THEN 1 ELSE equals END AS episodes,
+    subject_kind, subject_id
+FROM (
+    SELECT
+        block.stack, block.reason AS kind, block.episode_id::text AS id, episode.actor_id,
+        episode.expectation_id,
+        CASE block.reason
+            WHEN 'wait' THEN 'waits for ' || block.ref
+            ELSE coalesce(block.summary, left(block.plan::text, 200))
+        END AS summary,
+        block.blocked_at AS since, block.expires_at,
+        CASE block.reason
+            WHEN 'wait' THEN 'vigil episodes resolve ' || shell_word(block.ref)
+            ELSE format('vigil episodes approve %s', block.episode_id)
+        END AS what_to_do,
+        block.journal_seq, block.request, episode.subject_kind, episode.subject_id,
+        row_number() OVER equal AS place, count(*) OVER equal AS equals
+    FROM episodes AS episode
+    JOIN episode_blocks AS block USING (stack, episode_id)
+    -- guard: ended-request-waits-for-nobody
+    WHERE episode.blocked_by IN ('approval', 'wait') AND block.resolution IS NULL
+    WINDOW equal AS (
+        PARTITION BY block.stack, block.request
+        ORDER BY block.blocked_at, block.episode_id
+        ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
+    )
+) AS asking
+WHERE request IS NULL OR place = 1  -- guard: people-see-one-request
+UNION ALL
+SELECT
+    output.stack, 'output', output.output_key, output.actor_id, output.expectation_id,
+    coalesce(output.summary, left(output.payload::text, 200)), output.asked_at, output.expires_at,
+    format('vigil outputs approve %s', shell_word(output.output_key)), output.journal_seq, NULL,
+    episode.subject_kind, episode.subject_id  -- guard: inbox-names-subject
+FROM outputs AS output
+LEFT JOIN episodes AS episode USING (stack, episode_id)
+WHERE output.status = 'awaiting_approval'
+UNION ALL
+SELECT
+    letter.stack, 'dead_letter', letter.letter_key, letter.actor_id, episode.expectation_id,
+    concat_ws(': ', letter.reason, nullif(
+        CASE
+            WHEN letter.output_key IS NULL THEN letter.detail
+            -- The cause is on the last line of a traceback.
+            ELSE left(regexp_replace(rtrim(letter.detail, E' \n'), '^.*\n', ''), 120)
+        END,
+        ''
+    )),
+    letter.lettered_at, NULL,
+    CASE
+        WHEN letter.output_key IS NULL THEN 'vigil dead show ' || shell_word(letter.letter_key)
+        -- Whoever would try it again is refused.
+        WHEN output.status <> 'failed' THEN  -- guard: gone-on-letter-not-retried
+            'vigil dead discard --reason ''its output has gone on'' '
+            || shell_word(letter.letter_key)
+        ELSE 'vigil outputs retry ' || shell_word(letter.output_key)
+    END,
+    letter.journal_seq, NULL, episode.subject_kind, episode.subject_id
+FROM dead_letters AS letter
+LEFT JOIN episodes AS episode USING (stack, episode_id)
+LEFT JOIN outputs AS output USING (stack, output_key)
+WHERE letter.status = 'waiting'
+UNION ALL
+SELECT
+    step.stack, 'workflow_step', step.instance_id::text, 'workflow-' || instance.workflow_id,
+    step.step_id,
+    CASE step.status
+        WHEN 'paused' THEN concat_ws(
+            ': ', format('step %s has failed', step.step_id), step.error_class, step.error_detail
+        )
+        ELSE coalesce(step.summary, format('step %s is to be approved', step.step_id))
+    END,
+    CASE step.status WHEN 'paused' THEN step.finished_at ELSE step.asked_at END,
+    CASE step.status WHEN 'paused' THEN NULL ELSE step.expires_at END,
+    CASE step.status
+        WHEN 'paused' THEN format(
+            'vigil workflows resume %s %s --retry', step.instance_id, step.step_id
+        )
+        ELSE format('vigil workflows approve %s %s', step.instance_id, step.step_id)
+    END,
+    step.journal_seq, NULL, NULL, instance.subject_value
+FROM workflow_steps AS step
+JOIN workflow_instances AS instance USING (stack, instance_id)
+WHERE step.status IN ('awaiting_approval', 'paused')
+ORDER BY since;
+COMMENT ON VIEW inbox IS 'What waits for a person now, the oldest first, and the command to type.';
+COMMENT ON COLUMN inbox.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN inbox.kind IS
+    'approval (of an episode), output (to be approved), wait (for an event from another system), workflow_step (to be approved, or failed and paused) or dead_letter.';
+COMMENT ON COLUMN inbox.id IS
+    'The id of the episode that asks or waits, or of the instance, or the key of the output or of the dead letter.';
+COMMENT ON COLUMN inbox.actor_id IS 'The actor that it is about, if any.';
+COMMENT ON COLUMN inbox.expectation_id IS
+    'The expectation whose episode waits, if there is an episode; for a workflow, the step.';
+COMMENT ON COLUMN inbox.summary IS 'What it is about, in words.';
+COMMENT ON COLUMN inbox.since IS 'When it started waiting.';
+COMMENT ON COLUMN inbox.expires_at IS 'Until when it can be answered. NULL: no limit.';
+COMMENT ON COLUMN inbox.what_to_do IS
+    'The command to type. To refuse, replace `approve` by `deny` (episode, step) or `reject` (output); to skip a step, replace `--retry` by `--skip`.';
+COMMENT ON COLUMN inbox.journal_seq IS
+    'Sequence of the commit that last changed it, in the journal or the stream of dead letters.';
+COMMENT ON COLUMN inbox.episodes IS
+    'Of an approval of an episode: the number of equal requests, which one decision answers. NULL: of all other kinds.';
+COMMENT ON COLUMN inbox.subject_kind IS
+    'The subject key of the expectation. NULL: it has none, or it is a step of a workflow.';
+COMMENT ON COLUMN inbox.subject_id IS 'The subject. NULL: it has none.';
+
+
+-- Claims and checkpoints: which node works on what, and how far the rows have come.
+
+CREATE TABLE work_claims (
+    stack text NOT NULL,
+    dedupe_key text NOT NULL,
+    journal_seq bigint NOT NULL,
+    fence bigint NOT NULL,
+    work_type text NOT NULL,
+    state text NOT NULL CHECK (state IN ('claimed', 'done', 'failed', 'expired')),
+    owner_node text,
+    attempt bigint,
+    claimed_at timestamptz,
+    last_heartbeat_at timestamptz,
+    lease_until timestamptz,
+    finished_at timestamptz,
+    error_detail text,
+    PRIMARY KEY (stack, dedupe_key)
+) WITH (fillfactor = 80);
+COMMENT ON TABLE work_claims IS
+    'Which node works on what. Filled from the claims bucket, which keeps no history: unlike the other tables it cannot be rebuilt in full.';
+COMMENT ON COLUMN work_claims.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN work_claims.dedupe_key IS 'What is claimed; it has one owner at a time.';
+COMMENT ON COLUMN work_claims.journal_seq IS
+    'Revision in the claims bucket that last changed the row.';
+COMMENT ON COLUMN work_claims.fence IS
+    'Revision of the claim: grows with every claim and heartbeat.';
+COMMENT ON COLUMN work_claims.work_type IS 'What sort of work: episode, projector, ….';
+COMMENT ON COLUMN work_claims.state IS
+    'claimed, done, failed, or expired (its owner stopped renewing it).';
+COMMENT ON COLUMN work_claims.owner_node IS 'The node that holds it, or held it last.';
+COMMENT ON COLUMN work_claims.attempt IS 'The number of the attempt, from 1.';
+COMMENT ON COLUMN work_claims.claimed_at IS 'When it was claimed, by the owner''s clock.';
+COMMENT ON COLUMN work_claims.last_heartbeat_at IS
+    'When it was last renewed, by the owner''s clock.';
+COMMENT ON COLUMN work_claims.lease_until IS
+    'When the lease expires unless it is renewed, by the owner''s clock; the server''s own timer decides.';
+COMMENT ON COLUMN work_claims.finished_at IS 'When it ended, or when a projector noticed that.';
+COMMENT ON COLUMN work_claims.error_detail IS 'Why the work failed, in words.';
+
+CREATE INDEX work_claims_by_owner ON work_claims (stack, owner_node) WHERE state = 'claimed';
+
+
+CREATE TABLE projection_checkpoints (
+    stack text NOT NULL,
+    projection text NOT NULL,
+    journal_seq bigint NOT NULL,
+    mark text NOT NULL DEFAULT '',
+    trouble text,
+    updated_at timestamptz NOT NULL,
+    PRIMARY KEY (stack, projection)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE projection_checkpoints IS
+    'How far the rows have come; updated in the same transaction as the rows.';
+COMMENT ON COLUMN projection_checkpoints.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN projection_checkpoints.projection IS
+    'What it follows: journal, state, dead or claims; state-0of4 is one of four partitions of a state.';
+COMMENT ON COLUMN projection_checkpoints.journal_seq IS
+    'The rows contain everything up to this sequence (for claims: revision).';
+COMMENT ON COLUMN projection_checkpoints.mark IS
+    'Identifies the commit at that sequence, so that another journal is not mistaken for this one.';
+COMMENT ON COLUMN projection_checkpoints.trouble IS
+    'Why the projection has stopped. NULL: it has not.';
+COMMENT ON COLUMN projection_checkpoints.updated_at IS 'When it was last updated.';
+
+
+-- The role that may read everything here and change nothing; grant it to whoever queries:
+-- GRANT vigil_reader TO someone. Roles belong to the whole server, so this one may exist
+-- already, and who migrates may lack the right to make it. Then the grants are left out.
+
+DO $$
+BEGIN
+    CREATE ROLE vigil_reader NOLOGIN;
+EXCEPTION
+    WHEN duplicate_object OR unique_violation THEN NULL;
+    WHEN insufficient_privilege THEN
+        RAISE NOTICE 'role vigil_reader was not created: % may not create roles', current_user;
+END
+$$;
+
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'vigil_reader') THEN
+        EXECUTE format('GRANT USAGE ON SCHEMA %I TO vigil_reader', current_schema());
+        EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO vigil_reader', current_schema());
+        EXECUTE format(
+            'ALTER DEFAULT PRIVILEGES IN SCHEMA %I GRANT SELECT ON TABLES TO vigil_reader',
+            current_schema()
+        );
+    END IF;
+END
+$$;
