@@ -319,11 +319,11 @@ COMMENT ON COLUMN episode_blocks.resolved_reason IS 'Why, in words.';
 COMMENT ON COLUMN episode_blocks.decision_id IS 'Id of the request that made the decision.';
 COMMENT ON COLUMN episode_blocks.resolved_at IS 'When it ended.';
 COMMENT ON COLUMN episode_blocks.editable IS
-    'Whether the person who approves may change the plan. False for a wait, and for rows older than this column.';
+    'Whether the person who approves may change the plan. False for a wait.';
 COMMENT ON COLUMN episode_blocks.request IS
     'The same for equal requests about one subject, which one decision answers. NULL: the request is not shared.';
 COMMENT ON COLUMN episode_blocks.edited_hash IS
-    'SHA-256 of the changed plan that was approved, in hex. NULL: the plan was not changed, or the row is older than this column.';
+    'SHA-256 of the changed plan that was approved, in hex. NULL: the plan was not changed.';
 COMMENT ON COLUMN episode_blocks.acting_episode_id IS
     'If it is superseded: the episode that acts. NULL: otherwise.';
 
@@ -987,7 +987,7 @@ COMMENT ON COLUMN outputs.canceled_at IS 'When it was canceled.';
 COMMENT ON COLUMN outputs.asked_at IS
     'When approval was last requested. NULL: it needs no approval.';
 COMMENT ON COLUMN outputs.edited_hash IS
-    'SHA-256 of the changed payload that was approved, in hex; `payload` has the changes. NULL: it was not changed, or the row is older than this column.';
+    'SHA-256 of the changed payload that was approved, in hex; `payload` has the changes. NULL: it was not changed.';
 
 CREATE INDEX outputs_by_time ON outputs (stack, created_at DESC, output_key DESC);
 CREATE INDEX outputs_by_status ON outputs (stack, status, created_at DESC, output_key DESC);
@@ -1445,7 +1445,7 @@ COMMENT ON COLUMN workflow_steps.finished_at IS 'When that ended.';
 COMMENT ON COLUMN workflow_steps.reused_episode_id IS
     'The earlier episode whose result is reused for this item. NULL: none.';
 COMMENT ON COLUMN workflow_steps.edited_hash IS
-    'SHA-256 of the changed inputs that were approved, in hex; in the row of the first item. NULL: they were not changed, or the row is older than this column.';
+    'SHA-256 of the changed inputs that were approved, in hex; in the row of the first item. NULL: they were not changed.';
 
 CREATE INDEX workflow_steps_by_episode ON workflow_steps (stack, episode_id)
     WHERE episode_id IS NOT NULL;
@@ -1734,7 +1734,7 @@ COMMENT ON COLUMN approvals.decided_at IS 'When it was decided.';
 COMMENT ON COLUMN approvals.journal_seq IS
     'Sequence of the commit that last changed it, in the journal or in its partition of it.';
 COMMENT ON COLUMN approvals.edited_hash IS
-    'SHA-256 of the changed plan or payload that was approved, in hex. NULL: it was approved without changes or not at all, or the row is older than this column.';
+    'SHA-256 of the changed plan or payload that was approved, in hex. NULL: it was approved without changes or not at all.';
 
 
 CREATE VIEW waits AS
