@@ -96,7 +96,6 @@ STARTING: Final = "tests/engine/workflows/test_begin.py"
 EFFECTS: Final = "tests/engine/workflows/test_instance_effects.py"
 BEGINNING: Final = "tests/engine/workflows/test_beginnings.py"
 OUTPUTS: Final = "tests/engine/outputs/test_outputs.py"
-MOVING_STATE: Final = "tests/streams/repartition/test_state.py"
 PROJECTING_STATE: Final = "tests/projections/test_state.py"
 APPROVING: Final = "tests/vigil/test_approving.py"
 HEARING: Final = "tests/engine/operations/test_hears.py"
@@ -1869,7 +1868,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "positions-of-staying-kept",
         "partitions: positions of what stays are kept",
-        never,
+        becomes("(*$it, type($it[0]).DEAD)").at("iter"),
         "tests/streams/repartition/test_repartition.py",
     ),
     Mutant(
@@ -1927,41 +1926,22 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/streams/jetstream/test_merge.py",
     ),
     Mutant(
-        "earlier-stack-refused",
-        "state: a stack of an earlier version is refused",
-        always,
-        MOVING_STATE,
-    ),
-    Mutant(
-        "state-layout-unreadable-earlier",
-        "state: earlier versions find no number in a layout with a state",
-        never,
-        MOVING_STATE,
-    ),
-    Mutant("layout-says-state", "state: a layout says whether it has one", always, MOVING_STATE),
-    Mutant(
-        "copies-of-own-stream",
-        "state: only what is of a stream is copied into it",
-        becomes("$it or True").at("call"),
-        MOVING_STATE,
+        "unreleased-stack-refused",
+        "partitions: a stack of an unreleased version is refused",
+        always.at("compare"),
+        "tests/streams/jetstream/test_partitions.py",
     ),
     Mutant(
         "lost-lease-uses-nothing",
-        "state: who has lost the lease puts nothing to use",
+        "partitions: who has lost the lease puts nothing to use",
         dropped,
-        MOVING_STATE,
-    ),
-    Mutant(
-        "state-move-goes-on",
-        "state: a move of the state that was cut off goes on, and not back",
-        becomes("$0 is not None").at("compare"),
-        MOVING_STATE,
+        "tests/streams/repartition/test_repartition.py",
     ),
     Mutant(
         "second-move-refused",
-        "state: whoever begins another move meanwhile is refused",
+        "partitions: whoever begins another move meanwhile is refused",
         never,
-        MOVING_STATE,
+        "tests/streams/repartition/test_repartition.py",
     ),
     Mutant(
         "journal-state-no-row",

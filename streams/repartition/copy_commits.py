@@ -1,12 +1,9 @@
 """Copies the commits of a stack's journal or state, or the commands of its work, to another layout.
 
-Aggregates keep the order of their commits; sequences, which are their versions, change. The
-source must be at rest, and nobody else may write to the targets: each batch names the sequence
-that its stream must be at, so a second copier is refused.
-
-Where an earlier version made the stack, the state is read from its journal. What a journal still
-has of a state that has streams of its own is left out; see docs/adr/0034-state.md. The order of two
-aggregates is not kept, and the engine relies on none.
+Aggregates keep the order of their commits; sequences, which are their versions, change. The order
+of two aggregates is not kept, and the engine relies on none. The source must be at rest, and nobody
+else may write to the targets: each batch names the sequence that its stream must be at, so a second
+copier is refused.
 
 Every copy says in a header where it is from. What a target holds is therefore a beginning of
 what belongs there, and its last message says how far it goes: a copy that was cut off goes on
@@ -82,22 +79,20 @@ class CommitCopy:
     new: Stack
 
     async def count(self) -> int:
-        """Return how many messages there are to look at."""
-        names = [self.old.stream(self._source, each) for each in self._old_partitions()]
-        return sum([await _held(self.link, name) for name in names])
+        """Return how many messages there are to copy."""
+        return sum([await _held(self.link, name) for name in self._names(self.old)])
 
     async def copy(self, tell: Tell) -> None:
         """Copy what is not copied yet; `Incompatible`: a strange message, or another writer."""
-        targets = {name: await self._target(name) for name in self._new_names()}
+        targets = {name: await self._target(name) for name in self._names(self.new)}
         done = 0
         async with aclosing(self._originals()) as originals:
             async for mark, message in originals:
                 done += 1
                 if done % TOLD_EVERY == 0:
                     tell(done)
-                if self.new.holds(self.stream, message.subject):  # guard: copies-of-own-stream
-                    write = self._copy_of(mark, message)
-                    await targets[self.new.stream_of(write.subject)].take(write, mark)
+                write = self._copy_of(mark, message)
+                await targets[self.new.stream_of(write.subject)].take(write, mark)
         for target in targets.values():
             await target.flush()
         tell(done)
@@ -108,7 +103,7 @@ class CommitCopy:
         async with AsyncExitStack() as opened, aclosing(self._originals()) as originals:
             copies = {
                 self.new.stream(self.stream, each): await opened.enter_async_context(
-                    aclosing(self._messages(self.new, self.stream, each))
+                    aclosing(self._messages(self.new, each))
                 )
                 for each in self.new.partitions_of(self.stream)
             }
@@ -116,26 +111,23 @@ class CommitCopy:
                 done += 1
                 if done % TOLD_EVERY == 0:
                     tell(done)
-                if self.new.holds(self.stream, message.subject):
-                    expected = self._copy_of(mark, message)
-                    found = await anext(copies[self.new.stream_of(expected.subject)], None)
-                    _require_same(expected, found)
+                expected = self._copy_of(mark, message)
+                found = await anext(copies[self.new.stream_of(expected.subject)], None)
+                _require_same(expected, found)
             for name, rest in copies.items():
                 if await anext(rest, None) is not None:
                     raise _differs(name, "holds more than was copied there")
         tell(done)
 
     async def _originals(self) -> AsyncGenerator[tuple[_Mark, Stored | Arrival], None]:
-        for partition in self._old_partitions():
-            async with aclosing(self._messages(self.old, self._source, partition)) as found:
+        for partition in self.old.partitions_of(self.stream):
+            async with aclosing(self._messages(self.old, partition)) as found:
                 async for message in found:
                     yield (partition, message.seq), message
 
-    def _messages(
-        self, stack: Stack, stream: Stream, partition: int
-    ) -> AsyncGenerator[Stored | Arrival, None]:
-        name = stack.stream(stream, partition)
-        if stream is not Stream.WORK:
+    def _messages(self, stack: Stack, partition: int) -> AsyncGenerator[Stored | Arrival, None]:
+        name = stack.stream(self.stream, partition)
+        if self.stream is not Stream.WORK:
             return _all(self.link, name)
         # A queue lets nobody read it but its consumers; what is left in one is little.
         return stored.one_by_one(self.link, name, stack.every_inbox(partition))
@@ -151,15 +143,8 @@ class CommitCopy:
         last = await stored.at(self.link, name, newest_seq) if newest_seq else None
         return _Target(self.link, name, newest_seq, _origin_of(last) if last else _NOTHING)
 
-    @property
-    def _source(self) -> Stream:
-        return self.stream if self.old.partitions_of(self.stream) else Stream.JOURNAL
-
-    def _old_partitions(self) -> range:
-        return self.old.partitions_of(self._source)
-
-    def _new_names(self) -> list[str]:
-        return [self.new.stream(self.stream, each) for each in self.new.partitions_of(self.stream)]
+    def _names(self, stack: Stack) -> list[str]:
+        return [stack.stream(self.stream, each) for each in stack.partitions_of(self.stream)]
 
 
 @dataclass

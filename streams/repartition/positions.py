@@ -7,14 +7,14 @@ publish again what was published before the move.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 from streams.errors import Incompatible, RevisionConflict, Unavailable
 from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import stored
 from streams.keys import published_key
-from streams.layout import AGGREGATE_STREAMS, Stream
+from streams.layout import AGGREGATE_STREAMS
 from streams.ports.bucket import Bucket
 from streams.subjects import Stack
 
@@ -45,15 +45,15 @@ async def require_followed(link: Link, gates: Bucket, stack: Stack) -> None:
         )
 
 
-async def write_positions(
-    link: Link, gates: Bucket, stack: Stack, streams: Iterable[Stream], *, check: Check
-) -> None:
-    """Write positions that say that all commits of `streams` were followed.
+async def write_positions(link: Link, gates: Bucket, stack: Stack, *, check: Check) -> None:
+    """Write positions that say that all commits of the journal and the state were followed.
+
+    Dead letters stay where they are, and with them their position, if there is one.
 
     `check` is called before each and raises if the lease is lost: then another run may have ended
     the move, and the position of a reactor may be before the newest commit.
     """
-    for stream in streams:
+    for stream in AGGREGATE_STREAMS:  # guard: positions-of-staying-kept
         for partition in stack.partitions_of(stream):
             key = published_key(stack.part(stream, partition))
             await _write(gates, key, link, stack.stream(stream, partition), check)

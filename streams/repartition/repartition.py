@@ -1,4 +1,4 @@
-"""Moves a stack to another number of partitions, or its state out of its journal, while none runs.
+"""Moves a stack to another number of partitions, while nobody uses it.
 
     mark ──▶ nobody runs? ──▶ retire old streams ──▶ all followed up? ──▶ make new ones ─┐
                                                                                          │
@@ -13,13 +13,6 @@ metadata. A lease keeps two runs apart. Every stage may be interrupted and repea
 command continues, and one that asks for the old number goes back, unless the switch was made. Only
 the work starts again, since its timers fire while they are moved (`carry_timers.py`). Retired
 streams are kept until `drop_retired`.
-
-A stack that an earlier version made has its state in its journal (`earlier.py`). Moving it to
-another number gives the state streams of its own; moving it to its own number does only that:
-
-    mark ──▶ nobody runs? ──▶ narrow the journal ──▶ make the state ──▶ copy ──▶ verify ──▶ switch
-
-The journal keeps what was copied from it, which readers leave out, and all of its sequences.
 """
 
 from __future__ import annotations
@@ -41,7 +34,6 @@ from streams.jetstream.ports.configs import (
     PARTITIONS,
     StackLayout,
     bucket_stream,
-    layout_in,
     partitioned,
 )
 from streams.jetstream.ports.leases import JetStreamLeases
@@ -50,12 +42,11 @@ from streams.jetstream.setup.losses import forget_streams
 from streams.jetstream.setup.past import require_unmarked
 from streams.json import JsonObject
 from streams.keys import LAYOUT_CLAIM
-from streams.layout import AGGREGATE_STREAMS, FOLLOWED, Stream
+from streams.layout import AGGREGATE_STREAMS, Stream
 from streams.ports.bucket import Bucket
 from streams.ports.leases import Lease
 from streams.repartition.carry_timers import TimerCopy
 from streams.repartition.copy_commits import CommitCopy
-from streams.repartition.earlier import EarlierStack
 from streams.repartition.positions import require_followed, write_positions
 from streams.repartition.users import require_unused
 from streams.subjects import Stack
@@ -67,11 +58,6 @@ KEPT_FIELDS: Final = ("num_replicas", "placement")
 
 RENEWALS_PER_LEASE: Final = 3
 
-_ANEW: Final = (
-    "Delete the new streams of the state (`nats stream rm`), and run the command again: the "
-    "journal still has all of it."
-)
-
 Tell: TypeAlias = Callable[[str, int, int], None]
 """Called with the stage, how many messages are done, and of how many."""
 
@@ -81,8 +67,7 @@ async def repartition(
 ) -> Stack:
     """Move the journal, the state and the work of `stack` to `to` partitions; return the new stack.
 
-    If `to` is the number that the stack has: move its state out of its journal, unless that is
-    done.
+    If `to` is the number that the stack has, go back to it from a move that was cut off.
 
     Raises:
         BadName: `to` is not from 1 to `PARTITIONS_MAX`.
@@ -120,15 +105,11 @@ class _Move:
 
 async def _change(link: Link, new: Stack, held: _TakenLease, tell: Tell) -> None:
     layout = await _layout(link, new)
-    is_same = new.partitions == layout.partitions
-    made = Stack if layout.has_state else EarlierStack
-    move = _Move(link, made(new.name, layout.partitions), new, held, tell)
-    if not is_same:
+    move = _Move(link, Stack(new.name, layout.partitions), new, held, tell)
+    if new.partitions != layout.partitions:
         await _move(move, layout)
-    elif layout.moving_to not in {None, new.partitions}:  # guard: state-move-goes-on
+    elif layout.moving_to is not None:
         await _go_back(move, layout)
-    elif not layout.has_state:
-        await _split(move, layout)
 
 
 async def _drop_retired(link: Link, stack: Stack) -> Sequence[str]:
@@ -149,31 +130,13 @@ async def _move(move: _Move, layout: StackLayout) -> None:
         await _require_room(link, old)
     await _begin(move, layout)
     await _retire(link, old)  # guard: reactors-checked-after-retiring
-    if layout.has_state:  # Earlier versions had no reactors.
-        await _require_followed(move, layout)
+    await _require_followed(move, layout)
     await _make_streams(link, old, new)
     for stream in (*AGGREGATE_STREAMS, Stream.WORK):
         await _copy(CommitCopy(link=link, stream=stream, old=old, new=new), move.tell)
     carrying = TimerCopy(link=link, old=old, new=new, check=move.held.check)
     await carrying.carry(lambda done: move.tell("carried, timers", done, done))
-    await _switch(move, layout)
-
-
-async def _split(move: _Move, layout: StackLayout) -> None:
-    """Move the state out of the journal, which stays where it is."""
-    link, old, new = move.link, move.old, move.new
-    await _begin(move, layout)
-    kept = await _kept(link, old)
-    for partition in new.partitions_of(Stream.JOURNAL):
-        subjects = new.stream_subjects(Stream.JOURNAL, partition)
-        await _hold(link, new.stream(Stream.JOURNAL, partition), subjects)
-    for _, ours in _streams(link, new):
-        await setup.ensure(link, {**ours, **kept})
-    try:
-        await _copy(CommitCopy(link=link, stream=Stream.STATE, old=old, new=new), move.tell)
-    except Incompatible as error:
-        raise Incompatible(error.what, remedy=_ANEW) from error
-    await _switch(move, layout)
+    await _switch(move)
 
 
 async def _begin(move: _Move, layout: StackLayout) -> None:
@@ -195,12 +158,8 @@ async def _require_followed(move: _Move, layout: StackLayout) -> None:
         raise
 
 
-async def _switch(move: _Move, layout: StackLayout) -> None:
-    # Dead letters stay where they are, and with them their position, if there is one.
-    # guard: positions-of-staying-kept
-    streams = AGGREGATE_STREAMS if layout.has_state else FOLLOWED
-    check = move.held.check
-    await write_positions(move.link, _gates(move), move.new, streams, check=check)
+async def _switch(move: _Move) -> None:
+    await write_positions(move.link, _gates(move), move.new, check=move.held.check)
     await forget_streams(move.link, move.new)  # guard: loss-replaced-forgotten
     await move.held.check()  # guard: lost-lease-uses-nothing
     await _mark(move.link, move.new, StackLayout(move.new.partitions))
@@ -210,11 +169,6 @@ def _gates(move: _Move) -> Bucket:
     return JetStreamBucket(move.link, move.old.gates_bucket(), marker_s=GATES_MARKER_S)
 
 
-async def _kept(link: Link, old: Stack) -> JsonObject:
-    before = await _config(link, old.stream(Stream.JOURNAL))
-    return {field: before[field] for field in KEPT_FIELDS if field in before}
-
-
 async def _retire(link: Link, stack: Stack) -> None:
     for name, _ in _streams(link, stack):
         await _hold(link, name, [stack.retired(name)])
@@ -222,7 +176,8 @@ async def _retire(link: Link, stack: Stack) -> None:
 
 async def _make_streams(link: Link, old: Stack, new: Stack) -> None:
     """Make the streams of the other layout where they are missing."""
-    kept = await _kept(link, old)
+    before = await _config(link, old.stream(Stream.JOURNAL))
+    kept: JsonObject = {field: before[field] for field in KEPT_FIELDS if field in before}
     # guard: carry-into-new-streams
     await _drop(link, [new.stream(Stream.WORK, each) for each in new.partitions_of(Stream.WORK)])
     for _, ours in _streams(link, new):
@@ -309,7 +264,7 @@ def _streams(link: Link, stack: Stack) -> list[tuple[str, JsonObject]]:
 
 
 async def _layout(link: Link, stack: Stack) -> StackLayout:
-    return layout_in(await _config(link, bucket_stream(stack.registry_bucket())))
+    return setup.layout_of(stack, await _config(link, bucket_stream(stack.registry_bucket())))
 
 
 async def _mark(link: Link, stack: Stack, layout: StackLayout) -> None:

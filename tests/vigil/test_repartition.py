@@ -11,7 +11,7 @@ import pytest
 
 from projections.embedded import EmbeddedPostgres
 from streams.subjects import Stack
-from tests.streams.repartition.moves import operator
+from tests.streams.repartition.moves import write_layout
 from tests.vigil.test_node import running_node
 
 
@@ -86,43 +86,14 @@ def test_the_tables_are_made_anew_once_their_schema_is_dropped(connected, write_
             assert node.stop(signal.SIGTERM) == 0
 
 
-def test_a_stack_of_an_earlier_version_is_moved_once_and_then_goes_on(
-    connected, write_app, tmp_path
-):
-    write_app()
-    with EmbeddedPostgres(tmp_path / "postgres") as postgres:
-        connected.environ["VIGIL_POSTGRES_DSN"] = postgres.dsn
-        with running_node(connected) as node:
-            publish(connected, range(5))
-            wait_done(connected, 5)
-            assert node.stop(signal.SIGTERM) == 0
-        asyncio.run(make_earlier(connected))
-        asyncio.run(drop_tables(postgres.dsn))
-
-        refused = one_line(connected.run("node", "--app", "watch:app"), code=1)
-        assert "was made by an earlier version" in refused
-        assert "run `vigil repartition --to 1` once" in refused
-        (problem,) = [each for each in vigil_doctor(connected) if each["status"] == "problem"]
-        assert "was made by an earlier version" in problem["remedy"]
-        done = connected.run("repartition", "--to", "1")
-        assert done.returncode == 0, done.stderr
-        assert "copied, state: " in done.stderr
-        assert "copied, journal: " not in done.stderr
-        assert connected.run("repartition", "--to", "1").stderr == ""
-
-        with running_node(connected) as node:
-            publish(connected, range(5, 10))
-            wait_done(connected, 10)
-            publish(connected, range(5))
-            wait_done(connected, 15)
-            connected.wait_for("findings", "list", until=lambda rows: len(rows) == 10)
-            assert {each["status"] for each in vigil_doctor(connected)} == {"ok"}
-            assert node.stop(signal.SIGTERM) == 0
-
-
-async def make_earlier(vigil):
-    async with operator(vigil.environ["VIGIL_NATS_URL"]) as by:
-        await by.make_earlier(Stack(vigil.environ["VIGIL_STACK"]))
+def test_a_stack_of_an_unreleased_version_is_refused_in_one_line(standing):
+    stack = Stack(standing.environ["VIGIL_STACK"])
+    asyncio.run(write_layout(standing.environ["VIGIL_NATS_URL"], stack, {}))
+    commands = (["publish", "x", "{}"], ["repartition", "--to", "4"], ["uncompress"])
+    said = {one_line(standing.run(*command), code=1) for command in commands}
+    (problem,) = [each for each in vigil_doctor(standing) if each["status"] == "problem"]
+    assert said == {f"vigil: {problem['remedy']}\n"}
+    assert "was made by an unreleased version of Vigil" in problem["remedy"]
 
 
 def publish(vigil, numbers):

@@ -341,7 +341,6 @@ def repartition(
 ) -> None:
     """Spread a stopped stack over another number of streams.
 
-    With the number that a stack of an earlier version has, only move its state out of its journal.
     Every commit is copied in order, and compared, before the copies are used. After an interruption
     the same command goes on, and --to with the earlier number goes back. The tables are built again
     afterwards, because the positions in the journal change.

@@ -18,15 +18,13 @@ from streams.subjects import Stack
 
 PARTITIONS: Final = "vigil.partitions"
 """The registry's metadata for the layout: the number of partitions, as in `4+state`. The creator of
-that bucket decides it for all: of two who try at once, the server takes one. Earlier versions had
-the state in the journal, and wrote only the number, or nothing for one partition. What is written
-now is no number for them, and they refuse it."""
-
-WITH_STATE: Final = "+state"
-"""Ends the number where the state has streams of its own."""
+that bucket decides it for all: of two who try at once, the server takes one."""
 
 MOVING_TO: Final = "vigil.moving-to"
 """The layout that the stack is being moved to; meanwhile nobody else may use it."""
+
+_ENDING: Final = "+state"
+"""Ends both numbers. Unreleased versions wrote the number alone, or nothing for one partition."""
 
 UNCOMPRESSING: Final = "vigil.uncompressing"
 """In the metadata of a stream that was compressed: ids of the servers that go on compressing it, as
@@ -88,31 +86,27 @@ class StackLayout:
 
     partitions: int
     moving_to: int | None = None
-    """Over how many it is being spread; the state has streams of its own then."""
-    has_state: bool = True
-    """Whether the state has streams of its own; False: an earlier version made the stack."""
+    """Over how many it is being spread."""
 
     def as_metadata(self) -> dict[str, str]:
         """Return the layout as metadata."""
-        ending = WITH_STATE if self.has_state else ""  # guard: state-layout-unreadable-earlier
-        moving = {} if self.moving_to is None else {MOVING_TO: f"{self.moving_to}{WITH_STATE}"}
-        return {PARTITIONS: f"{self.partitions}{ending}", **moving}
+        moving = {} if self.moving_to is None else {MOVING_TO: f"{self.moving_to}{_ENDING}"}
+        return {PARTITIONS: f"{self.partitions}{_ENDING}", **moving}
 
 
-def layout_in(config: JsonObject) -> StackLayout:
-    """Return the layout in a registry's configuration; 0 partitions if that is no number."""
+def layout_in(config: JsonObject) -> StackLayout | None:
+    """Return the layout in a registry's configuration; None if it is not written as it is now."""
     said = config.get("metadata") or {}
-    written, moving_to = str(said.get(PARTITIONS, "1")), said.get(MOVING_TO)
-    return StackLayout(
-        _partitions_in(written),
-        moving_to=None if moving_to is None else _partitions_in(str(moving_to)),
-        has_state=not written.isdecimal(),  # guard: layout-says-state
-    )
+    partitions, moving_to = [_number_in(said.get(key, "")) for key in (PARTITIONS, MOVING_TO)]
+    if partitions is None or (moving_to is None and MOVING_TO in said):
+        return None
+    return StackLayout(partitions, moving_to=moving_to)
 
 
-def _partitions_in(written: str) -> int:
-    number = written.removesuffix(WITH_STATE)
-    return int(number) if number.isdecimal() else 0
+def _number_in(written: str) -> int | None:
+    number = written.removesuffix(_ENDING)
+    is_ours = number != written and number.isdecimal()  # guard: unreleased-stack-refused
+    return int(number) if is_ours else None
 
 
 def shapes(stack: Stack, settings: LinkSettings) -> list[JsonObject]:

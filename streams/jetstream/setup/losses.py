@@ -26,7 +26,6 @@ from streams.jetstream.ports.configs import (
     GATES_MARKER_S,
     bucket_stream,
     key_subject,
-    layout_in,
     registry,
     shapes,
 )
@@ -149,7 +148,7 @@ async def _partitions(link: Link, stack: Stack, parts: Sequence[str]) -> int:
     """Return over how many partitions a stack is spread, by its registry, or by what is known."""
     config = await setup.config_of(link, bucket_stream(stack.registry_bucket()))
     if config is not None:
-        return layout_in(config).partitions
+        return setup.layout_of(stack, config).partitions
     said = [match[1] for part in parts if (match := _PARTITION.search(part))]
     return int(said[0]) if said else link.settings.partitions or 1
 

@@ -1,8 +1,7 @@
 """Checks that the server can do what the engine needs, and creates missing streams.
 
 Setup only creates. A stream that exists and contradicts us is an operator's decision or an
-accident; it is reported and nothing starts. So is a stack whose state has no streams of its own: an
-earlier version made it, and `streams/repartition/` makes them.
+accident; it is reported and nothing starts. So is a stack that an unreleased version made.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ async def prepare(
     if not is_reading:
         await require_unmarked(link, stack)  # guard: loss-mark-refused
     fresh = Stack(stack.name, link.settings.partitions or 1)
-    layout = layout_in(await _ensure_stream(link, registry(fresh, link.settings)))
+    layout = layout_of(stack, await _ensure_stream(link, registry(fresh, link.settings)))
     _require_layout(stack, link.settings.partitions, layout)
     stack = Stack(stack.name, layout.partitions)
     guard = partial(require_unnoted, link, stack)
@@ -133,18 +132,14 @@ async def ensure(
 async def inspect(link: Link, stack: Stack) -> Inspection:
     """Return how the server and the streams of `stack` are, without changing anything."""
     version = link.session.server_version
+    fresh = Stack(stack.name, link.settings.partitions or 1)
     try:
         await check_server(link)
+        config = await config_of(link, str(registry(fresh, link.settings)["name"]))
+        layout = StackLayout(fresh.partitions) if config is None else layout_of(stack, config)
+        _require_settled(stack, layout)
     except Incompatible as error:
         return Inspection(server_version=version, problem=str(error))
-    fresh = Stack(stack.name, link.settings.partitions or 1)
-    config = await config_of(link, str(registry(fresh, link.settings)["name"]))
-    layout = StackLayout(fresh.partitions) if config is None else layout_in(config)
-    unusable = _unusable(stack, layout)
-    if unusable is not None:
-        return Inspection(
-            server_version=version, problem=str(unusable), partitions=layout.partitions
-        )
     ours = shapes(Stack(stack.name, layout.partitions), link.settings)
     reports = [await _report(link, each) for each in ours]
     copies = max(each.replicas for each in reports)
@@ -298,10 +293,25 @@ async def _require_there(link: Link, stack: Stack) -> None:
         )
 
 
+def layout_of(stack: Stack, config: JsonObject) -> StackLayout:
+    """Return the layout of `stack`, whose registry has the configuration `config`.
+
+    Raises:
+        Incompatible: an unreleased version made the stack.
+    """
+    layout = layout_in(config)
+    if layout is None:
+        raise Incompatible(
+            f"stack {stack.name} was made by an unreleased version of Vigil, and this one cannot "
+            "use it",
+            remedy="Choose another stack name; or delete all of its streams with `nats stream rm`, "
+            "and drop the schema vigil in Postgres.",
+        )
+    return layout
+
+
 def _require_layout(stack: Stack, wanted: int | None, layout: StackLayout) -> None:
-    unusable = _unusable(stack, layout)
-    if unusable is not None:
-        raise unusable
+    _require_settled(stack, layout)
     if wanted not in {None, layout.partitions}:  # guard: contradicting-partitions-refused
         raise Incompatible(
             f"stack {stack.name} has {layout.partitions} partitions, and the settings say {wanted}",
@@ -310,27 +320,13 @@ def _require_layout(stack: Stack, wanted: int | None, layout: StackLayout) -> No
         )
 
 
-def _unusable(stack: Stack, layout: StackLayout) -> Incompatible | None:
-    """Return why nobody can use `stack` in this layout; None: they can."""
+def _require_settled(stack: Stack, layout: StackLayout) -> None:
     if layout.moving_to is not None:
-        return on_its_way(stack, layout)  # guard: moving-stack-unused
-    if layout.has_state:  # guard: earlier-stack-refused
-        return None
-    return Incompatible(
-        f"stack {stack.name} was made by an earlier version, which kept the state in the journal",
-        remedy="Stop every node and projector of that version, and run "
-        f"`vigil repartition --to {layout.partitions}` once.",
-    )
+        raise on_its_way(stack, layout)  # guard: moving-stack-unused
 
 
 def on_its_way(stack: Stack, layout: StackLayout) -> Incompatible:
     """Return why nobody can use `stack` now, and what ends that."""
-    if layout.moving_to == layout.partitions:
-        return Incompatible(
-            f"the state of stack {stack.name} is being moved into streams of its own",
-            remedy="Wait until that is done; if it was cut off, "
-            f"`vigil repartition --to {layout.partitions}` goes on.",
-        )
     return Incompatible(
         f"stack {stack.name} is being spread over {layout.moving_to} partitions",
         remedy=f"Wait until that is done; if it was cut off, `vigil repartition --to "

@@ -8,12 +8,14 @@ import json
 import nats as nats_py
 import pytest
 
-from streams.errors import BadName, Incompatible
-from streams.jetstream import LinkSettings, connect, inspect
-from streams.jetstream.ports.configs import PARTITIONS, bucket_stream, shapes
+from streams.errors import Incompatible
+from streams.jetstream import LinkSettings, connect, find_losses, inspect
+from streams.jetstream.ports.configs import MOVING_TO, PARTITIONS, bucket_stream, names_of, shapes
 from streams.layout import Stream
 from streams.subjects import Stack
 from tests.contracts.samples import commit
+from tests.streams.jetstream.test_setup import api
+from tests.streams.repartition.moves import write_layout
 
 
 def wanting(partitions):
@@ -77,14 +79,44 @@ async def test_every_partition_is_as_it_was_asked_for(nats, stack):
         await connection.close()
 
 
-async def test_metadata_that_says_no_number_is_refused(nats, stack):
-    async with connect(nats.url, stack=stack):
-        connection = await nats_py.connect(nats.url)
-        name = bucket_stream(stack.registry_bucket())
-        info = json.loads((await connection.request(f"$JS.API.STREAM.INFO.{name}")).data)
-        config = {**info["config"], "metadata": {PARTITIONS: "many"}}
-        await connection.request(f"$JS.API.STREAM.UPDATE.{name}", json.dumps(config).encode())
-        await connection.close()
-    with pytest.raises(BadName, match="partitions: 0"):
+@pytest.mark.parametrize(("partitions", "mark"), [(1, "1+state"), (4, "4+state")])
+async def test_the_registry_says_over_how_many_partitions_its_stack_is_spread(
+    nats, stack, partitions, mark
+):
+    """Other versions read it: it stays as it is."""
+    async with connect(nats.url, stack=stack, settings=wanting(partitions)), api(nats.url) as ask:
+        info = await ask(f"STREAM.INFO.{bucket_stream(stack.registry_bucket())}")
+        assert info["config"]["metadata"]["vigil.partitions"] == mark
+
+
+@pytest.mark.parametrize("mark", [{}, {PARTITIONS: "3"}, {PARTITIONS: "3", MOVING_TO: "3+state"}])
+async def test_a_stack_of_an_unreleased_version_is_refused_with_what_to_do(nats, stack, mark):
+    """It had the state in its journal, and wrote the number alone, or nothing."""
+    partitions = 3 if mark else 1
+    async with connect(nats.url, stack=stack, settings=wanting(partitions)) as ports:
+        made = ports.stack
+    await write_layout(nats.url, stack, mark)
+    with pytest.raises(Incompatible) as refused:
+        async with connect(nats.url, stack=stack):
+            pass
+    said = str(refused.value)
+    assert "was made by an unreleased version of Vigil" in said
+    assert "delete all of its streams with `nats stream rm`" in said
+    assert (await inspect(nats.url, stack=stack)).problem == said
+    with pytest.raises(Incompatible, match="unreleased version"):
+        await find_losses(nats.url, stack=stack, known={})
+    async with api(nats.url) as ask:
+        for name in names_of(made).values():
+            assert "error" not in await ask(f"STREAM.DELETE.{name}")
+    async with connect(nats.url, stack=stack) as ports:
+        assert ports.stack == stack
+
+
+@pytest.mark.parametrize("mark", [{PARTITIONS: "many"}, {PARTITIONS: "3+state", MOVING_TO: "many"}])
+async def test_what_says_no_layout_is_refused(nats, stack, mark):
+    async with connect(nats.url, stack=stack, settings=wanting(3)):
+        pass
+    await write_layout(nats.url, stack, mark)
+    with pytest.raises(Incompatible, match="unreleased version"):
         async with connect(nats.url, stack=stack):
             pass

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import asynccontextmanager
-
-import nats as nats_py
-
 from streams.jetstream import LinkSettings
-from streams.jetstream.connection.headers import BATCH, BATCH_END, BATCH_PLACE, EXPECTED_SEQ
-from streams.jetstream.ports.configs import PARTITIONS, bucket_stream, key_subject
-from streams.keys import PUBLISHED, published_key
-from streams.layout import AGGREGATE_STREAMS, Stream
-from streams.repartition.earlier import EarlierStack
+from streams.jetstream.ports.configs import bucket_stream
+from streams.keys import published_key
+from streams.layout import AGGREGATE_STREAMS
+from tests.streams.jetstream.test_setup import api
 
 
 class Cut(Exception):
@@ -49,56 +43,10 @@ async def note_followed(ports):
             await ports.gates.put(key, str(head).encode())
 
 
-class Operator:
-    """Whoever works on the server's own API."""
-
-    def __init__(self, connection):
-        self._connection = connection
-
-    async def ask(self, operation, request=None):
-        data = json.dumps(request).encode() if request else b""
-        answer = json.loads((await self._connection.request(f"$JS.API.{operation}", data)).data)
+async def write_layout(url, stack, metadata):
+    """Have the registry say something else of the layout of a stack."""
+    name = bucket_stream(stack.registry_bucket())
+    async with api(url) as ask:
+        config = (await ask(f"STREAM.INFO.{name}"))["config"]
+        answer = await ask(f"STREAM.UPDATE.{name}", {**config, "metadata": metadata})
         assert "error" not in answer, answer
-        return answer
-
-    async def config(self, name):
-        return (await self.ask(f"STREAM.INFO.{name}"))["config"]
-
-    async def change(self, name, **changed):
-        await self.ask(f"STREAM.UPDATE.{name}", {**await self.config(name), **changed})
-
-    async def messages(self, name):
-        """Return sequence, subject, body and headers of each message, in order."""
-        state, js = (await self.ask(f"STREAM.INFO.{name}"))["state"], self._connection.jetstream()
-        found = [await js.get_msg(name, seq) for seq in range(1, state["last_seq"] + 1)]
-        return [(each.seq, each.subject, each.data, each.headers) for each in found]
-
-    async def make_earlier(self, stack):
-        """Make of a stack what an earlier version would have made: the state is in the journal."""
-        earlier, found = EarlierStack(stack.name, stack.partitions), []
-        for each in stack.partitions_of(Stream.STATE):
-            name = stack.stream(Stream.STATE, each)
-            found += await self.messages(name)
-            await self.ask(f"STREAM.DELETE.{name}")
-        for each in stack.partitions_of(Stream.JOURNAL):
-            subjects = earlier.stream_subjects(Stream.JOURNAL, each)
-            await self.change(stack.stream(Stream.JOURNAL, each), subjects=subjects)
-        for _, subject, data, said in found:
-            kept = {name: value for name, value in said.items() if name not in _WHERE}
-            await self._connection.jetstream().publish(subject, data, headers=kept)
-        gates = stack.gates_bucket()  # It had no reactors.
-        positions = key_subject(gates, f"{PUBLISHED}.>")
-        await self.ask(f"STREAM.PURGE.{bucket_stream(gates)}", {"filter": positions})
-        metadata = {PARTITIONS: str(stack.partitions)} if stack.partitions > 1 else {}
-        await self.change(bucket_stream(stack.registry_bucket()), metadata=metadata)
-
-
-_WHERE = frozenset({EXPECTED_SEQ, BATCH, BATCH_PLACE, BATCH_END})
-"""Headers that are about where a message was stored."""
-
-
-@asynccontextmanager
-async def operator(url):
-    connection = await nats_py.connect(url)
-    yield Operator(connection)
-    await connection.close()

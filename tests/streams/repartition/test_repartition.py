@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
+from typing import Final
 
 import nats as nats_py
 import pytest
@@ -11,22 +14,42 @@ from streams.clock import SystemClock
 from streams.errors import Incompatible, LeaseLost, Unavailable, VersionConflict
 from streams.jetstream import connect, inspect
 from streams.jetstream.connection.link import Link
+from streams.jetstream.messages import api
 from streams.jetstream.ports.bucket import JetStreamBucket
-from streams.jetstream.ports.configs import GATES_MARKER_S
+from streams.jetstream.ports.configs import GATES_MARKER_S, PARTITIONS
 from streams.keys import LAYOUT_CLAIM, lost_key, published_key
-from streams.layout import AGGREGATE_STREAMS, Stream
+from streams.layout import AGGREGATE_STREAMS, Kind, Stream
 from streams.model.losses import LogLost
 from streams.repartition import copy_commits
 from streams.repartition.positions import require_followed, write_positions
 from streams.repartition.repartition import drop_retired, repartition
 from streams.subjects import Stack
 from tests.contracts.samples import WAIT_S, commit, deliveries_of, opened, start
+from tests.moments import STRIDE
 from tests.streams.jetstream.wire import eventually
-from tests.streams.repartition.moves import Cut, cut_off_at, note_followed, settings, told
+from tests.streams.repartition.moves import (
+    Cut,
+    cut_off_at,
+    note_followed,
+    settings,
+    told,
+    write_layout,
+)
 from vigil.serving.loss_watch import LossWatch
 
 EPISODES = [f"e{n}" for n in range(40)]
+CALLED = EPISODES[:20]
 KEYS = ["disk:web-1", "a.b", "日本"]
+AGGREGATES = {
+    Stream.JOURNAL: [
+        *((Kind.EPISODE, each) for each in EPISODES),
+        *((kind, "k1") for kind in (Kind.OUTPUT, Kind.WORKFLOW)),
+    ],
+    Stream.STATE: [
+        *((Kind.FINDING, each) for each in KEYS),
+        *((kind, "k1") for kind in (Kind.DEFINITION, Kind.LANE, Kind.SIGNAL)),
+    ],
+}
 COMMITS = 3
 MOVES = [(1, 4), (4, 1), (3, 4), (4, 3)]
 
@@ -38,7 +61,7 @@ def small_batches(monkeypatch):
 
 
 def subjects(stack):
-    return [*map(stack.episode, EPISODES), *map(stack.finding, KEYS)]
+    return [stack.aggregate(*each) for found in AGGREGATES.values() for each in found]
 
 
 async def fill(url, stack, partitions):
@@ -50,7 +73,7 @@ async def fill(url, stack, partitions):
                 versions[subject] = await ports.log.append(
                     subject, commit(f"{n}", n + 1, trace="00-aa-bb-01"), after=versions[subject]
                 )
-        for episode_id in EPISODES:
+        for episode_id in CALLED:
             await ports.commands.send(start(episode_id), id=f"start.{episode_id}")
         await ports.log.append(ports.stack.dead("o", "c"), commit("dead"), after=0)
         await note_followed(ports)
@@ -67,25 +90,25 @@ async def assert_whole(url, stack, partitions):
             ]
             assert await ports.log.last(subject) == found[-1]
         assert len(await ports.log.read(ports.stack.dead("o", "c"))) == 1
-        for stream, aggregates in ((Stream.JOURNAL, EPISODES), (Stream.STATE, KEYS)):
+        for stream, aggregates in AGGREGATES.items():
             partitions = ports.stack.partitions_of(stream)
             heads = [await ports.log.head(stream, partition=each) for each in partitions]
             assert sum(heads) == COMMITS * len(aggregates)
         async with opened(ports.commands.open("monitor")) as source:
-            commands = await deliveries_of(source, len(EPISODES), spare=len(EPISODES))
+            commands = await deliveries_of(source, len(CALLED), spare=len(CALLED))
             for command in commands:
                 await command.nak()
-        assert sorted(each.content.episode_id for each in commands) == sorted(EPISODES)
-        assert await ports.commands.is_waiting("monitor", EPISODES[0])
+        assert sorted(each.content.episode_id for each in commands) == sorted(CALLED)
+        assert await ports.commands.is_waiting("monitor", CALLED[0])
 
 
 async def assert_goes_on(url, stack):
     async with connect(url, stack=stack, settings=settings()) as ports:
-        subject = ports.stack.episode(EPISODES[0])
-        last = (await ports.log.read(subject))[-1]
-        with pytest.raises(VersionConflict):
-            await ports.log.append(subject, commit("late"), after=last.seq - 1)
-        await ports.log.append(subject, commit("next"), after=last.seq)
+        for subject in (ports.stack.episode(EPISODES[0]), ports.stack.finding(KEYS[0])):
+            last = (await ports.log.read(subject))[-1]
+            with pytest.raises(VersionConflict):
+                await ports.log.append(subject, commit("late"), after=last.seq - 1)
+            await ports.log.append(subject, commit("next"), after=last.seq)
 
 
 @pytest.mark.parametrize(("old", "new"), MOVES)
@@ -99,7 +122,8 @@ async def test_every_life_and_every_command_comes_along_in_order(nats, stack, ol
 
 @pytest.mark.parametrize(("old", "new"), [(1, 4), (3, 4)])
 @pytest.mark.parametrize(
-    "stage", ["copied, journal", "verified, journal", "copied, work", "verified, work"]
+    "stage",
+    [f"{did}, {it}" for it in ("journal", "state", "work") for did in ("copied", "verified")],
 )
 async def test_one_that_was_cut_off_goes_on_and_loses_or_doubles_nothing(
     nats, stack, old, new, stage
@@ -122,6 +146,8 @@ async def test_one_that_was_cut_off_can_be_taken_back(nats, stack, old, new):
         await repartition(nats.url, stack=stack, to=new, tell=cut_off_at("verified, work"))
     with pytest.raises(Incompatible, match=f"is being spread over {new}"):
         await repartition(nats.url, stack=stack, to=7, tell=told)
+    with pytest.raises(Incompatible, match=f"is being spread over {new}"):
+        await drop_retired(nats.url, stack=stack)
     await repartition(nats.url, stack=stack, to=old, tell=told)
     await assert_whole(nats.url, stack, old)
     await repartition(nats.url, stack=stack, to=new, tell=told)
@@ -348,6 +374,22 @@ async def test_who_has_lost_the_lease_writes_no_position(nats, stack, monkeypatc
         assert (await gates_of(link, stack).get(behind)).value == new
 
 
+async def test_who_has_lost_the_lease_does_not_put_the_copies_to_use(nats, stack, monkeypatch):
+    await fill(nats.url, stack, 1)
+
+    async def then_lose_the_lease(*given, **more):
+        await write_positions(*given, **more)
+        await lose_the_layout(nats.url, stack)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("streams.repartition.repartition.write_positions", then_lose_the_lease)
+        with pytest.raises(LeaseLost):
+            await repartition(nats.url, stack=stack, to=4, tell=told)
+    assert "is being spread over 4" in (await inspect(nats.url, stack=stack)).problem
+    await repartition(nats.url, stack=stack, to=4, tell=told)
+    await assert_whole(nats.url, stack, 4)
+
+
 async def test_a_position_that_changes_after_the_lease_was_looked_at_stays(nats, stack):
     await fill(nats.url, stack, 1)
     key, looked = published_key(stack.part(Stream.JOURNAL, 0)), []
@@ -360,9 +402,7 @@ async def test_a_position_that_changes_after_the_lease_was_looked_at_stays(nats,
             looked.append(await gates.put(key, b"1"))
 
         with pytest.raises(LeaseLost):
-            await write_positions(
-                link, gates, stack, [Stream.JOURNAL], check=lose_the_lease_after_it_was_looked_at
-            )
+            await write_positions(link, gates, stack, check=lose_the_lease_after_it_was_looked_at)
         assert (await gates.get(key)).value == b"1"
 
 
@@ -429,6 +469,16 @@ async def test_the_number_that_a_stack_has_changes_nothing(nats, stack):
     assert await drop_retired(nats.url, stack=stack) == []
 
 
+async def test_a_stack_of_an_unreleased_version_is_not_moved(nats, stack):
+    await fill(nats.url, stack, 3)
+    await write_layout(nats.url, stack, {PARTITIONS: "3"})
+    for to in (3, 4):
+        with pytest.raises(Incompatible, match="was made by an unreleased version"):
+            await repartition(nats.url, stack=stack, to=to, tell=told)
+    with pytest.raises(Incompatible, match="was made by an unreleased version"):
+        await drop_retired(nats.url, stack=stack)
+
+
 async def test_a_stack_that_was_never_made_is_not_made(nats, stack):
     with pytest.raises(Incompatible, match="there is no stream"):
         await repartition(nats.url, stack=stack, to=4, tell=told)
@@ -438,10 +488,76 @@ async def test_progress_is_told_up_to_the_end(nats, stack):
     await fill(nats.url, stack, 1)
     reports = []
     await repartition(nats.url, stack=stack, to=4, tell=lambda *said: reports.append(said))
-    stages = {"journal": COMMITS * len(EPISODES), "state": COMMITS * len(KEYS)}
+    stages = {stream.value: COMMITS * len(found) for stream, found in AGGREGATES.items()}
     for stage, total in (
         (f"{did}, {it}", stages[it]) for did in ("copied", "verified") for it in stages
     ):
         done = [(done, of) for said, done, of in reports if said == stage]
         assert done == sorted(done)
         assert done[-1] == (total, total)
+
+
+async def test_it_may_die_before_any_request_and_is_whole_in_the_end(nats, stack, monkeypatch):
+    await fill(nats.url, stack, 1)
+    left, call = [0], api.call
+
+    async def dying(*args, **options):
+        if left[0] == 0:
+            raise Cut
+        left[0] -= 1
+        return await call(*args, **options)
+
+    tries, is_done = 0, False
+    while not is_done:
+        left[0] = tries
+        with monkeypatch.context() as patched:
+            patched.setattr(api, "call", dying)
+            try:
+                await repartition(nats.url, stack=stack, to=3, tell=told, settings=settings())
+            except Cut:
+                tries += STRIDE
+            else:
+                is_done = True
+    assert tries > 100
+    await assert_whole(nats.url, stack, 3)
+
+
+DYING: Final = """
+import asyncio, os, signal, sys
+
+from streams.jetstream import LinkSettings
+from streams.repartition import copy_commits
+from streams.repartition.repartition import repartition
+from streams.subjects import Stack
+
+url, name, last = sys.argv[1:]
+copy_commits.BATCH_MAX, copy_commits.TOLD_EVERY = 7, 10
+
+
+def die(stage, done, total):
+    if f"{stage} {done}" == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+settings = LinkSettings(lease_ttl_s=1.0)
+asyncio.run(repartition(url, stack=Stack(name), to=3, tell=die, settings=settings))
+"""
+
+
+@pytest.mark.parametrize("last", ["copied, journal 50", "verified, state 10", "copied, work 10"])
+async def test_a_process_that_is_killed_is_followed_by_another_one(nats, stack, last):
+    await fill(nats.url, stack, 1)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", DYING, nats.url, stack.name, last
+    )
+    assert await process.wait() == -signal.SIGKILL
+
+    async def is_moved():
+        try:
+            await repartition(nats.url, stack=stack, to=3, tell=told, settings=settings())
+        except Incompatible:  # What the dead one held has not lapsed yet.
+            return False
+        return True
+
+    await eventually(is_moved)
+    await assert_whole(nats.url, stack, 3)
