@@ -112,10 +112,6 @@ class Layout(msgspec.Struct, frozen=True):
             return f"{self.name}-{holder.value}"
         return f"{self.name}-{holder.value}-{rest.partition('.')[0]}"
 
-    def holds(self, stream: Stream, subject: str) -> bool:
-        """Return whether `subject` is one of `stream`, or of one partition of it, in any layout."""
-        return _HOLDER_OF.get(subject.split(".", 2)[1]) is stream
-
     def retired(self, stream: str) -> str:
         """Return the subjects that a stream is given once another layout is in use.
 

@@ -1944,12 +1944,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/streams/repartition/test_repartition.py",
     ),
     Mutant(
-        "journal-state-no-row",
-        "state: what a journal keeps of it is no row",
-        always,
-        PROJECTING_STATE,
-    ),
-    Mutant(
         "journal-state-rows-kept",
         "state: rows of it that a journal has made are not added to",
         instead("split_part($2, '-', 1) = 'state'", "false"),

@@ -216,20 +216,15 @@ class Reactor:
         writer: FencedWriter,
     ) -> None:
         """Carry out what follows from `records`, or from those before one that cannot be read."""
-        ours = [each for each in records if self._is_ours(each)]
-        derived = await derive(ours, states)
+        derived = await derive(records, states)
         gates, published = self.ports.gates, position.written
         changes = await count_ends(gates, derived.ends, part=self._part, published=published)
         await carry_out([*derived.effects, *changes], writer, self.ports)
         if derived.failure is not None:
-            position.seq = ours[derived.done].seq - 1
+            position.seq = records[derived.done].seq - 1
             await position.write(self.clock.monotonic_s())
             raise derived.failure
         position.seq = records[-1].seq  # guard: followed-up-noted
-
-    def _is_ours(self, record: Recorded) -> bool:
-        """Return whether a commit belongs here: what was moved away is left in its old stream."""
-        return self.ports.stack.holds(self.stream, record.subject)
 
     async def _receive(
         self, follower: Follower, position: Position, until: int | asyncio.Task[Any]

@@ -124,7 +124,7 @@ class LogSource:
         await self._check_same(after, mark)
         log, partition = self._ports.log, self._partition
         async with log.follow(self._stream, after=after, partition=partition) as follower:
-            yield _CommitReader(follower, self._ports.stack, self._stream, self._clock)
+            yield _CommitReader(follower, self._ports.stack, self._clock)
 
     async def _check_same(self, after: int, mark: str) -> None:
         name, ports = self._ports.stack.name, self._ports
@@ -175,10 +175,9 @@ class _Pace:
 
 
 class _CommitReader:
-    def __init__(self, follower: Follower, stack: Stack, stream: Stream, clock: Clock) -> None:
+    def __init__(self, follower: Follower, stack: Stack, clock: Clock) -> None:
         self._follower = follower
         self._stack = stack
-        self._stream = stream
         self._clock = clock
         self._pace = _Pace(clock)
         self._unreadable: UnreadableEvent | None = None
@@ -189,7 +188,7 @@ class _CommitReader:
         records = await self._follower.receive(most=MESSAGES_AT_ONCE, wait_s=SILENCE_S)
         if not records:
             return None
-        building = _BatchBuilder(self._stack, self._stream)
+        building = _BatchBuilder(self._stack)
         take_waiting = partial(self._take_waiting, building)
         try:
             building.take(records)
@@ -217,9 +216,7 @@ class _CommitReader:
 
 
 class _BatchBuilder:
-    def __init__(self, stack: Stack, stream: Stream) -> None:
-        self._stack = stack
-        self._stream = stream
+    def __init__(self, stack: Stack) -> None:
         self._lives = AggregateFolds(stack)
         self._last: Recorded | None = None
         self._events = 0
@@ -227,9 +224,7 @@ class _BatchBuilder:
 
     def take(self, records: Sequence[Recorded]) -> None:
         for record in records:
-            # A journal keeps what was moved from it into the state.
-            if self._stack.holds(self._stream, record.subject):  # guard: journal-state-no-row
-                self._lives.add(record)
+            self._lives.add(record)
             self._last = record
             self._events += len(record.commit.events)
             self.messages += 1

@@ -1,10 +1,10 @@
-"""The state is projected from a stream of its own, and only from there."""
+"""The state is projected from a stream of its own."""
 
 from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from projections.postgres.progress import caught_up, heads
+from projections.postgres.progress import heads
 from projections.postgres.reader import list_checkpoints
 from streams.layout import Stream
 from streams.wire import codec
@@ -35,19 +35,6 @@ async def test_journal_and_state_have_a_checkpoint_each(ports, pool):
     reached = await places(pool, ports.stack)
     assert (reached["journal"], reached["state"]) == (1, 2)
     assert len(await rows_of(pool, "finding_events", stack=ports.stack)) == 2
-
-
-async def test_what_a_journal_still_has_of_the_state_is_no_row(ports, pool):
-    await append(ports.log, ports.stack.episode(lives.episode_id(1)), (lives.opened(1),))
-    await append(ports.log, ports.stack.finding(KEY), (lives.raised(KEY),))
-    keep_in_journal(ports, ports.stack.finding(KEY), lives.raised(KEY))
-    keep_in_journal(ports, ports.stack.finding("gone"), lives.raised("gone"))
-    async with projecting(ports, pool):
-        await caught_up(pool, ports.stack, await heads(ports), timeout_s=lives.WAIT_S)
-    assert (await places(pool, ports.stack))["journal"] == 3
-    (said,) = await rows_of(pool, "finding_events", stack=ports.stack)
-    assert (said["finding_key"], said["journal_seq"]) == (KEY, 1)
-    assert len(await rows_of(pool, "episodes", stack=ports.stack)) == 1
 
 
 async def test_rows_of_the_state_that_a_journal_has_made_are_not_added_to(ports, pool, stack):

@@ -369,21 +369,6 @@ def test_a_finding_is_told_though_its_episode_is_in_another_stream():
     play(story)
 
 
-def test_what_was_moved_to_another_stream_is_left_in_its_old_one():
-    async def story(scene):
-        await scene.append(scene.stack.episode("e1"), given.OPENED, given.STARTED)
-        journal = scene.ports.log._streams[scene.stack.stream(Stream.JOURNAL)]
-        raised = given.recorded(scene.stack.finding("disk"), 1, given.RAISED)
-        data = codec.encode_commit(raised.commit)
-        journal.publish(raised.subject, data, {COMMIT_HEADER: raised.commit.id})
-        async with scene.at_work(scene.reactor()):
-            await scene.quiet()
-        assert scene.told == ["e1.started.1"]
-        assert await scene.position() == 2
-
-    play(story)
-
-
 def test_a_log_that_is_away_is_waited_for():
     async def story(scene):
         class Away:
