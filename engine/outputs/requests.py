@@ -72,7 +72,8 @@ async def retry_output(ports: Ports, key: str, *, by: str, reason: str = "") -> 
         by: who asks, for people: 1 to 200 characters.
         reason: why, for people: up to 4,000 characters.
     """
-    output, proposed = await _look(ports, key, by=by, reason=reason)
+    check_cause(by, reason)
+    output, proposed = await read_output(ports, key)
     command = RetryOutput(
         actor_id=proposed.actor_id,
         episode_id=proposed.episode_id,
@@ -98,7 +99,8 @@ async def cancel_output(ports: Ports, key: str, *, by: str, reason: str = "") ->
         by: who asks, for people: 1 to 200 characters.
         reason: why, for people: up to 4,000 characters.
     """
-    output, proposed = await _look(ports, key, by=by, reason=reason)
+    check_cause(by, reason)
+    output, proposed = await read_output(ports, key)
     command = CancelOutput(
         actor_id=proposed.actor_id,
         episode_id=proposed.episode_id,
@@ -126,7 +128,8 @@ async def _decide(
 ) -> str:
     check_hash("payload_hash", payload_hash)
     edited_hash, edited_payload = AS_IT_IS if payload is UNSET else edit_of(payload, what="payload")
-    output, proposed = await _look(ports, key, by=by, reason=reason)
+    check_cause(by, reason)
+    output, proposed = await read_output(ports, key)
     command = Decide(
         actor_id=proposed.actor_id,
         episode_id=proposed.episode_id,
@@ -144,8 +147,8 @@ async def _decide(
     return await send_decision(ports, command)
 
 
-async def _look(ports: Ports, key: str, *, by: str, reason: str) -> tuple[Output, OutputProposed]:
-    check_cause(by, reason)
+async def read_output(ports: Ports, key: str) -> tuple[Output, OutputProposed]:
+    """Return an output by its log, and its newest proposal; `Refused` if nobody has proposed it."""
     # guard: output-refused-by-leader
     output = fold(await read_current(ports.log, _CLOCK, ports.stack.output(key)))
     if output.proposed is None:

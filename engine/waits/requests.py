@@ -144,7 +144,7 @@ async def _decide(
     check_hash("plan_hash", plan_hash)
     check_cause(by, reason)
     edited_hash, edited_plan = AS_IT_IS if plan is UNSET else edit_of(plan, what="plan")
-    records = await _journal(ports, episode_id)
+    records = await read_episode(ports, episode_id)
     asked = [each for each in answers.waits_of(records) if each.blocked.event.approval]
     opened = fold(records).opened
     if not asked or opened is None:
@@ -187,13 +187,14 @@ async def send_decision(ports: Ports, command: Decide | DecideStep) -> str:
     return command.id
 
 
-async def _journal(ports: Ports, episode_id: str) -> list[Recorded]:
+async def read_episode(ports: Ports, episode_id: str) -> list[Recorded]:
+    """Return an episode's commits, oldest first; none: there is no such episode."""
     # guard: approval-refused-by-leader
     return list(await read_current(ports.log, _CLOCK, ports.stack.episode(episode_id)))
 
 
 async def _is_waited_for(ports: Ports, command: Resolve | Decide) -> bool:
-    records = await _journal(ports, command.episode_id)
+    records = await read_episode(ports, command.episode_id)
     try:
         return answers.answer(records, command, at=_CLOCK.now()) is not None
     except Refused:
