@@ -6674,7 +6674,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "time-passes-for-deciders",
         "time passes for people who decide",
-        gives("($0, VirtualClock(($0.value).now + timedelta(days=1)))"),
+        gives("VirtualClock(($value.value).now + timedelta(days=1))"),
         DECIDING_IN_TESTS,
     ),
     Mutant(
@@ -7937,7 +7937,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "edited-output-could-be-proposed",
         "edited outputs: it could have been proposed",
         uncaught,
-        "tests/engine/outputs/test_outputs.py",
+        "tests/engine/operations/test_decide_request.py",
     ),
     Mutant(
         "edited-output-in-row",

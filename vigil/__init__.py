@@ -106,15 +106,15 @@ if TYPE_CHECKING:
     from engine.functions.context import ApprovalAnswer, FunctionContext
     from engine.node.node import Node
     from engine.operations.census import cancel_related
+    from engine.operations.decide_request import ApprovalTarget, decide_request
     from engine.operations.reconcile import reconcile
     from engine.operations.settle import settle
     from engine.operations.why_unheard import Unheard, why_output_unheard, why_unheard
-    from engine.outputs.requests import approve_output, cancel_output, reject_output, retry_output
-    from engine.waits.requests import approve, deny, resolve
+    from engine.outputs.requests import cancel_output, retry_output
+    from engine.waits.requests import resolve
     from engine.workflows.requests import (
         Beginning,
         cancel_workflow,
-        decide_step,
         read_beginning,
         resume_workflow,
         start_workflow,
@@ -144,26 +144,26 @@ if TYPE_CHECKING:
     from streams.subjects import Stack
 
 __all__ = [
-    "Action", "Actor", "AdaptiveBudget", "App", "ApprovalAnswer", "BadAdapter", "BadDefinition",
-    "BadRequest", "BadTool", "BadWorkflow", "Beginning", "Breaker", "Budget", "CallContext",
-    "CallFailed", "CallTimeout", "CloudEvent", "Context", "ConvergeResult", "DeclarationError",
-    "DeliveryFailed", "DomainEvent", "EngineError", "Enriched", "EpisodeView", "Escalation",
-    "EventTrigger", "Exhausted", "Expectation", "Failure", "Finding", "FindingIntent",
+    "Action", "Actor", "AdaptiveBudget", "App", "ApprovalAnswer", "ApprovalTarget", "BadAdapter",
+    "BadDefinition", "BadRequest", "BadTool", "BadWorkflow", "Beginning", "Breaker", "Budget",
+    "CallContext", "CallFailed", "CallTimeout", "CloudEvent", "Context", "ConvergeResult",
+    "DeclarationError", "DeliveryFailed", "DomainEvent", "EngineError", "Enriched", "EpisodeView",
+    "Escalation", "EventTrigger", "Exhausted", "Expectation", "Failure", "Finding", "FindingIntent",
     "FindingOutcome", "Findings", "FunctionContext", "FunctionTool", "InvalidAction",
     "InvalidFinding", "InvalidOutput", "JsonObject", "Kind", "ManualTrigger", "Mode", "Node",
     "Orphan", "OutputAdapter", "OutputIntent", "OutputView", "Outputs", "Overrides", "Ports",
     "Refused", "Retries", "Route", "ScheduleTrigger", "ServiceLevel", "Stack", "StateSchema",
     "Step", "StepKind", "StepTaken", "Strategy", "StrategyError", "Synthesis", "Synthesizer",
     "Tool", "ToolBreaker", "ToolFailed", "Trigger", "Unavailable", "Unheard", "UnknownOutcome",
-    "Window", "Workflow", "WorkflowTrigger", "abort", "all_of", "approval", "approve",
-    "approve_output", "between", "by_event", "by_payload", "by_value", "cancel", "cancel_output",
-    "cancel_related", "cancel_workflow", "checkpoint", "clear_finding", "connect", "converge",
-    "cron", "decide_step", "deny", "done", "enriched", "escalate", "event", "every", "exists",
-    "findings_of", "fire", "fork", "ge", "gt", "in_", "le", "lt", "manual", "missing", "ne",
-    "observe", "output", "overrides", "propose_output", "raise_finding", "read_beginning",
-    "reconcile", "reject_output", "report", "resolve", "resume_workflow", "retry", "retry_output",
-    "retrying", "settle", "start_workflow", "synthesize", "tool", "tool_call", "update_finding",
-    "wait", "why_output_unheard", "why_unheard", "workflow",
+    "Window", "Workflow", "WorkflowTrigger", "abort", "all_of", "approval", "between", "by_event",
+    "by_payload", "by_value", "cancel", "cancel_output", "cancel_related", "cancel_workflow",
+    "checkpoint", "clear_finding", "connect", "converge", "cron", "decide_request", "done",
+    "enriched", "escalate", "event", "every", "exists", "findings_of", "fire", "fork", "ge", "gt",
+    "in_", "le", "lt", "manual", "missing", "ne", "observe", "output", "overrides",
+    "propose_output", "raise_finding", "read_beginning", "reconcile", "report", "resolve",
+    "resume_workflow", "retry", "retry_output", "retrying", "settle", "start_workflow",
+    "synthesize", "tool", "tool_call", "update_finding", "wait", "why_output_unheard",
+    "why_unheard", "workflow",
 ]  # fmt: skip
 
 _HOMES: Final = {
@@ -200,13 +200,14 @@ _HOMES: Final = {
     "engine.findings.store": "findings_of",
     "engine.functions.context": "ApprovalAnswer FunctionContext",
     "engine.operations.census": "cancel_related",
+    "engine.operations.decide_request": "ApprovalTarget decide_request",
     "engine.operations.reconcile": "reconcile",
     "engine.operations.settle": "settle",
     "engine.operations.why_unheard": "Unheard why_output_unheard why_unheard",
-    "engine.outputs.requests": "approve_output cancel_output reject_output retry_output",
-    "engine.waits.requests": "approve deny resolve",
+    "engine.outputs.requests": "cancel_output retry_output",
+    "engine.waits.requests": "resolve",
     "engine.workflows.requests": (
-        "Beginning cancel_workflow decide_step read_beginning resume_workflow start_workflow"
+        "Beginning cancel_workflow read_beginning resume_workflow start_workflow"
     ),
     "engine.node.node": "Node",
     "streams.jetstream": "connect",

@@ -1,4 +1,4 @@
-"""Requests about outputs, for people and programs: approve, reject, retry or cancel one.
+"""Requests about outputs, for people and programs: retry or cancel one.
 
 Each reads the output's log and refuses at once what is not allowed. Otherwise it sends a durable
 command, and a node checks the log again: another request may be faster.
@@ -9,57 +9,18 @@ from __future__ import annotations
 from typing import Final
 from uuid import uuid4
 
-from msgspec import UNSET
-
 from engine.errors import Refused
-from engine.outputs.decide import answered, called_off, check_is_carried, tried_again
+from engine.outputs.decide import called_off, check_is_carried, tried_again
 from engine.outputs.output import Output, fold
 from engine.runtime.store import read_current
-from engine.validation import check_cause, check_hash
-from engine.waits.requests import AS_IT_IS, edit_of, send_decision
-from streams.clock import Clock, SystemClock
-from streams.model.commands import CancelOutput, Decide, RetryOutput, Verdict
+from engine.validation import check_cause
+from streams.clock import SystemClock
+from streams.model.commands import CancelOutput, RetryOutput
 from streams.model.events import OutputProposed
 from streams.ports.all import Ports
 from streams.tracing import traceparent
 
 _CLOCK: Final = SystemClock()
-
-
-async def approve_output(
-    ports: Ports,
-    key: str,
-    *,
-    payload_hash: str,
-    by: str,
-    reason: str = "",
-    payload: object = UNSET,
-    clock: Clock = _CLOCK,
-) -> str:
-    """Ask that a waiting output be delivered, and return the decision's id.
-
-    It is delivered as soon as a node of its actor has room. Otherwise as `approve`, of episodes;
-    `payload_hash` is that of the payload, and `BadName` says that no output can have such a key.
-    `payload` is what is delivered instead, any JSON value of up to 256 KiB.
-    """
-    verdict = Verdict.APPROVE
-    return await _decide(
-        ports, key, verdict, payload_hash, by=by, reason=reason, payload=payload, clock=clock
-    )
-
-
-async def reject_output(
-    ports: Ports,
-    key: str,
-    *,
-    payload_hash: str,
-    by: str,
-    reason: str = "",
-    clock: Clock = _CLOCK,
-) -> str:
-    """Ask that a waiting output not be delivered; otherwise as `approve_output`."""
-    verdict = Verdict.DENY
-    return await _decide(ports, key, verdict, payload_hash, by=by, reason=reason, clock=clock)
 
 
 async def retry_output(ports: Ports, key: str, *, by: str, reason: str = "") -> str:
@@ -113,38 +74,6 @@ async def cancel_output(ports: Ports, key: str, *, by: str, reason: str = "") ->
     called_off(output, command)
     await ports.commands.send(command, id=f"cancel_output.{command.id}", trace=traceparent())
     return command.id
-
-
-async def _decide(
-    ports: Ports,
-    key: str,
-    verdict: Verdict,
-    payload_hash: str,
-    *,
-    by: str,
-    reason: str,
-    clock: Clock,
-    payload: object = UNSET,
-) -> str:
-    check_hash("payload_hash", payload_hash)
-    edited_hash, edited_payload = AS_IT_IS if payload is UNSET else edit_of(payload, what="payload")
-    check_cause(by, reason)
-    output, proposed = await read_output(ports, key)
-    command = Decide(
-        actor_id=proposed.actor_id,
-        episode_id=proposed.episode_id,
-        id=uuid4().hex,
-        verdict=verdict,
-        plan_hash=payload_hash,
-        by=by,
-        reason=reason,
-        output_key=key,
-        round_no=output.round_no,  # guard: decision-sent-with-round
-        edited_hash=edited_hash,
-        edited_plan=edited_payload,
-    )
-    answered(output, command, at=clock.now())
-    return await send_decision(ports, command)
 
 
 async def read_output(ports: Ports, key: str) -> tuple[Output, OutputProposed]:

@@ -1,4 +1,4 @@
-"""Requests about workflows, for people and programs: start, resume, decide, cancel.
+"""Requests about workflows, for people and programs: start, resume, cancel.
 
 Each but the first reads the instance's journal and refuses at once what is not allowed; a node
 checks again: another request may be faster.
@@ -11,31 +11,25 @@ from typing import Final, Literal
 from uuid import uuid4
 
 import msgspec
-from msgspec import UNSET
 
-from engine.app.outputs import plan_hash as plan_hash_of
 from engine.app.workflow_plan import START_EXPECTATION, starter_id
 from engine.episodes.episode import fold as fold_episode
 from engine.episodes.fire import FireRequest, fire_dedupe_key, fired_episode_id, send_fire
-from engine.errors import BadRequest, Refused, Unencodable
+from engine.errors import BadRequest, Refused
 from engine.runtime.store import read_current
 from engine.validation import (
     check_cause,
-    check_hash,
     check_id,
     check_name,
     check_switch,
-    encode,
 )
-from engine.waits.requests import send_decision
-from engine.workflows.decide import resumed, step_decided
+from engine.workflows.decide import resumed
 from engine.workflows.instance import INSTANCE_ENDED, Instance, fold_instance
 from engine.workflows.instance import instance_id as instance_id_of
 from engine.workflows.start import busy_instance, why_unbegun
-from engine.workflows.steps import INPUTS_BYTES_MAX
-from streams.clock import Clock, SystemClock
+from streams.clock import SystemClock
 from streams.json import JsonObject
-from streams.model.commands import CancelWorkflow, DecideStep, ResumeWorkflow, Verdict
+from streams.model.commands import CancelWorkflow, ResumeWorkflow
 from streams.model.triggers import Mode, Overrides
 from streams.model.workflows import ResumeHow
 from streams.ports.all import Ports
@@ -169,58 +163,6 @@ async def resume_workflow(
     resumed(instance, command)
     await ports.commands.send(command, id=f"resume.{command.id}", trace=traceparent())
     return command.id
-
-
-async def decide_step(
-    ports: Ports,
-    instance_id: str,
-    step: str,
-    verdict: Literal["approve", "deny"],
-    *,
-    plan_hash: str,
-    by: str,
-    reason: str = "",
-    inputs: object = UNSET,
-    clock: Clock = _CLOCK,
-) -> str:
-    """Approve or deny a step that waits for it, as `approve` and `deny` do for an episode.
-
-    Args:
-        plan_hash: the hash of the step and all of its inputs.
-        inputs: the changed inputs: a list with a JSON object for each item, of up to 512 KiB in
-            all; by default the inputs are not changed.
-    """
-    check_hash("plan_hash", plan_hash)
-    if verdict not in set(Verdict):
-        raise BadRequest(field="verdict", problem=f"{verdict!r}; use approve or deny")
-    edited_hash, edited_inputs = ("", ()) if inputs is UNSET else _edit_of(inputs, verdict)
-    instance = await _look(ports, instance_id, by=by, reason=reason)
-    command = DecideStep(
-        workflow=instance.begun.spec.name,
-        instance_id=instance_id,
-        id=uuid4().hex,
-        step=step,
-        verdict=Verdict(verdict),
-        plan_hash=plan_hash,
-        by=by,
-        reason=reason,
-        edited_hash=edited_hash,
-        edited_inputs=edited_inputs,
-    )
-    step_decided(instance, command, at=clock.now())
-    return await send_decision(ports, command)
-
-
-def _edit_of(inputs: object, verdict: str) -> tuple[str, tuple[msgspec.Raw, ...]]:
-    if verdict != Verdict.APPROVE:
-        raise BadRequest(field="inputs", problem="only an approval may change them; leave them out")
-    if not isinstance(inputs, list | tuple):
-        raise BadRequest(field="inputs", problem=f"{inputs!r} is not a list of JSON objects")
-    try:
-        edited = encode(list(inputs), what="inputs", bytes_max=INPUTS_BYTES_MAX)
-    except Unencodable as error:
-        raise BadRequest(field="inputs", problem=str(error)) from error
-    return plan_hash_of(edited), msgspec.json.decode(edited, type=tuple[msgspec.Raw, ...])
 
 
 async def cancel_workflow(ports: Ports, instance_id: str, *, by: str, reason: str = "") -> None:

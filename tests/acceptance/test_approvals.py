@@ -30,7 +30,17 @@ from streams.model.events import (
 )
 from streams.ports.all import Ports
 from tests.standing import standing
-from vigil import Actor, App, Strategy, approval, approve, converge, deny, event, wait
+from vigil import (
+    Actor,
+    App,
+    ApprovalTarget,
+    Strategy,
+    approval,
+    converge,
+    decide_request,
+    event,
+    wait,
+)
 
 WAIT_S: Final = 100.0
 """Only what hangs takes so long, on a busy machine too. Measured: 5 s for a thousand episodes."""
@@ -150,21 +160,29 @@ async def nth(ports: Ports, kind: type[LogEvent], number: int) -> tuple[str, Log
     return (await happened(ports, kind))[number - 1]
 
 
+async def decide(
+    ports: Ports, block: tuple[str, LogEvent], by: str, verdict="approve", reason=""
+) -> str:
+    """Decide on what an episode asked by a block of its own."""
+    episode_id, asked = block
+    target, plan_hash = ApprovalTarget("episode", episode_id), asked.approval.plan_hash
+    return await decide_request(ports, target, verdict, plan_hash=plan_hash, by=by, reason=reason)
+
+
 async def test_of_two_who_decide_at_once_one_stands_and_the_other_learns_whose(people):
     ann, bob = people
     async with node(ann, Once):
         await ask(ann)
-        episode_id, block = await nth(ann, EpisodeBlocked, 1)
-        mark = block.approval.plan_hash
+        block = await nth(ann, EpisodeBlocked, 1)
         decisions = await asyncio.gather(
-            approve(ann, episode_id, plan_hash=mark, by="ann", reason="seen"),
-            deny(bob, episode_id, plan_hash=mark, by="bob", reason="too much"),
+            decide(ann, block, "ann", "approve", "seen"),
+            decide(bob, block, "bob", "deny", "too much"),
             return_exceptions=True,  # Who is much slower is told at once.
         )
         _, stands = await nth(ann, EpisodeResolved, 1)
         loser, by = (bob, "bob") if stands.by == "ann" else (ann, "ann")
         with pytest.raises(Refused, match=f"by {stands.by}") as told:
-            await approve(loser, episode_id, plan_hash=mark, by=by)
+            await decide(loser, block, by)
 
     assert stands.decision_id in decisions
     assert [each.step_no for _, each in await happened(ann, EpisodeResolved)] == [1]
@@ -175,12 +193,12 @@ async def test_who_saw_an_older_plan_is_refused_while_the_right_decision_stands(
     ann, bob = people
     async with node(ann, Refund):
         await ask(ann)
-        episode_id, first = await nth(ann, EpisodeBlocked, 1)
-        await approve(ann, episode_id, plan_hash=first.approval.plan_hash, by="ann")
-        _, second = await nth(ann, EpisodeBlocked, 2)
+        first = await nth(ann, EpisodeBlocked, 1)
+        await decide(ann, first, "ann")
+        second = await nth(ann, EpisodeBlocked, 2)
         stale, decided = await asyncio.gather(
-            approve(bob, episode_id, plan_hash=first.approval.plan_hash, by="bob"),
-            approve(ann, episode_id, plan_hash=second.approval.plan_hash, by="ann"),
+            decide(bob, first, "bob"),
+            decide(ann, second, "ann"),
             return_exceptions=True,
         )
         _, end = await nth(ann, EpisodeFinished, 1)
@@ -197,10 +215,10 @@ async def test_what_expires_while_no_node_runs_is_answered_when_one_starts(peopl
     ann, bob = people
     async with node(ann, Hasty):
         await ask(ann)
-        episode_id, block = await nth(ann, EpisodeBlocked, 1)
+        block = await nth(ann, EpisodeBlocked, 1)
 
         async def is_left() -> bool:
-            return await ann.timers.pending("clerk", "attend", episode_id) is not None
+            return await ann.timers.pending("clerk", "attend", block[0]) is not None
 
         await until(is_left)
 
@@ -210,7 +228,7 @@ async def test_what_expires_while_no_node_runs_is_answered_when_one_starts(peopl
     await until(is_due)
     assert await happened(ann, EpisodeResolved) == []
     with pytest.raises(Refused, match="expired"):
-        await deny(bob, episode_id, plan_hash=block.approval.plan_hash, by="bob")
+        await decide(bob, block, "bob", "deny")
     async with node(ann, Hasty, "n2"):
         _, answer = await nth(ann, EpisodeResolved, 1)
         await nth(ann, EpisodeFinished, 1)

@@ -16,10 +16,11 @@ from streams.model.events import (
     WorkflowFinished,
 )
 from streams.model.triggers import EventTrigger
+from streams.model.waits import Approval
 from streams.ports.all import Ports
 from tests.attack import ledger
 from tests.attack.app import APPROVER
-from vigil import approve, approve_output, decide_step
+from vigil import ApprovalTarget, decide_request
 
 SIGNALED: Final = "wait.resolved"
 STARTER: Final = "workflow-"
@@ -64,20 +65,22 @@ class People:
             case EpisodeBlocked():
                 await self._answer(id_, event)
             case OutputProposed(approval=asked, output_key=key) if asked is not None:
-                await approve_output(self.ports, key, payload_hash=asked.plan_hash, by=APPROVER)
+                await self._approve(ApprovalTarget("output", key), asked)
             case StepApprovalAsked(step=step, approval=asked):
-                await decide_step(
-                    self.ports, id_, step, "approve", plan_hash=asked.plan_hash, by=APPROVER
-                )
+                await self._approve(ApprovalTarget("step", id_, step), asked)
             case _:
                 pass
 
     async def _answer(self, id_: str, blocked: EpisodeBlocked) -> None:
         asked, wait = blocked.approval, blocked.wait
         if asked is not None:
-            await approve(self.ports, id_, plan_hash=asked.plan_hash, by=APPROVER)
+            await self._approve(ApprovalTarget("episode", id_), asked)
         elif wait is not None and wait.ref:
             said = {"ref": wait.ref, "result": ledger.nonce(), "by": "a program"}
             await self.ports.domain_events.publish(SIGNALED, said, id=f"{wait.ref}-resolved")
         elif wait is None:
             self.ended.set()
+
+    async def _approve(self, target: ApprovalTarget, asked: Approval) -> None:
+        plan_hash = asked.plan_hash
+        await decide_request(self.ports, target, "approve", plan_hash=plan_hash, by=APPROVER)

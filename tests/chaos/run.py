@@ -31,7 +31,7 @@ from tests.chaos.faults import Fault, Planned, plan
 from tests.chaos.verdict import Verdict, exercised, judge
 from tests.streams.jetstream.wire import Wire, Wires
 from tests.told import expected, told_on, wrong
-from vigil import approve
+from vigil import ApprovalTarget, decide_request
 
 APP: Final = "tests.chaos.app:app"
 ANSWER_S: Final = 0.4
@@ -245,10 +245,12 @@ async def _next(follower: Follower) -> Sequence[Recorded]:
 
 
 async def _approve(ports: Ports, episode_id: str, plan_hash: str) -> None:
-    is_unsure = False
+    target, is_unsure = ApprovalTarget("episode", episode_id), False
     while True:
         try:
-            await approve(ports, episode_id, plan_hash=plan_hash, by=chaos_app.APPROVER)
+            await decide_request(
+                ports, target, "approve", plan_hash=plan_hash, by=chaos_app.APPROVER
+            )
         except Unavailable:
             is_unsure = True
             await asyncio.sleep(ANSWER_S)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from engine.waits.requests import approve
+from engine.operations.decide_request import ApprovalTarget, decide_request
 from streams.jetstream import connect
 from streams.subjects import Stack
 from tests.acceptance.cluster import Cluster
@@ -71,7 +71,8 @@ async def test_one_approval_restarts_a_host_once_whichever_nodes_are_killed(tmp_
         await cluster.wait_at_least(ASKED, TICKS + 1, most_s=WAIT_S)
         oldest = {row[0]: row[1:] for row in reversed(await cluster.query(ASKED))}
         for episode_id, plan_hash in oldest.values():
-            await approve(ports, str(episode_id), plan_hash=plan_hash, by="ann")
+            target = ApprovalTarget("episode", str(episode_id))
+            await decide_request(ports, target, "approve", plan_hash=plan_hash, by="ann")
         await cluster.wait_at_least(DONE, TICKS + 1, most_s=WAIT_S)
 
         keys = {tuple(line.split()) for line in restarts.read_text().splitlines()}

@@ -21,8 +21,9 @@ from engine.app.app import App
 from engine.app.strategy import ConvergeResult, Strategy
 from engine.app.tools import Failure, Tool
 from engine.app.triggers import event
-from engine.episodes.episode import Episode, fold
+from engine.episodes.episode import Episode, Status, fold
 from engine.node.node import Node
+from engine.operations.decide_request import ApprovalTarget, TargetKind, decide_request
 from engine.reactor.leader import leader_of
 from engine.reactor.reactor import Reactor, followed
 from engine.waits.signals import QUEUE
@@ -260,6 +261,26 @@ async def open_episode(ports: MemoryPorts, app: App, *, id_: str = "x1") -> str:
     return opened.episode_id
 
 
+async def decide(
+    ports: MemoryPorts,
+    id_: str,
+    verdict: str = "approve",
+    *,
+    kind: TargetKind = "episode",
+    step: str = "",
+    by: str = "ada",
+    **said: object,
+) -> str:
+    """Decide on the newest request of an episode, an output or a step, and return the id."""
+    target = ApprovalTarget(kind, id_, step)
+    records = await ports.log.read(target.subject(ports.stack))
+    events = (event for record in records for event in record.commit.events)
+    asked = [each.approval for each in events if getattr(each, "approval", None)]
+    return await decide_request(
+        ports, target, verdict, plan_hash=asked[-1].plan_hash, by=by, **said
+    )
+
+
 async def leave(ports: MemoryPorts, app: App, *events: EpisodeEvent) -> str:
     """Leave the journal of a node that died after `events`, call for recovery, return the id."""
     opened = opening(app)
@@ -322,6 +343,11 @@ async def lived(
             if wanted(so_far):
                 return so_far
             await follower.receive(most=100, wait_s=WAIT_S)
+
+
+async def blocked(ports: MemoryPorts, episode_id: str) -> Life:
+    """Wait until an episode waits for people or a signal."""
+    return await lived(ports, episode_id, lambda so_far: so_far.episode.status is Status.BLOCKED)
 
 
 async def eventually(condition: Callable[[], object]) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from streams.model.events import LogEvent, StepApprovalAsked, StepPaused, WorkflowStarted
 from streams.ports.all import Ports
 from tests.simulation.people import ANYBODY, YES_SHARE, surely
-from vigil import cancel_workflow, decide_step, resume_workflow
+from vigil import ApprovalTarget, cancel_workflow, decide_request, resume_workflow
 
 CANCELED_SHARE: Final = 0.25
 CANCEL_S_MAX: Final = 40.0
@@ -56,7 +56,5 @@ async def _say(ports: Ports, instance_id: str, asked: StepApprovalAsked, rng: Ra
     """Decide as the product offers it; of two at the same time each in their own way."""
     verdict = "approve" if rng.random() < YES_SHARE else "deny"
     by = rng.choice(asked.approval.approvers or ANYBODY)
-    mark = asked.approval.plan_hash
-    await surely(
-        partial(decide_step, ports, instance_id, asked.step, verdict, plan_hash=mark, by=by)
-    )
+    target, mark = ApprovalTarget("step", instance_id, asked.step), asked.approval.plan_hash
+    await surely(partial(decide_request, ports, target, verdict, plan_hash=mark, by=by))

@@ -20,7 +20,7 @@ from streams.model.commands import Decide, Verdict
 from streams.model.waits import Approval
 from streams.ports.all import Ports
 from tests.simulation.time import EPOCH
-from vigil import approve, approve_output, deny, reject_output
+from vigil import ApprovalTarget, decide_request
 
 TRIES_MAX: Final = 60
 AGAIN_S: Final = 1.5
@@ -128,14 +128,10 @@ async def _never(ports: Ports, request: Request, rng: Random) -> None:
 
 async def _say(ports: Ports, request: Request, rng: Random) -> None:
     """Decide as the product offers it, again and again until that is stored or refused."""
-    by, says_yes = rng.choice(request.who), rng.random() < YES_SHARE
+    by, verdict = rng.choice(request.who), "approve" if rng.random() < YES_SHARE else "deny"
     key, mark = request.output_key, request.approval.plan_hash
-    if key:
-        say = approve_output if says_yes else reject_output
-        await surely(partial(say, ports, key, payload_hash=mark, by=by))
-    else:
-        verdict = approve if says_yes else deny
-        await surely(partial(verdict, ports, request.episode_id, plan_hash=mark, by=by))
+    target = ApprovalTarget("output", key) if key else ApprovalTarget("episode", request.episode_id)
+    await surely(partial(decide_request, ports, target, verdict, plan_hash=mark, by=by))
 
 
 async def _send(ports: Ports, decision: Decide, *, id_: str) -> None:

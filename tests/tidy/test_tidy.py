@@ -66,6 +66,7 @@ IN_CODE = (
             "engine/episodes/cancel.py",
             "engine/episodes/fire.py",
             "engine/episodes/fork.py",
+            "engine/operations/decide_request.py",
             "engine/waits/requests.py",
             "engine/workflows/requests.py",
             "engine/findings/requests.py",

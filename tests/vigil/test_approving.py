@@ -13,13 +13,14 @@ from uuid import UUID
 
 import pytest
 
+from engine.operations.decide_request import ApprovalTarget
 from streams.model.commands import Verdict
 from streams.model.events import EpisodeResolved, Resolution, StepKind, StepRecorded
 from streams.model.waits import Wait
 from tests.vigil.journal import CLOCK, KEPT, PLAN_HASH, Journal, approval
 from tests.vigil.program import NOWHERE, RUN_S_MAX, Running, Vigil
 from tests.vigil.test_command_line import one_line
-from vigil.asking.approvals import ApprovalTarget, changed, patched
+from vigil.asking.approvals import changed, patched
 
 ID = str(UUID(int=7))
 APP = '''
@@ -268,12 +269,12 @@ def test_changes_are_a_json_merge_patch(plan, changes, becomes):
     [({"b": 3}, [{"a": 1, "b": 3}, {"a": 2, "b": 3}]), ([{"a": 4}, {}], [{"a": 4}, {}])],
 )
 def test_changes_of_a_step_are_those_of_each_of_its_items(changes, becomes):
-    step = ApprovalTarget(kind="workflow", name=ID, step="pay")
+    step = ApprovalTarget("step", ID, "pay")
     assert changed([{"a": 1}, {"a": 2}], changes, step) == becomes
 
 
 def test_a_plan_that_is_a_list_is_no_list_of_items():
-    assert changed([1, 2], {"a": 1}, ApprovalTarget(kind="episode", name=ID)) == {"a": 1}
+    assert changed([1, 2], {"a": 1}, ApprovalTarget("episode", ID)) == {"a": 1}
 
 
 def test_whoever_decides_at_the_same_time_learns_whose_decision_stands(journal, standing):

@@ -18,7 +18,16 @@ from tests.engine.output_stage import Pager, Proposing
 from tests.engine.stage import HAPPENED, Counter, Life, Scripted, doomed, lived, opening, running
 from tests.simulation.time import SimClock, simulate
 from tests.walk.trace import Walk, said, walking
-from vigil import Actor, App, approve_output, event, observe, propose_output, tool_call
+from vigil import (
+    Actor,
+    App,
+    ApprovalTarget,
+    decide_request,
+    event,
+    observe,
+    propose_output,
+    tool_call,
+)
 
 QUIET_S: Final = 2.0
 """After this nothing is under way, in simulated seconds: what is told was told, what is given up
@@ -59,8 +68,8 @@ async def asks_first() -> dict[str, Walk]:
         assert proposed.approval is not None
         with walking() as approval:
             with said():
-                hash_ = proposed.approval.plan_hash
-                await approve_output(ports, "page", payload_hash=hash_, by="ann")
+                target, hash_ = ApprovalTarget("output", "page"), proposed.approval.plan_hash
+                await decide_request(ports, target, "approve", plan_hash=hash_, by="ann")
             await _reaches(app, ports)
     return {
         "proposal": proposal,

@@ -11,24 +11,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 import typer
 from msgspec import UNSET
 
 from engine.app.workflow_plan import starter_id
-from engine.outputs.requests import approve_output, reject_output
+from engine.operations.decide_request import ApprovalTarget, decide_request
 from engine.waits.approval import end_in_words, problem_of_decision
-from engine.waits.requests import approve, deny
-from engine.workflows.requests import decide_step as send_step
 from streams.clock import SystemClock
 from streams.json import raw, unraw
 from streams.model import events
 from streams.model.waits import Approval
 from streams.ports.all import Ports
 from streams.ports.log import Recorded
-from streams.subjects import Stack
 from vigil import options
 from vigil.asking.connect import with_ports
 from vigil.asking.episode_ids import find_episode
@@ -235,47 +232,20 @@ class Choice:
             typer.confirm(f"{self.verdict} {what}?", abort=True, err=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ApprovalTarget:
-    """What a decision is about."""
-
-    kind: Literal["episode", "output", "workflow"]
-    name: str
-    """An episode's id, an output's key, or an instance's id."""
-    step: str = ""
-    """Of the instance."""
-
-    def __str__(self) -> str:
-        """Return it as errors call it."""
-        match self.kind:
-            case "episode":
-                return f"episode {self.name}"
-            case "output":
-                return f"output {self.name!r}"
-            case "workflow":
-                return f"step {self.step!r} of instance {self.name}"
-
-    def subject(self, stack: Stack) -> str:
-        """Return where its journal is."""
-        at = {"episode": stack.episode, "output": stack.output, "workflow": stack.workflow}
-        return at[self.kind](self.name)
-
-
 def decide_episode(config: Config, episode_id: str, choice: Choice) -> None:
     """Decide on the request of an episode, and print what became of it."""
-    id_ = str(find_episode(config, episode_id))
-    _decide(config, ApprovalTarget(kind="episode", name=id_), choice)
+    _decide(config, ApprovalTarget("episode", str(find_episode(config, episode_id))), choice)
 
 
 def decide_output(config: Config, key: str, choice: Choice) -> None:
     """Decide on whether an output is delivered, and print what became of it."""
-    _decide(config, ApprovalTarget(kind="output", name=key), choice)
+    _decide(config, ApprovalTarget("output", key), choice)
 
 
 def decide_step(config: Config, instance_id: str, step: str, choice: Choice) -> None:
     """Decide on whether a step of a workflow runs, and print what became of it."""
     id_ = str(parse_id(instance_id, of="instance"))
-    _decide(config, ApprovalTarget(kind="workflow", name=id_, step=step), choice)
+    _decide(config, ApprovalTarget("step", id_, step), choice)
 
 
 def _decide(config: Config, target: ApprovalTarget, choice: Choice) -> None:
@@ -295,9 +265,12 @@ def _decide(config: Config, target: ApprovalTarget, choice: Choice) -> None:
     )
 
     async def decided(ports: Ports) -> list[CommandOutcome]:
-        id_ = await _send(ports, target, approval.plan_hash, choice, by=by, plan=plan)
+        verdict, reason = choice.verdict, choice.reason
+        id_ = await decide_request(
+            ports, target, verdict, plan_hash=plan_hash, by=by, reason=reason, plan=plan
+        )
         sent = SentCommand(
-            name=target.name,
+            name=target.id,
             actor_id=actor_id,
             episode_id=episode_id,
             subject=target.subject(ports.stack),
@@ -311,7 +284,8 @@ def _decide(config: Config, target: ApprovalTarget, choice: Choice) -> None:
 async def _read_pending(ports: Ports, target: ApprovalTarget) -> tuple[ApprovalRequest, str, str]:
     records = await ports.log.read(target.subject(ports.stack))
     if not records:
-        hint = f"`vigil {target.kind}s list` shows those that there are"
+        group = "workflows" if target.kind == "step" else f"{target.kind}s"
+        hint = f"`vigil {group} list` shows those that there are"
         raise Trouble(f"no {target} in stack {ports.stack.name}; {hint}")
     found = requests(records)
     mine = [each for each in found if each.step == target.step]  # guard: unasking-step-undecided
@@ -327,7 +301,7 @@ async def _read_pending(ports: Ports, target: ApprovalTarget) -> tuple[ApprovalR
 
 def changed(plan: object, changes: object, target: ApprovalTarget) -> object:
     """Return `plan` with `changes`; the plan of a step is a list of the inputs of its items."""
-    if target.kind == "workflow" and isinstance(plan, list) and not isinstance(changes, list):
+    if target.kind == "step" and isinstance(plan, list) and not isinstance(changes, list):
         return [patched(each, changes) for each in plan]
     return patched(plan, changes)
 
@@ -343,28 +317,6 @@ def patched(plan: object, changes: object) -> object:
         else:
             kept[key] = patched(kept.get(key), change)
     return kept
-
-
-async def _send(
-    ports: Ports, target: ApprovalTarget, hash_: str, choice: Choice, *, by: str, plan: object
-) -> str:
-    name, reason, approves = target.name, choice.reason, choice.verdict == "approve"
-    match target.kind:
-        case "episode" if approves:
-            return await approve(ports, name, plan_hash=hash_, by=by, reason=reason, plan=plan)
-        case "episode":
-            return await deny(ports, name, plan_hash=hash_, by=by, reason=reason)
-        case "output" if approves:
-            return await approve_output(
-                ports, name, payload_hash=hash_, by=by, reason=reason, payload=plan
-            )
-        case "output":
-            return await reject_output(ports, name, payload_hash=hash_, by=by, reason=reason)
-        case "workflow":
-            step, verdict = target.step, choice.verdict
-            return await send_step(
-                ports, name, step, verdict, plan_hash=hash_, by=by, reason=reason, inputs=plan
-            )
 
 
 def _result_of_decision(

@@ -20,7 +20,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import UNSET
 
@@ -30,13 +30,12 @@ from engine.app.outputs import OutputAdapter, OutputView
 from engine.episodes.cancel import cancel
 from engine.episodes.fire import fire
 from engine.node.node import Node
+from engine.operations.decide_request import ApprovalTarget, decide_request
 from engine.operations.replay import record
 from engine.operations.settle import settle
-from engine.outputs.requests import approve_output, reject_output
-from engine.waits.requests import approve, deny
 from engine.waits.signal import RESOLVED
 from engine.workflows.instance import fold_instance
-from engine.workflows.requests import decide_step, start_workflow
+from engine.workflows.requests import start_workflow
 from streams.json import JsonObject
 from streams.keys import NODES
 from streams.layout import Kind, Stream
@@ -201,11 +200,11 @@ class RunningApp:
         Raises `Refused` if `by` may not decide, and an `AssertionError` that shows what waits if
         no request or several fit.
         """
-        await self._decide(id, by=by, reason=reason, is_approved=True, plan=plan)
+        await self._decide(id, "approve", by=by, reason=reason, plan=plan)
 
     async def deny(self, id: str | None = None, *, by: str = "", reason: str = "") -> None:
         """Deny what waits; the arguments are those of `approve`."""
-        await self._decide(id, by=by, reason=reason, is_approved=False)
+        await self._decide(id, "deny", by=by, reason=reason)
 
     async def cancel(self, episode_id: str, *, by: str = BY, reason: str = "") -> None:
         """Cancel an episode, as `vigil episodes cancel` does."""
@@ -559,35 +558,27 @@ class RunningApp:
         return any(each.is_laned for each in self._app.actors.values())
 
     async def _decide(
-        self, id: str | None, *, by: str, reason: str, is_approved: bool, plan: object = UNSET
+        self,
+        id: str | None,
+        verdict: Literal["approve", "deny"],
+        *,
+        by: str,
+        reason: str,
+        plan: object = UNSET,
     ) -> None:
         known = [each for each in self.waits() if each.plan_hash]
         fit = requests_in(fitting(known, id=id))
         found = only(fit, _described("approval that waits", {"id": id}), known)
-        by = by or next(iter(found.approvers), BY)
-        ports, clock = self.ports, self._clock  # guard: time-passes-for-deciders
-        if found.what == "episode":
-            answer = partial(approve, plan=plan) if is_approved else deny
-            await answer(
-                ports, found.id, plan_hash=found.plan_hash, by=by, reason=reason, clock=clock
-            )
-        elif found.what == "output":
-            decide = partial(approve_output, payload=plan) if is_approved else reject_output
-            await decide(
-                ports, found.id, payload_hash=found.plan_hash, by=by, reason=reason, clock=clock
-            )
-        else:
-            await decide_step(
-                ports,
-                found.id,
-                found.step,
-                "approve" if is_approved else "deny",
-                plan_hash=found.plan_hash,
-                by=by,
-                reason=reason,
-                inputs=plan,
-                clock=clock,
-            )
+        await decide_request(
+            self.ports,
+            ApprovalTarget(found.what, found.id, found.step),
+            verdict,
+            plan_hash=found.plan_hash,
+            by=by or next(iter(found.approvers), BY),
+            reason=reason,
+            plan=plan,
+            clock=self._clock,  # guard: time-passes-for-deciders
+        )
 
     def _journals(self, kind: Kind) -> Mapping[str, list[Recorded]]:
         """Return the commits of each aggregate of `kind`, by its id or key."""

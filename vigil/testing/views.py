@@ -11,6 +11,7 @@ import msgspec
 
 from engine.episodes.episode import Status, fold
 from engine.findings.store import newest_event
+from engine.operations.decide_request import TargetKind
 from engine.outputs.output import fold as fold_output
 from engine.waits import answer as answers
 from engine.workflows.instance import Instance
@@ -69,7 +70,7 @@ class StepSnapshot:
 class Waiting:
     """Something that waits for people, or for a signal."""
 
-    what: str
+    what: TargetKind
     """`episode`, `output` or `step`."""
     id: str
     """Of the episode, the output (its key) or the workflow's instance."""

@@ -11,14 +11,12 @@ from engine.app.actions import approval, tool_call
 from engine.cluster.members import live_nodes
 from engine.definitions.make import closed_actor
 from engine.episodes.cancel import cancel
-from engine.episodes.episode import Status
 from engine.episodes.fire import fire
 from engine.operations.drift import declared, why_unknown
 from engine.triggers import timers
-from engine.waits.requests import approve
 from streams.json import raw
 from streams.keys import mode_key
-from streams.model.events import EndStatus, EpisodeBlocked, EpisodeOpened
+from streams.model.events import EndStatus, EpisodeOpened
 from tests.engine.defining import (
     agent,
     app_with,
@@ -31,7 +29,18 @@ from tests.engine.defining import (
     says,
 )
 from tests.engine.lane_stage import begun, lane_reached
-from tests.engine.stage import Counter, Scripted, doomed, eventually, gates, life, lived, running
+from tests.engine.stage import (
+    Counter,
+    Scripted,
+    blocked,
+    decide,
+    doomed,
+    eventually,
+    gates,
+    life,
+    lived,
+    running,
+)
 
 ASK = approval({"restart": "db1"}, summary="restart it")
 
@@ -74,12 +83,6 @@ async def fill_lane(ports, tool: Counter, how: str, node: str) -> list[str]:
     return ids
 
 
-async def blocked(ports, id_: str) -> str:
-    """Wait until an episode is blocked, and return the hash of what it asks."""
-    so_far = await lived(ports, id_, lambda so_far: so_far.episode.status is Status.BLOCKED)
-    return so_far.of(EpisodeBlocked)[-1].approval.plan_hash
-
-
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("end", [EndStatus.DONE, EndStatus.CANCELED])
 async def test_what_is_blocked_can_be_answered_and_canceled(ports, how, end):
@@ -87,10 +90,10 @@ async def test_what_is_blocked_can_be_answered_and_canceled(ports, how, end):
     async with running(app_asking(tool), ports):
         await begin(ports, agent("a", template="asking"))
         id_ = await happen(ports)
-        asked = await blocked(ports, id_)
+        await blocked(ports, id_)
         await close(ports, how)
         if end is EndStatus.DONE:
-            await approve(ports, id_, plan_hash=asked, by="ada")
+            await decide(ports, id_)
         else:
             await cancel(ports, "worker", id_, by="ada")
         done = await lived(ports, id_)
@@ -134,10 +137,10 @@ async def test_what_happens_meanwhile_waits_until_the_actor_can_be_woken_again(p
     async with running(app_asking(tool), ports):
         await begin(ports, agent("a", template="asking"))
         first = await happen(ports, "x1")
-        asked = await blocked(ports, first)
+        await blocked(ports, first)
         await close(ports, how)
         second = await happen(ports, "x2")
-        await approve(ports, first, plan_hash=asked, by="ada")
+        await decide(ports, first)
         await lived(ports, first)
         assert (await life(ports, second)).records == ()
         revision = await apply(ports, agent("b"))

@@ -10,13 +10,11 @@ from engine.app.actor import Actor
 from engine.app.triggers import event
 from engine.definitions import resolver
 from engine.definitions.resolver import RevisionResolver
-from engine.episodes.episode import Status
 from engine.episodes.recovery import NO_SUCH_REVISION
 from engine.runtime.catalog import CannotRun
-from engine.waits.requests import approve
 from streams.json import raw
 from streams.model.definitions import RegisteredDefinition
-from streams.model.events import EndStatus, EpisodeBlocked, EpisodeOpened
+from streams.model.events import EndStatus, EpisodeOpened
 from streams.model.workflows import WorkflowStatus
 from tests.engine.defining import (
     AGENT,
@@ -37,6 +35,8 @@ from tests.engine.stage import (
     Scripted,
     app_of,
     ask_start,
+    blocked,
+    decide,
     doomed,
     eventually,
     gates,
@@ -141,12 +141,6 @@ async def test_an_instance_goes_on_by_its_revision_on_a_node_that_never_had_it(p
     assert list((await instance(ports, id_)).steps) == ["one", "two"]
 
 
-async def _blocked(ports, id_: str) -> str:
-    """Wait until an episode is blocked, and return the hash of what it asks."""
-    so_far = await lived(ports, id_, lambda so_far: so_far.episode.status is Status.BLOCKED)
-    return so_far.of(EpisodeBlocked)[-1].approval.plan_hash
-
-
 @pytest.mark.parametrize("node", ["the same", "another"])
 async def test_what_was_blocked_goes_on_as_it_was_opened_once_it_has_its_answer(ports, node):
     await apply(ports, agent("old", template="asking"))
@@ -155,16 +149,16 @@ async def test_what_was_blocked_goes_on_as_it_was_opened_once_it_has_its_answer(
         await says(ports, runs(1))
         await eventually(lambda: gates(ports.domain_events))
         id_ = await happen(ports)
-        asked = await _blocked(ports, id_)
+        await blocked(ports, id_)
         await apply(ports, agent("new", template="asking"))
         if node == "the same":
             await says(ports, runs(2))
-            await approve(ports, id_, plan_hash=asked, by="ada")
+            await decide(ports, id_)
             done = await lived(ports, id_)
     if node == "another":
         async with running(app_with(tool, templates=ASKING), ports, "n2"):
             await says(ports, runs(2), "n2")
-            await approve(ports, id_, plan_hash=asked, by="ada")
+            await decide(ports, id_)
             done = await lived(ports, id_)
     assert (done.end.status, tool.calls) == (EndStatus.DONE, ["old"])
 
@@ -177,10 +171,10 @@ async def test_what_is_older_than_the_turns_takes_one_and_gives_it_back(ports):
         await says(ports, runs(1))
         await eventually(lambda: gates(ports.domain_events))
         id_ = await happen(ports, "x1")
-        asked = await _blocked(ports, id_)
+        await blocked(ports, id_)
         await apply(ports, agent("new", max_concurrent_cluster=1))
         await says(ports, runs(2))
-        await approve(ports, id_, plan_hash=asked, by="ada")
+        await decide(ports, id_)
         await lived(ports, id_)
         await lived(ports, await happen(ports, "x2"))
     assert tool.calls == ["old", "new"]
@@ -194,12 +188,12 @@ async def test_an_episode_is_left_to_a_node_that_can_make_its_edition(ports):
         await says(ports, runs(1), "able")
         await eventually(lambda: gates(ports.domain_events))
         id_ = await happen(ports)
-        asked = await _blocked(ports, id_)
+        await blocked(ports, id_)
     await apply(ports, agent("new"))
     with capture_logs() as lines:
         async with running(app_with(tool), ports, "unable"):
             await says(ports, runs(2), "unable")
-            await approve(ports, id_, plan_hash=asked, by="ada")
+            await decide(ports, id_)
             await eventually(lambda: NO_SUCH_REVISION in [line.get("reason") for line in lines])
             async with running(app_with(tool, templates=ASKING), ports, "able"):
                 done = await lived(ports, id_)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Final
 
@@ -20,9 +19,8 @@ from engine.episodes.cancel import cancel
 from engine.episodes.episode import Status
 from engine.execution.commands import ROOM_MAX
 from engine.operations.dead_letters import DeadLetterRequests
-from engine.outputs.requests import approve_output, cancel_output, retry_output
+from engine.outputs.requests import cancel_output, retry_output
 from engine.waits.handle import WaitHandler
-from engine.waits.requests import approve, deny
 from engine.waits.signal import RESOLVED
 from engine.waits.signals import QUEUE
 from streams.layout import Stream
@@ -53,6 +51,7 @@ from tests.engine.stage import (
     Scripted,
     all_answered,
     app_of,
+    decide,
     eventually,
     lived,
     open_episode,
@@ -181,12 +180,12 @@ def test_people_are_reminded_each_time_and_no_number_is_left_out():
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-def decision(how: Callable[..., Awaitable[str]]) -> Callable[[Scene, Life], Awaitable[object]]:
-    async def say(scene: Scene, life: Life) -> None:
-        hash_ = life.episode.blocked.approval.plan_hash
-        await how(scene.ports, life.episode.opened.episode_id, plan_hash=hash_, by="ada")
+async def approved(scene: Scene, life: Life) -> None:
+    await decide(scene.ports, life.episode.opened.episode_id)
 
-    return say
+
+async def denied(scene: Scene, life: Life) -> None:
+    await decide(scene.ports, life.episode.opened.episode_id, "deny")
 
 
 async def word(scene: Scene, _: Life) -> None:
@@ -196,8 +195,8 @@ async def word(scene: Scene, _: Life) -> None:
 
 
 ANSWERS: Final = {
-    "approved": (approval({}), decision(approve)),
-    "denied": (approval({}), decision(deny)),
+    "approved": (approval({}), approved),
+    "denied": (approval({}), denied),
     "resolved": (wait(REF), word),
 }
 
@@ -242,7 +241,7 @@ def test_it_goes_on_once_as_soon_as_there_is_a_slot(resolution):
 def test_its_place_is_asked_for_at_once_where_turns_are_taken():
     async def story(scene: Scene):
         before = await blocked_and_full(scene)
-        await decision(approve)(scene, before)
+        await approved(scene, before)
         await scene.clock.sleep(MOMENT_S)
         placed = [each.episode_id for each in (await lane_of(scene.ports)).waiting]
         give_the_slot_back(scene)
@@ -256,7 +255,7 @@ def test_its_place_is_asked_for_at_once_where_turns_are_taken():
 def test_it_goes_on_at_a_node_that_has_room():
     async def story(scene: Scene):
         before = await blocked_and_full(scene)
-        await decision(approve)(scene, before)
+        await approved(scene, before)
         await scene.clock.sleep(MOMENT_S)
         async with scene.node("idle"):
             return await reached(scene, before.episode.opened.episode_id, Status.DONE)
@@ -318,7 +317,7 @@ def test_a_decision_does_not_stand_behind_the_episodes_that_wait_for_a_slot():
         before = await blocked_and_full(scene)
         for number in range(3 * ROOM_MAX):
             await scene.open(f"later-{number}")
-        await decision(approve)(scene, before)
+        await approved(scene, before)
         await scene.clock.sleep(MOMENT_S)
         return await scene.life(before.episode.opened.episode_id)
 
@@ -331,7 +330,7 @@ def test_what_is_due_later_tells_the_world_of_no_answer_a_second_time():
 
     async def story(scene: Scene):
         before = await blocked_and_full(scene)
-        await decision(approve)(scene, before)
+        await approved(scene, before)
         await scene.clock.sleep(LONG_S)
         held = scene.ports.commands._durables["inbox-worker", 0].backlog
         return [len(told(scene, each)) for each in ("episode.blocked", "episode.resumed")], held
@@ -413,8 +412,7 @@ async def output_and_full(scene: Scene) -> None:
 def test_an_output_is_approved_at_once_and_delivered_once_when_there_is_a_slot():
     async def story(scene: Scene):
         await output_and_full(scene)
-        hash_ = (await scene.output("disk")).proposed.approval.plan_hash
-        await approve_output(scene.ports, "disk", payload_hash=hash_, by="ada")
+        await decide(scene.ports, "disk", kind="output")
         await scene.clock.sleep(MOMENT_S)
         soon = (await scene.output("disk")).status
         await scene.clock.sleep(HELD_S)
@@ -439,8 +437,7 @@ def test_outputs_that_are_approved_soon_after_one_another_are_all_delivered(apar
         await reached(scene, await scene.open(), Status.DELIVERING)
         await scene.quiet()
         for key in keys:
-            hash_ = (await scene.output(key)).proposed.approval.plan_hash
-            await approve_output(scene.ports, key, payload_hash=hash_, by="ada")
+            await decide(scene.ports, key, kind="output")
             await scene.clock.sleep(apart_ms / 1_000)
         for key in keys:
             await scene.reached(key, OutputStatus.DELIVERED)

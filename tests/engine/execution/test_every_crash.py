@@ -21,8 +21,6 @@ from engine.app.findings import raise_finding
 from engine.app.outputs import Retries, Route, propose_output
 from engine.app.strategy import ConvergeResult
 from engine.app.triggers import event
-from engine.outputs.requests import approve_output
-from engine.waits.requests import approve
 from engine.waits.signal import RESOLVED
 from engine.waits.signals import QUEUE
 from streams.layout import Stream
@@ -41,7 +39,7 @@ from streams.model.events import (
     StepRecorded,
 )
 from tests.engine.output_stage import Behaviour, Frost, Pager, Proposing, Scene, broken, busy, play
-from tests.engine.stage import HAPPENED, Scripted
+from tests.engine.stage import HAPPENED, Scripted, decide
 from tests.engine.stage import Counter as Calls
 from tests.gates.place import Doom
 from tests.moments import moments
@@ -252,19 +250,18 @@ def waiting(action: Pause, **turns: object) -> Callable[[], App]:
     return app
 
 
-async def asked(scene: Scene) -> tuple[str, EpisodeBlocked]:
+async def asked(scene: Scene) -> str:
     episode_id = await scene.open()
 
     async def is_blocked() -> bool:
         return bool((await scene.life(episode_id)).of(EpisodeBlocked))
 
     await scene.until(is_blocked)
-    return episode_id, (await scene.life(episode_id)).of(EpisodeBlocked)[0]
+    return episode_id
 
 
 async def approved(scene: Scene) -> None:
-    episode_id, block = await asked(scene)
-    await approve(scene.ports, episode_id, plan_hash=block.approval.plan_hash, by="ann")
+    await decide(scene.ports, await asked(scene), by="ann")
 
 
 async def resolved(scene: Scene) -> None:
@@ -339,9 +336,9 @@ async def let_go(scene: Scene, said: type[LogEvent]) -> None:
 
 
 async def approved_in_a_crowd(scene: Scene) -> None:
-    episode_id, block = await asked(scene)
+    episode_id = await asked(scene)
     await crowd(scene)
-    await approve(scene.ports, episode_id, plan_hash=block.approval.plan_hash, by="ann")
+    await decide(scene.ports, episode_id, by="ann")
     await let_go(scene, EpisodeResolved)
 
 
@@ -353,10 +350,9 @@ async def expired_in_a_crowd(scene: Scene) -> None:
 
 async def output_approved_in_a_crowd(scene: Scene) -> None:
     await scene.open()
-    proposed = (await scene.reached("ann", "awaiting_approval")).proposed
+    await scene.reached("ann", "awaiting_approval")
     await crowd(scene)
-    hash_ = proposed.approval.plan_hash
-    await approve_output(scene.ports, "ann", payload_hash=hash_, by="ann")
+    await decide(scene.ports, "ann", kind="output", by="ann")
     await let_go(scene, OutputApproved)
 
 

@@ -6,11 +6,11 @@ A moment is a request that leaves a node, before it or after: the node dies ther
 from __future__ import annotations
 
 from engine.app.findings import raise_finding
-from engine.waits.requests import approve
 from streams.model.events import EpisodeBlocked, EpisodeFinished, EpisodeOpened, StepRecorded
 from tests.engine.execution.test_every_crash import Plot, differences
 from tests.engine.functions.stage import Ledger, app_of
 from tests.engine.output_stage import Scene
+from tests.engine.stage import decide
 from tests.gates.place import Doom
 
 
@@ -37,8 +37,7 @@ async def approved(scene: Scene) -> None:
         return any(block.approval for block in blocks)
 
     await scene.until(asks)
-    block = (await scene.life(episode_id)).of(EpisodeBlocked)[-1]
-    await approve(scene.ports, episode_id, plan_hash=block.approval.plan_hash, by="ops")
+    await decide(scene.ports, episode_id, by="ops")
 
 
 def what_came_of_it(ending) -> object:

@@ -18,7 +18,7 @@ from engine.app.strategy import ConvergeResult
 from engine.app.tools import overrides
 from engine.app.triggers import event
 from engine.errors import CallFailed, DeclarationError, InvalidAction
-from engine.waits.requests import approve, deny, resolve
+from engine.waits.requests import resolve
 from engine.waits.signals import References
 from streams.clock import SystemClock
 from streams.json import unraw
@@ -36,6 +36,7 @@ from tests.engine.stage import (
     CLOCK,
     HAPPENED,
     ask_start,
+    decide,
     eventually,
     life,
     lived,
@@ -246,14 +247,13 @@ async def test_an_answer_of_people_is_true_or_false():
         answer = await ctx.approval({"restart": "web"}, approvers=["ann", "bob"])
         return ConvergeResult(summary=f"{bool(answer)} {answer.by} {answer.reason}")
 
-    for decide, said in ((approve, "True ann fine"), (deny, "False  by ann: fine")):
+    for verdict, said in (("approve", "True ann fine"), ("deny", "False  by ann: fine")):
         ports = ports_in_memory()
         app = app_of(check)
         async with running(app, ports):
             episode_id = await open_episode(ports, app)
-            life = await lived(ports, episode_id, lambda so_far: so_far.of(EpisodeBlocked))
-            plan_hash = life.of(EpisodeBlocked)[0].approval.plan_hash
-            await decide(ports, episode_id, plan_hash=plan_hash, by="ann", reason="fine")
+            await lived(ports, episode_id, lambda so_far: so_far.of(EpisodeBlocked))
+            await decide(ports, episode_id, verdict, by="ann", reason="fine")
             life = await lived(ports, episode_id)
         assert life.of(EpisodeConverged)[0].summary == said
         assert steps_of(life) == [("1", "approval", "")]

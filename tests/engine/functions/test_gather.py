@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from engine.app.strategy import ConvergeResult
 from engine.app.tools import Tool
 from engine.errors import CallFailed
-from engine.waits.requests import approve
 from streams.json import unraw
 from streams.model.events import (
     EndStatus,
@@ -23,7 +22,7 @@ from streams.model.events import (
 )
 from streams.model.triggers import Budget
 from tests.engine.functions.stage import Ledger, app_of, middle, play, resume
-from tests.engine.stage import lived, open_episode, ports_in_memory, running
+from tests.engine.stage import decide, lived, open_episode, ports_in_memory, running
 
 MANY = Budget(turns=100)
 
@@ -272,8 +271,8 @@ async def test_people_are_asked_for_one_thing_at_a_time():
         episode_id = await open_episode(ports, app)
         for number, by in enumerate(("ann", "bob"), start=1):
             asked = lambda so_far, n=number: len(so_far.of(EpisodeBlocked)) == n  # noqa: E731
-            block = (await lived(ports, episode_id, asked)).of(EpisodeBlocked)[-1]
-            await approve(ports, episode_id, plan_hash=block.approval.plan_hash, by=by)
+            await lived(ports, episode_id, asked)
+            await decide(ports, episode_id, by=by)
         life = await lived(ports, episode_id)
     assert classified(life) == {"by": ["ann", "bob"]}
 

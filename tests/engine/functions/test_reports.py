@@ -15,7 +15,6 @@ from engine.app.triggers import event
 from engine.episodes.cancel import cancel
 from engine.episodes.fork import fork
 from engine.errors import CallFailed, InvalidFinding
-from engine.waits.requests import approve
 from streams.json import NOTHING, unraw
 from streams.memory import memory_ports
 from streams.model.events import (
@@ -40,6 +39,7 @@ from tests.engine.stage import (
     STARTED,
     Scripted,
     ask_start,
+    decide,
     leave,
     lived,
     open_episode,
@@ -468,8 +468,7 @@ async def approved(scene: Scene) -> None:
         return bool((await scene.life(episode_id)).of(EpisodeBlocked))
 
     await scene.until(asks)
-    (block,) = (await scene.life(episode_id)).of(EpisodeBlocked)
-    await approve(scene.ports, episode_id, plan_hash=block.approval.plan_hash, by="ops")
+    await decide(scene.ports, episode_id)
 
 
 def what_came_of_it(ending) -> object:

@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from engine.app.strategy import ConvergeResult
-from engine.waits.requests import approve
 from streams.memory import memory_ports
 from streams.model.events import EndStatus, EpisodeBlocked, EpisodeLeft, StepRecorded
 from streams.model.triggers import Budget
 from tests.engine.functions.stage import app_of
 from tests.engine.stage import (
     CLOCK,
+    decide,
     doomed,
     eventually,
     life,
@@ -44,9 +44,8 @@ async def many_at_once(ctx, trigger):
 
 
 async def approved(ports, episode_id) -> None:
-    so_far = await lived(ports, episode_id, lambda so_far: so_far.of(EpisodeBlocked))
-    (blocked,) = so_far.of(EpisodeBlocked)
-    await approve(ports, episode_id, plan_hash=blocked.approval.plan_hash, by="ann")
+    await lived(ports, episode_id, lambda so_far: so_far.of(EpisodeBlocked))
+    await decide(ports, episode_id)
 
 
 async def test_calls_at_once_count_once_also_after_people_were_asked():

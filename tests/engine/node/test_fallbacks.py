@@ -16,12 +16,10 @@ from engine.app.actions import approval, tool_call
 from engine.app.workflow_plan import starter_id
 from engine.cluster.members import live_nodes
 from engine.cluster.modes import NodeMode
-from engine.episodes.episode import Status
 from engine.episodes.fire import fire
-from engine.waits.requests import approve
 from streams.keys import mode_key
 from streams.memory import MemoryPorts, memory_ports
-from streams.model.events import EndStatus, EpisodeBlocked, EpisodeFinished
+from streams.model.events import EndStatus, EpisodeFinished
 from streams.model.workflows import WorkflowStatus
 from tests.engine.defining import (
     WORKFLOW,
@@ -36,7 +34,17 @@ from tests.engine.defining import (
     says,
 )
 from tests.engine.lane_stage import begun
-from tests.engine.stage import LEASE_TTL_S, Counter, Scripted, eventually, lived, node_of, running
+from tests.engine.stage import (
+    LEASE_TTL_S,
+    Counter,
+    Scripted,
+    blocked,
+    decide,
+    eventually,
+    lived,
+    node_of,
+    running,
+)
 from tests.engine.workflow_stage import begin, ended
 from tests.simulation.time import SimClock, simulate
 
@@ -129,12 +137,6 @@ async def serves(ports: MemoryPorts) -> None:
     await says(ports, lambda info: "worker" in info.closed, "old")
 
 
-async def blocked(ports: MemoryPorts, id_: str) -> str:
-    """Wait until an episode asks, and return the hash of what."""
-    so_far = await lived(ports, id_, lambda so_far: so_far.episode.status is Status.BLOCKED)
-    return so_far.of(EpisodeBlocked)[-1].approval.plan_hash
-
-
 @pytest.mark.parametrize("limits", [{}, {"max_concurrent_cluster": 2}])
 def test_what_is_asked_for_by_hand_is_never_taken_by_a_node_that_cannot_run_it(limits):
     async def play():
@@ -195,18 +197,19 @@ def test_what_is_open_is_seen_to_when_no_node_is_left_that_can_run_what_is_new_a
             async with new_node(ports):
                 await apply(ports, agent(template="asking", expectations=_by_hand("asking")))
                 ids = [await fire(ports, "worker", "by_hand", by="ada") for _ in range(2)]
-                hashes = [await blocked(ports, each) for each in ids]
+                for each in ids:
+                    await blocked(ports, each)
                 await apply(ports, agent(template="newer", expectations=BY_HAND))
                 await says(ports, runs(2), "new")
                 await rests(ports)
             await serves(ports)
-            await approve(ports, ids[0], plan_hash=hashes[0], by="ada")
+            await decide(ports, ids[0])
             first = await lived(ports, ids[0])
             async with new_node(ports):
                 await says(ports, runs(2), "new")
                 await rests(ports)
                 taken.clear()
-                await approve(ports, ids[1], plan_hash=hashes[1], by="ada")
+                await decide(ports, ids[1])
                 second = await lived(ports, ids[1])
         return first, second, taken
 
@@ -280,13 +283,13 @@ def test_of_what_is_disabled_only_that_is_left_to_others_which_could_not_be_made
             await apply(ports, agent(template="newer", expectations=_by_hand("asking")))
             await apply(ports, agent(id_="other"))
             id_ = await fire(ports, "worker", "by_hand", by="ada")
-            asked = await blocked(ports, id_)
+            await blocked(ports, id_)
             for each in ("worker", "other"):
                 await disable(ports, each)
             new = await says(ports, lambda info: len(info.closed) == 2, "new")
             old = await says(ports, lambda info: [*info.closed] == ["other"], "old")
             taken.clear()
-            await approve(ports, id_, plan_hash=asked, by="ada")
+            await decide(ports, id_)
             done = await lived(ports, id_)
             return old.fallbacks, new.fallbacks, done.end.status, taken
 

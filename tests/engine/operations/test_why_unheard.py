@@ -6,14 +6,12 @@ import pytest
 
 from engine.app.actions import approval
 from engine.app.outputs import propose_output
-from engine.episodes.episode import Status
 from engine.episodes.fire import fire
 from engine.errors import BadRequest, Refused
 from engine.operations.why_unheard import why_output_unheard, why_unheard
 from engine.outputs.keys import proposal
-from engine.waits.requests import approve
 from streams.memory import MemoryPorts, memory_ports
-from streams.model.events import EndStatus, EpisodeBlocked
+from streams.model.events import EndStatus
 from streams.ports.log import START, Commit
 from tests.engine.defining import agent, app_with, apply, runs, says
 from tests.engine.stage import (
@@ -21,6 +19,8 @@ from tests.engine.stage import (
     LEASE_TTL_S,
     Scripted,
     app_of,
+    blocked,
+    decide,
     lived,
     open_episode,
     opening,
@@ -40,23 +40,23 @@ def node(ports: MemoryPorts, name: str, **templates):
     return running(app_with(templates=templates), ports, name, clock=SimClock())
 
 
-async def asked(ports: MemoryPorts) -> tuple[str, str]:
-    """Return the id of an episode that asks people, and the hash of what, once its node is gone."""
+async def asked(ports: MemoryPorts) -> str:
+    """Return the id of an episode that asks people, once its node is gone."""
     by_hand = {"by_hand": {"strategy": {"template": "asking"}, "on": {"manual": True}}}
     async with node(ports, "able", asking=asking):
         await apply(ports, agent(template="asking", expectations=by_hand))
         await says(ports, runs(1), "able")
         id_ = await fire(ports, "worker", "by_hand", by="ada")
-        so_far = await lived(ports, id_, lambda each: each.episode.status is Status.BLOCKED)
-    return id_, so_far.of(EpisodeBlocked)[-1].approval.plan_hash
+        await blocked(ports, id_)
+    return id_
 
 
 def test_an_answer_that_no_node_can_rule_on_is_told_why_and_ruled_on_by_one_that_can():
     async def play():
         ports = memory_ports(clock=SimClock(), lease_ttl_s=LEASE_TTL_S)
-        id_, plan_hash = await asked(ports)
+        id_ = await asked(ports)
         told = [await why_unheard(ports, id_)]
-        await approve(ports, id_, plan_hash=plan_hash, by="ada")
+        await decide(ports, id_)
         async with node(ports, "poor"):
             await says(ports, lambda info: "worker" in info.closed, "poor")
             told.append(await why_unheard(ports, id_))

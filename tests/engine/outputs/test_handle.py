@@ -14,7 +14,7 @@ from engine.episodes.episode import Status
 from engine.errors import Refused, Rejected
 from engine.operations.dead_letters import DeadLetterRequests
 from engine.outputs.handle import OutputCommands
-from engine.outputs.requests import cancel_output, reject_output, retry_output
+from engine.outputs.requests import cancel_output, retry_output
 from streams.clock import SKEW_S
 from streams.layout import Stream
 from streams.model.commands import CancelOutput, Decide, RetryOutput, Verdict
@@ -24,6 +24,7 @@ from streams.ports.commands import CommandQueue
 from tests.engine.crew import crew_of
 from tests.engine.output_stage import Pager, Scene, broken, busy, play
 from tests.engine.outputs.test_outputs import ASKING, PAGE, ends, outcomes, page, paging
+from tests.engine.stage import decide
 
 
 @pytest.mark.parametrize("terms", [{}, {"expires_s": 600.0, "on_expiry": "approve"}])
@@ -172,11 +173,10 @@ def test_what_was_said_in_one_round_is_not_followed_in_the_next_however_soon_tha
 
     async def story(scene: Scene):
         episode_id = await scene.open()
-        asked, inbox = await scene.reached("disk", OutputStatus.AWAITING_APPROVAL), Withheld()
-        withheld = replace(scene.ports, commands=inbox)
+        await scene.reached("disk", OutputStatus.AWAITING_APPROVAL)
+        withheld = replace(scene.ports, commands=(inbox := Withheld()))
         if is_decision:
-            hash_ = asked.proposed.approval.plan_hash
-            await reject_output(withheld, "disk", payload_hash=hash_, by="ann")
+            await decide(withheld, "disk", "deny", kind="output")
         else:
             await cancel_output(withheld, "disk", by="ann")
         await scene.ended(episode_id)

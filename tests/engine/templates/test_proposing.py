@@ -7,7 +7,6 @@ import pytest
 
 from engine.app.tools import gather
 from engine.errors import BadDefinition, DeclarationError
-from engine.outputs.requests import approve_output
 from engine.templates.classify import observe_classify_converge
 from engine.templates.proposing import OUTPUTS_MAX
 from engine.templates.synthesize import observe_synthesize_converge
@@ -18,7 +17,7 @@ from streams.model.triggers import Mode
 from streams.model.waits import OnExpiry
 from tests.engine import output_stage
 from tests.engine.output_stage import Pager, Scene
-from tests.engine.stage import STARTED, ask_start, did, lived, running, write
+from tests.engine.stage import STARTED, ask_start, decide, did, lived, running, write
 from tests.engine.templates.stage import Facts, app_of, opened_for, play
 
 RULES = [
@@ -218,8 +217,7 @@ async def test_a_dry_run_delivers_nothing_and_asks_nobody():
 async def ask_and_approve(scene: Scene):
     episode_id = await scene.open()
     output = await scene.reached("disk:", OutputStatus.AWAITING_APPROVAL)
-    hash_ = output.proposed.approval.plan_hash
-    await approve_output(scene.ports, "disk:", payload_hash=hash_, by="ann")
+    await decide(scene.ports, "disk:", kind="output", by="ann")
     return output.proposed.approval, await scene.ended(episode_id)
 
 

@@ -8,15 +8,14 @@ from msgspec.structs import replace
 from engine.app.actions import approval, fingerprint
 from engine.app.outputs import plan_hash
 from engine.app.strategy import ConvergeResult
-from engine.errors import BadRequest, Refused
+from engine.errors import Refused
 from engine.waits import answer as answers
-from engine.waits.requests import approve, deny
 from streams.json import raw, unraw
 from streams.model.commands import Decide, Verdict
 from streams.model.events import EpisodeBlocked, EpisodeConverged, EpisodeResolved, StepRecorded
 from tests.engine.functions import stage as functions
 from tests.engine.functions.stage import Ledger
-from tests.engine.stage import Scripted, app_of, lived, open_episode, running
+from tests.engine.stage import Scripted, app_of, decide, lived, open_episode, running
 
 PLAN = {"restart": "db1", "at": 3}
 EDITED = {"restart": "db2", "at": 3}
@@ -35,8 +34,8 @@ async def answered(ports, app, **decision):
     """Return the life of an episode of `app` whose request is approved so."""
     async with running(app, ports):
         id_ = await open_episode(ports, app)
-        hash_ = await asked(ports, id_)
-        await approve(ports, id_, plan_hash=hash_, by="ann", **decision)
+        await asked(ports, id_)
+        await decide(ports, id_, by="ann", **decision)
         return await lived(ports, id_)
 
 
@@ -106,10 +105,10 @@ async def test_a_plan_that_nobody_looks_at_again_cannot_be_changed(ports):
     app = app_of(Scripted(approval(PLAN)))
     async with running(app, ports):
         id_ = await open_episode(ports, app)
-        hash_ = await asked(ports, id_)
+        await asked(ports, id_)
         with pytest.raises(Refused, match="its plan cannot be changed"):
-            await approve(ports, id_, plan_hash=hash_, by="ann", plan=EDITED)
-        await approve(ports, id_, plan_hash=hash_, by="ann")
+            await decide(ports, id_, plan=EDITED)
+        await decide(ports, id_, by="ann")
         assert (await lived(ports, id_)).seen == [
             {"resolution": "approved", "by": "ann", "reason": ""}
         ]
@@ -135,17 +134,6 @@ async def test_a_node_refuses_it_too(ports):
     with pytest.raises(Refused, match="its plan cannot be changed"):
         answers.answer(records, edited, at=records[-1].commit.at)
     assert answers.answer(records, replace(edited, edited_hash=""), at=records[-1].commit.at)
-
-
-async def test_a_plan_that_is_no_json_is_refused_at_once(ports):
-    app = app_that_restarts()
-    async with running(app, ports):
-        id_ = await open_episode(ports, app)
-        hash_ = await asked(ports, id_)
-        with pytest.raises(BadRequest, match=r"^plan: "):
-            await approve(ports, id_, plan_hash=hash_, by="ann", plan=object())
-        await deny(ports, id_, plan_hash=hash_, by="ann")
-        await lived(ports, id_)
 
 
 def test_a_request_that_is_not_editable_has_the_fingerprint_that_it_always_had():

@@ -8,8 +8,8 @@ import pytest
 
 from engine.app.actions import approval
 from engine.errors import Refused
+from engine.operations.decide_request import ApprovalTarget, decide_request
 from engine.outputs.requests import cancel_output
-from engine.waits.requests import approve
 from engine.workflows.requests import read_instance
 from streams.clock import SystemClock
 from streams.ports.log import START, Commit
@@ -44,9 +44,10 @@ async def test_an_approval_is_not_refused_because_a_replica_is_behind(ports):
     app = app_of(Scripted(approval({"x": 1})))
     async with running(app, ports):
         id_ = await open_episode(ports, app)
-        block = await blocked(ports, id_)
+        plan_hash = (await blocked(ports, id_)).approval.plan_hash
 
-        await approve(behind(ports), id_, plan_hash=block.approval.plan_hash, by="ada")
+        target = ApprovalTarget("episode", id_)
+        await decide_request(behind(ports), target, "approve", plan_hash=plan_hash, by="ada")
 
 
 async def test_an_output_is_not_refused_because_a_replica_is_behind(ports):
@@ -62,11 +63,6 @@ async def test_an_instance_is_there_though_a_replica_is_behind(ports):
     await ports.log.append(ports.stack.workflow("i1"), begun, after=START)
 
     assert (await read_instance(behind(ports), "i1")).started is not None
-
-
-async def test_an_episode_that_nobody_has_opened_is_refused(ports):
-    with pytest.raises(Refused, match="there is no such episode"):
-        await approve(ports, NOBODYS, plan_hash="0" * 64, by="ada")
 
 
 async def test_an_instance_that_nobody_has_started_is_refused(ports):

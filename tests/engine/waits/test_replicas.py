@@ -8,11 +8,11 @@ import pytest
 
 from engine.app.actions import approval, wait
 from engine.app.outputs import propose_output
-from engine.waits.requests import approve, resolve
+from engine.waits.requests import resolve
 from streams.model.events import EndStatus, EpisodeBlocked, EpisodeDeferred
 from tests.engine.output_stage import Pager, Proposing, busy
 from tests.engine.output_stage import app_of as output_app
-from tests.engine.stage import Scripted, app_of, lived, open_episode, running
+from tests.engine.stage import Scripted, app_of, decide, lived, open_episode, running
 from tests.engine.waits.test_wait import blocked
 
 
@@ -39,8 +39,8 @@ async def nothing(ports, id_):
 
 
 async def approved(ports, id_):
-    block = await blocked(ports, id_)
-    await approve(ports, id_, plan_hash=block.approval.plan_hash, by="ada")
+    await blocked(ports, id_)
+    await decide(ports, id_)
 
 
 async def resolved(ports, id_):

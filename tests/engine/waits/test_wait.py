@@ -25,7 +25,7 @@ from engine.operations.dead_letters import DeadLetterRequests
 from engine.operations.sweep import Candidate, EpisodeSweeper
 from engine.waits import signal, signals
 from engine.waits.handle import WaitRegistry
-from engine.waits.requests import approve, deny, resolve
+from engine.waits.requests import resolve
 from engine.waits.signals import References
 from streams.json import raw
 from streams.layout import Stream
@@ -55,6 +55,7 @@ from tests.engine.stage import (
     all_answered,
     app_of,
     ask_start,
+    decide,
     doomed,
     eventually,
     kept,
@@ -159,8 +160,8 @@ async def test_it_goes_on_with_what_people_have_approved(ports):
     app = app_of(Scripted(observe(1), ASK, observe(2)))
     async with running(app, ports):
         id_ = await open_episode(ports, app)
-        block = await blocked(ports, id_)
-        await approve(ports, id_, plan_hash=block.approval.plan_hash, by="ada", reason="do it")
+        await blocked(ports, id_)
+        await decide(ports, id_, reason="do it")
         done = await lived(ports, id_)
     assert done.end.status is EndStatus.DONE
     assert done.seen == [1, {"resolution": "approved", "by": "ada", "reason": "do it"}, 2]
@@ -177,8 +178,8 @@ async def test_a_denial_cancels_it_and_says_who_and_why(ports):
     app = app_of(Obedient())
     async with running(app, ports):
         id_ = await open_episode(ports, app)
-        block = await blocked(ports, id_)
-        await deny(ports, id_, plan_hash=block.approval.plan_hash, by="ada", reason="too risky")
+        await blocked(ports, id_)
+        await decide(ports, id_, "deny", reason="too risky")
         done = await lived(ports, id_)
     assert done.end.status is EndStatus.CANCELED
     assert (done.end.error_class, done.end.error_detail) == (DENIED, "by ada: too risky")
@@ -255,25 +256,6 @@ async def test_people_are_reminded_once_for_each_time_that_is_due(ports):
 
 
 # Refusals.
-
-
-async def test_a_decision_that_cannot_stand_is_refused_at_once(ports):
-    app = app_of(Scripted(approval(PLAN, approvers=["ada"])))
-    async with running(app, ports):
-        id_ = await open_episode(ports, app)
-        hash_ = (await blocked(ports, id_)).approval.plan_hash
-        with pytest.raises(Refused, match="another plan"):
-            await approve(ports, id_, plan_hash="0" * 64, by="ada")
-        with pytest.raises(Refused, match="'bob' is none of those"):
-            await approve(ports, id_, plan_hash=hash_, by="bob")
-        await deny(ports, id_, plan_hash=hash_, by="ada", reason="no")
-        await lived(ports, id_)
-        with pytest.raises(Refused, match=r"was denied by ada at .* \(no\)"):
-            await approve(ports, id_, plan_hash=hash_, by="ada")
-        with pytest.raises(Refused, match="no such episode"):
-            await approve(ports, str(uuid4()), plan_hash=hash_, by="ada")
-        with pytest.raises(BadRequest, match="plan_hash"):
-            await approve(ports, id_, plan_hash="12ab", by="ada")
 
 
 @pytest.mark.parametrize(
@@ -413,9 +395,9 @@ async def test_it_is_resumed_on_another_node(ports):
     app = app_of(Scripted(observe(1), ASK))
     async with doomed(app, ports, "first"):
         id_ = await open_episode(ports, app)
-        block = await blocked(ports, id_)
+        await blocked(ports, id_)
     async with running(app, ports, "second"):
-        await approve(ports, id_, plan_hash=block.approval.plan_hash, by="ada")
+        await decide(ports, id_)
         done = await lived(ports, id_)
     assert [each.node for each in done.of(EpisodeStarted)] == ["first", "second"]
     assert (done.takeovers, len(done.seen)) == (0, 2)

@@ -9,8 +9,7 @@ import pytest
 from engine.app.actions import approval, tool_call, wait
 from engine.episodes import open as placing
 from engine.episodes.cancel import cancel
-from engine.episodes.episode import Status
-from engine.waits.requests import approve, resolve
+from engine.waits.requests import resolve
 from streams.model.events import (
     EndStatus,
     EpisodeBlocked,
@@ -33,6 +32,8 @@ from tests.engine.stage import (
     WAIT_S,
     Counter,
     Scripted,
+    blocked,
+    decide,
     eventually,
     lived,
     opening,
@@ -48,14 +49,9 @@ def id_of(app, name) -> str:
     return opening(app, id_=name).episode_id
 
 
-async def blocked(ports, id_) -> EpisodeBlocked:
-    so_far = await lived(ports, id_, lambda life: life.episode.status is Status.BLOCKED)
-    return so_far.of(EpisodeBlocked)[-1]
-
-
 async def agree(ports, id_) -> None:
-    block = await blocked(ports, id_)
-    await approve(ports, id_, plan_hash=block.approval.plan_hash, by="ada")
+    await blocked(ports, id_)
+    await decide(ports, id_)
 
 
 async def test_who_waits_for_people_frees_the_place_and_asks_for_one_again(ports):

@@ -12,11 +12,11 @@ import pytest
 
 from engine.app.workflow_plan import starter_id
 from engine.workflows import worker
-from engine.workflows.requests import cancel_workflow, decide_step, resume_workflow
+from engine.workflows.requests import cancel_workflow, resume_workflow
 from streams.model.events import EpisodeStarted
 from streams.model.workflows import StepStatus, WorkflowStatus
 from tests.engine.defining import WORKFLOW, app_with, apply, disable, runs, says
-from tests.engine.stage import WAIT_S, Counter, Scripted, eventually, running
+from tests.engine.stage import WAIT_S, Counter, Scripted, decide, eventually, running
 from tests.engine.workflow_stage import begin, ended, reached
 
 STARTER = starter_id("w")
@@ -160,11 +160,10 @@ async def test_people_decide_about_instances_of_what_is_disabled(ports):
         await apply(ports, steps("a", requires_approval=True))
         await says(ports, runs(1, STARTER))
         id_ = await begin(ports, "w")
-        asking = await reached(ports, id_, waits(StepStatus.AWAITING_APPROVAL))
+        await reached(ports, id_, waits(StepStatus.AWAITING_APPROVAL))
         await disable(ports, "w", WORKFLOW)
         await closed(ports)
-        plan_hash = asking.steps["a"].asked.approval.plan_hash
-        await decide_step(ports, id_, "a", "approve", plan_hash=plan_hash, by="ada")
+        await decide(ports, id_, kind="step", step="a")
         assert (await ended(ports, id_)).status is WorkflowStatus.DONE
 
 

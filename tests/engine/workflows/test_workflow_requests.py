@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from functools import partial
 
 import pytest
 
@@ -15,16 +16,9 @@ from streams.json import unraw
 from streams.model.events import EpisodeFinished, StepApproved
 from streams.model.triggers import Mode
 from streams.model.workflows import StepStatus, WorkflowStatus
-from tests.engine.stage import WAIT_S, eventually, running, told
+from tests.engine.stage import WAIT_S, decide, eventually, running, told
 from tests.engine.workflow_stage import Script, app_of, ended, history, instance, reached
-from vigil import (
-    BadRequest,
-    Refused,
-    cancel_workflow,
-    decide_step,
-    overrides,
-    resume_workflow,
-)
+from vigil import BadRequest, Refused, cancel_workflow, overrides, resume_workflow
 
 NOBODY = "00000000-0000-0000-0000-000000000001"
 
@@ -56,13 +50,8 @@ async def test_a_step_that_waits_for_approval_runs_once_it_is_approved(ports, sc
     made = flow(requires_approval=True, approvers=["ada"])
     async with running(app_of(made, script=script), ports):
         id_ = await start_workflow(ports, "w", {"x": 1}, by="bob")
-        asking = await reached(ports, id_, waits(StepStatus.AWAITING_APPROVAL))
-        hash_ = asking.steps["a"].asked.approval.plan_hash
-        with pytest.raises(Refused, match="none of those who may decide"):
-            await decide_step(ports, id_, "a", "approve", plan_hash=hash_, by="bob")
-        with pytest.raises(Refused, match="another plan"):
-            await decide_step(ports, id_, "a", "approve", plan_hash="0" * 64, by="ada")
-        decision = await decide_step(ports, id_, "a", "approve", plan_hash=hash_, by="ada")
+        await reached(ports, id_, waits(StepStatus.AWAITING_APPROVAL))
+        decision = await decide(ports, id_, kind="step", step="a")
         await ended(ports, id_)
     (approved,) = [e for e in await history(ports, id_) if isinstance(e, StepApproved)]
     assert (approved.by, approved.decision_id) == ("ada", decision)
@@ -72,17 +61,13 @@ async def test_who_approves_a_step_may_change_its_inputs(ports, script):
     made = flow(requires_approval=True)
     async with running(app_of(made, script=script), ports):
         id_ = await start_workflow(ports, "w", {"x": 1}, by="bob")
-        asking = await reached(ports, id_, waits(StepStatus.AWAITING_APPROVAL))
-        asked = {"plan_hash": asking.steps["a"].asked.approval.plan_hash, "by": "ada"}
-        with pytest.raises(BadRequest, match=r"inputs: .* is not a list of JSON objects"):
-            await decide_step(ports, id_, "a", "approve", inputs={"y": 2}, **asked)
-        with pytest.raises(BadRequest, match="inputs: only an approval may change them"):
-            await decide_step(ports, id_, "a", "deny", inputs=[{"y": 2}], **asked)
-        with pytest.raises(BadRequest, match=r"inputs: 524,\d+ bytes, the limit is 524,288"):
-            await decide_step(ports, id_, "a", "approve", inputs=[{"y": "x" * 524_288}], **asked)
+        await reached(ports, id_, waits(StepStatus.AWAITING_APPROVAL))
+        approve = partial(decide, ports, id_, kind="step", step="a")
+        with pytest.raises(BadRequest, match=r"plan: .* is not a list of JSON objects"):
+            await approve(plan={"y": 2})
         with pytest.raises(Refused, match="2 inputs; the step has 1 items"):
-            await decide_step(ports, id_, "a", "approve", inputs=[{}, {}], **asked)
-        await decide_step(ports, id_, "a", "approve", inputs=[{"y": 2}], **asked)
+            await approve(plan=[{}, {}])
+        await approve(plan=[{"y": 2}])
         over = await ended(ports, id_)
     assert [unraw(each) for each in over.steps["a"].inputs] == [{"y": 2}]
     (approved,) = [e for e in await history(ports, id_) if isinstance(e, StepApproved)]
@@ -92,9 +77,8 @@ async def test_who_approves_a_step_may_change_its_inputs(ports, script):
 async def test_a_denied_step_has_failed(ports, script):
     async with running(app_of(flow(requires_approval=True), script=script), ports):
         id_ = await start_workflow(ports, "w", by="bob")
-        asking = await reached(ports, id_, waits(StepStatus.AWAITING_APPROVAL))
-        hash_ = asking.steps["a"].asked.approval.plan_hash
-        await decide_step(ports, id_, "a", "deny", plan_hash=hash_, by="ada")
+        await reached(ports, id_, waits(StepStatus.AWAITING_APPROVAL))
+        await decide(ports, id_, "deny", kind="step", step="a")
         over = await ended(ports, id_)
     assert (over.status, over.finished.error_class) == (WorkflowStatus.FAILED, "denied")
 
@@ -141,14 +125,6 @@ async def test_an_instance_that_is_not_there_is_refused(ports):
         ("instance_id", lambda ports: cancel_workflow(ports, "i1", by="ada")),
         ("by", lambda ports: cancel_workflow(ports, NOBODY, by="")),
         ("how", lambda ports: resume_workflow(ports, NOBODY, "a", how="again", by="ada")),
-        (
-            "verdict",
-            lambda ports: decide_step(ports, NOBODY, "a", "maybe", plan_hash="0" * 64, by="ada"),
-        ),
-        (
-            "plan_hash",
-            lambda ports: decide_step(ports, NOBODY, "a", "deny", plan_hash="0", by="ada"),
-        ),
         ("workflow", lambda ports: start_workflow(ports, "a.b", by="ada")),
     ],
 )
