@@ -7074,9 +7074,9 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/workflows/test_instance.py",
     ),
     Mutant(
-        "fixed-inputs-unchanged",
+        "edited-plan-checked-by-node",
         "approved with changes: inputs that nobody may change are not changed",
-        without("is_edited"),
+        gives("($0, $1, False)"),
         "tests/engine/workflows/test_instance.py",
     ),
     Mutant(

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from engine.app.workflow import APPROVAL_EXPIRED
 from engine.errors import OUTCOME_UNKNOWN, Refused
 from engine.outputs.output import Output, is_own, outcome_of
-from engine.waits.approval import end_in_words, problem_of_decision
+from engine.waits.approval import end_in_words, problem_of_command
 from engine.waits.wait import block_in
 from streams.clock import SKEW_S
 from streams.model.commands import CancelOutput, Decide, RetryOutput, Verdict
@@ -170,18 +170,14 @@ def answered(
     if output.pending is None:
         why = f" ({output.failed.error_class})" if output.failed else ""
         raise Refused(f"it does not wait for approval: it is {output.status}{why}")
-    approval, plan_hash, by = output.pending.terms, command.plan_hash, command.by
-    edited = command.edited_hash
-    if problem := problem_of_decision(
-        approval, plan_hash=plan_hash, by=by, at=at, is_edited=bool(edited)
-    ):
+    if problem := problem_of_command(output.pending.terms, command, at=at):
         raise Refused(problem)
     if command.verdict is Verdict.APPROVE:
         return OutputApproved(
             by=command.by,
             reason=command.reason,
             decision_id=command.id,
-            edited_hash=edited,  # guard: edited-output-hash-kept
+            edited_hash=command.edited_hash,  # guard: edited-output-hash-kept
             edited_payload=command.edited_plan,
         )
     return OutputRejected(by=command.by, reason=command.reason, decision_id=command.id)

@@ -21,7 +21,7 @@ from engine.errors import Refused
 from engine.waits.approval import (
     denial_in_words,
     end_in_words,
-    problem_of_decision,
+    problem_of_command,
     problem_of_time,
 )
 from engine.waits.signal import Decision as SignalledDecision
@@ -199,9 +199,7 @@ def _not_asked(decision: Decision) -> str:
 def _problem(blocked: Blocked, decision: Decision, at: datetime) -> str | None:
     approval = blocked.event.approval
     if isinstance(decision, Decide) and approval is not None:
-        # guard: edited-plan-checked-by-node
-        plan_hash, by, is_edited = decision.plan_hash, decision.by, bool(decision.edited_hash)
-        return problem_of_decision(approval, plan_hash=plan_hash, by=by, at=at, is_edited=is_edited)
+        return problem_of_command(approval, decision, at=at)
     return problem_of_time(blocked.terms, at=at)  # guard: word-after-expiry-late
 
 

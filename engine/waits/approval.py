@@ -14,6 +14,7 @@ import msgspec
 
 from engine.app.actions import RequestApproval
 from streams.json import NOTHING, raw
+from streams.model.commands import Decide, DecideStep
 from streams.model.events import EpisodeOpened
 from streams.model.outputs import OutputIntent
 from streams.model.waits import Approval, Wait
@@ -106,6 +107,15 @@ def problem_of_decision(
     if is_edited and not approval.editable:  # guard: edited-plan-where-looked-at
         return "its plan cannot be changed: it does not look at what it becomes; deny it instead"
     return problem_of_time(approval, at=at)  # guard: decision-after-expiry-late
+
+
+def problem_of_command(
+    approval: Approval, command: Decide | DecideStep, *, at: datetime
+) -> str | None:
+    """Return why `command` cannot decide the pending `approval`, for people; None: it can."""
+    # guard: edited-plan-checked-by-node
+    plan_hash, by, is_edited = command.plan_hash, command.by, bool(command.edited_hash)
+    return problem_of_decision(approval, plan_hash=plan_hash, by=by, at=at, is_edited=is_edited)
 
 
 def problem_of_time(terms: Approval | Wait, *, at: datetime) -> str | None:

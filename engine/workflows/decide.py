@@ -17,7 +17,7 @@ import msgspec
 from engine.app.workflow import STEP_TIMEOUT, remedy
 from engine.errors import Refused
 from engine.validation import KEPT_BYTES_MAX
-from engine.waits.approval import problem_of_decision
+from engine.waits.approval import problem_of_command
 from engine.workflows.instance import (
     INSTANCE_ENDED,
     AttemptEnded,
@@ -370,16 +370,12 @@ def resumed(instance: Instance, command: ResumeWorkflow) -> tuple[WorkflowEvent,
 
 def step_decided(instance: Instance, command: DecideStep, *, at: datetime) -> StepApprovalAsked:
     """Return the event of a decision about a step; `Refused` if it is invalid or not needed."""
-    step, plan_hash, by = instance.steps.get(command.step), command.plan_hash, command.by
+    step = instance.steps.get(command.step)
     asked = step.asked if step is not None else None
     if asked is None:
         raise Refused(f"step {command.step!r} does not wait for approval")
-    is_edited = bool(command.edited_hash)
-    # guard: fixed-inputs-unchanged
-    problem = problem_of_decision(
-        asked.approval, plan_hash=plan_hash, by=by, at=at, is_edited=is_edited
-    )
-    if problem is None and is_edited:
+    problem = problem_of_command(asked.approval, command, at=at)
+    if problem is None and command.edited_hash:
         problem = _problem_of_inputs(asked.inputs, command.edited_inputs)
     if problem is not None:
         raise Refused(problem)

@@ -26,6 +26,7 @@ from streams.model.events import (
 )
 from streams.model.findings import Finding
 from streams.model.triggers import Budget
+from streams.model.waits import Approval
 from streams.ports.log import Recorded
 
 T = TypeVar("T")
@@ -253,25 +254,26 @@ def _waits(records: Sequence[Recorded]) -> tuple[Waiting, ...]:
 
 
 def _wait(episode_id: str, still: answers.EpisodeWait) -> Waiting:
-    event = still.blocked.event
+    event, terms = still.blocked.event, still.blocked.terms
     if event.approval is not None:
-        return Waiting(
-            what="episode",
-            id=episode_id,
-            summary=event.approval.summary,
-            plan=unraw(event.approval.plan),
-            plan_hash=event.approval.plan_hash,
-            approvers=event.approval.approvers,
-            request=event.approval.request,
-            expires_at=event.approval.expires_at,
-        )
-    terms = still.blocked.terms
+        return _asking("episode", episode_id, event.approval, unraw(event.approval.plan))
     ref = event.wait.ref if event.wait else ""
+    return Waiting(what="episode", id=episode_id, ref=ref, expires_at=terms.expires_at)
+
+
+def _asking(
+    kind: TargetKind, id_: str, asked: Approval, plan: object, *, step: str = ""
+) -> Waiting:
     return Waiting(
-        what="episode",
-        id=episode_id,
-        ref=ref,
-        expires_at=terms.expires_at,
+        what=kind,
+        id=id_,
+        step=step,
+        summary=asked.summary,
+        plan=plan,
+        plan_hash=asked.plan_hash,
+        approvers=asked.approvers,
+        request=asked.request,
+        expires_at=asked.expires_at,
     )
 
 
@@ -304,16 +306,8 @@ def output_wait(records: Sequence[Recorded]) -> Waiting | None:
     output = fold_output(records)
     if output.pending is None or output.proposed is None:
         return None
-    proposed, approval = output.proposed, output.pending.terms
-    return Waiting(
-        what="output",
-        id=proposed.output_key,
-        summary=approval.summary,
-        plan=unraw(proposed.payload),
-        plan_hash=approval.plan_hash,
-        approvers=approval.approvers,
-        expires_at=approval.expires_at,
-    )
+    key, payload = output.proposed.output_key, unraw(output.proposed.payload)
+    return _asking("output", key, output.pending.terms, payload)
 
 
 def requests_in(waits: Iterable[Waiting]) -> list[Waiting]:
@@ -349,17 +343,8 @@ def workflow_of(instance_id: str, instance: Instance) -> WorkflowSnapshot:
 def _step_waits(instance_id: str, instance: Instance) -> Iterable[Waiting]:
     for name, state in instance.steps.items():
         if state.asked is not None and instance.goes_on:
-            asked = state.asked.approval
-            yield Waiting(
-                what="step",
-                id=instance_id,
-                step=name,
-                summary=asked.summary,
-                plan=[unraw(each) for each in state.asked.inputs],
-                plan_hash=asked.plan_hash,
-                approvers=asked.approvers,
-                expires_at=asked.expires_at,
-            )
+            inputs = [unraw(each) for each in state.asked.inputs]
+            yield _asking("step", instance_id, state.asked.approval, inputs, step=name)
 
 
 def only(found: Sequence[T], what: str, known: Sequence[object], *, of: str = "") -> T:
