@@ -1944,12 +1944,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/streams/repartition/test_repartition.py",
     ),
     Mutant(
-        "journal-state-rows-kept",
-        "state: rows of it that a journal has made are not added to",
-        instead("split_part($2, '-', 1) = 'state'", "false"),
-        PROJECTING_STATE,
-    ),
-    Mutant(
         "progress-includes-state",
         "state: who waits for all that is there waits for it, too",
         becomes("$it[:1]").at("args.defaults"),

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from structlog.testing import capture_logs
-
+from projections.postgres import store
 from projections.postgres.progress import heads
 from projections.postgres.reader import list_checkpoints
-from streams.layout import Stream
-from streams.wire import codec
-from streams.wire.messages import COMMIT_HEADER
+from streams.clock import SystemClock
+from streams.memory import memory_ports
 from tests.projections import lives
-from tests.projections.lives import append, commit, projecting, rows_of, wait_projected, wait_until
+from tests.projections.lives import AT, append, projecting, rows_of, wait_projected
 
 KEY = "disk:h1"
+LOST = "disk:h2"
 
 
 async def places(pool, stack):
     return {row["projection"]: row["journal_seq"] for row in await list_checkpoints(pool, stack)}
-
-
-def keep_in_journal(ports, subject, *events):
-    """Put a commit into the journal that belongs into the state, as an earlier version did."""
-    made = commit(*events)
-    journal = ports.log._streams[ports.stack.stream(Stream.JOURNAL)]
-    journal.publish(subject, codec.encode_commit(made), {COMMIT_HEADER: made.id})
 
 
 async def test_journal_and_state_have_a_checkpoint_each(ports, pool):
@@ -37,19 +29,16 @@ async def test_journal_and_state_have_a_checkpoint_each(ports, pool):
     assert len(await rows_of(pool, "finding_events", stack=ports.stack)) == 2
 
 
-async def test_rows_of_the_state_that_a_journal_has_made_are_not_added_to(ports, pool, stack):
-    """Their positions are those of another stream: each event would be there twice."""
-    keep_in_journal(ports, stack.finding(KEY), lives.raised(KEY))
-    await lives.write_events(pool, lives.raised(KEY), stack=stack, subject=stack.finding(KEY))
-    await append(ports.log, stack.finding(KEY), (lives.raised(KEY),))
-    before = await rows_of(pool, "finding_events", stack=stack)
-    with capture_logs() as logged:
-        async with projecting(ports, pool):
-
-            async def is_said():
-                return any(each.get("projection") == "state" for each in logged)
-
-            await wait_until(is_said)
-    (said,) = [each for each in logged if each.get("projection") == "state"]
-    assert (said["reason"], "that is journal" in said["error"]) == ("OtherJournal", True)
-    assert await rows_of(pool, "finding_events", stack=stack) == before
+async def test_a_state_that_is_lost_and_begins_anew_is_added_to_the_rows_that_stay(
+    ports, pool, stack
+):
+    await append(ports.log, stack.finding(LOST), (lives.raised(LOST),))
+    async with projecting(ports, pool):
+        await wait_projected(ports, pool)
+    await store.resume(pool, stack=stack.name, positions={"state": 0}, now=AT)
+    anew = memory_ports(stack=stack, clock=SystemClock())
+    await append(anew.log, stack.finding(KEY), (lives.raised(KEY),))
+    async with projecting(anew, pool):
+        await wait_projected(anew, pool)
+    found = await rows_of(pool, "findings", stack=stack)
+    assert {row["finding_key"] for row in found} == {KEY, LOST}
