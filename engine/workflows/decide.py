@@ -17,7 +17,7 @@ import msgspec
 from engine.app.workflow import STEP_TIMEOUT, remedy
 from engine.errors import Refused
 from engine.validation import KEPT_BYTES_MAX
-from engine.waits.approval import problem_of_command
+from engine.waits.approval import end_in_words, problem_of_command
 from engine.workflows.instance import (
     INSTANCE_ENDED,
     AttemptEnded,
@@ -25,6 +25,7 @@ from engine.workflows.instance import (
     InstanceCommand,
     Place,
     ResultLookedUp,
+    StepState,
     Undoing,
     after,
     attempt_id,
@@ -373,13 +374,22 @@ def step_decided(instance: Instance, command: DecideStep, *, at: datetime) -> St
     step = instance.steps.get(command.step)
     asked = step.asked if step is not None else None
     if asked is None:
-        raise Refused(f"step {command.step!r} does not wait for approval")
+        raise Refused(_not_asked(command.step, step))
     problem = problem_of_command(asked.approval, command, at=at)
     if problem is None and command.edited_hash:
         problem = _problem_of_inputs(asked.inputs, command.edited_inputs)
     if problem is not None:
         raise Refused(problem)
     return asked
+
+
+def _not_asked(name: str, step: StepState | None) -> str:
+    if step is None or step.decision is None:
+        return f"step {name!r} does not wait for approval"
+    decision, at = step.decision, step.decided_at
+    what = "approved" if isinstance(decision, StepApproved) else "denied"
+    end = end_in_words(f"it was {what}", by=decision.by, at=at, reason=decision.reason)
+    return f"it does not wait any more: {end}"
 
 
 def _problem_of_inputs(asked: Sequence[msgspec.Raw], edited: Sequence[msgspec.Raw]) -> str | None:

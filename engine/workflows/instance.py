@@ -270,6 +270,9 @@ class StepState(msgspec.Struct, frozen=True, kw_only=True):
     """Of each item; None: not prepared yet."""
     asked: StepApprovalAsked | None = None
     """Its pending approval."""
+    decision: StepApproved | StepDenied | None = None
+    """On what it asked last; None: it did not ask, or waits."""
+    decided_at: datetime | None = None
 
     @property
     def is_settled(self) -> bool:
@@ -481,14 +484,15 @@ def _step_after(step: StepState, event: _StepEvent, *, at: datetime, done: int) 
     match event:
         case StepPrepared(inputs=inputs):
             ready = replace(first, status=StepStatus.PENDING)
-            return StepState(items=(ready,) * len(inputs), inputs=inputs)
+            return replace(step, items=(ready,) * len(inputs), inputs=inputs)
         case StepApprovalAsked():
             waiting = replace(first, status=StepStatus.AWAITING_APPROVAL)
             return StepState(items=(waiting,), asked=event)
         case StepApproved():
-            return StepState(items=(replace(first, status=StepStatus.PENDING),))
+            ready = replace(first, status=StepStatus.PENDING)
+            return StepState(items=(ready,), decision=event, decided_at=at)
         case StepDenied():
-            return StepState(items=(_denied(first, event),))
+            return StepState(items=(_denied(first, event),), decision=event, decided_at=at)
         case WorkflowResumed():
             items = tuple(_resumed(item, event.how) for item in step.items)
             return replace(step, items=items)

@@ -84,12 +84,16 @@ async def test_a_decision_that_cannot_stand_is_refused_at_once(kind, wrong, why)
 
 
 @ALL
-async def test_what_has_its_answer_is_not_decided_again(kind):
+@pytest.mark.parametrize(
+    ("verdict", "said"), [("approve", "approved"), ("deny", "(denied|rejected)")]
+)
+async def test_who_decides_again_learns_who_has_decided(kind, verdict, said):
     async with run(app()) as vigil:
         target, plan_hash = await asking(vigil, kind)
-        await decided(vigil, target, plan_hash, "deny")
+        await decided(vigil, target, plan_hash, verdict, reason="seen")
         await vigil.run_until_idle()
-        with pytest.raises(Refused, match="does not wait"):
+        words = rf"it does not wait any more: it was {said} by ann at 2030-.* \(seen\)"
+        with pytest.raises(Refused, match=words):
             await decided(vigil, target, plan_hash)
 
 
