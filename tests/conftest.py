@@ -15,6 +15,7 @@ import structlog
 
 from streams.embedded import EmbeddedNats
 from streams.subjects import Stack
+from tests import timeouts
 
 LONG: Final = {"acceptance", "cluster", "vigil", "docs", "simulation"}
 """Folders whose files take longest."""
@@ -39,6 +40,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_configure(config: pytest.Config) -> None:
     """Keep files in a folder of this run's own. Those that pytest makes lie in one that every run
     closes to others anew, and Postgres may be another user: its folders would be out of reach."""
+    config.pluginmanager.register(timeouts)
     if not hasattr(config, "workerinput") and config.option.basetemp is None:
         config.option.basetemp = config.stash[FOLDER] = mkdtemp(prefix="vigil-tests-")
 

@@ -6921,6 +6921,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/functions/test_own_timeouts.py",
     ),
     Mutant(
+        "canceled-engine-no-timeout",
+        "functions: what the engine waits for and is canceled is no timeout, and not tried again",
+        becomes("False").at("compare"),
+        "tests/engine/functions/test_own_timeouts.py",
+    ),
+    Mutant(
         "cancelled-send-sent-first",
         "journal: what was canceled while it was sent is sent again first",
         dropped,

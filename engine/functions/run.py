@@ -457,6 +457,7 @@ class FunctionRun:
                 raise _nondeterministic(
                     self._comparison.difference(announced, _asked(path, action, branch.origin))
                 )
+            cancels = _cancels()
             try:
                 take = partial(self._turns.take, action, path=path, also=also)
                 if isinstance(action, Pause) and self._turns.waits_for_people:
@@ -466,25 +467,31 @@ class FunctionRun:
                 else:
                     performed = await take()
             except asyncio.CancelledError:
-                self._check_own_timeout()
+                self._check_own_timeout(cancels)
                 performed = self._turns.time_out(action, path=path)
         await self._surely(self._turns.settle)  # guard: durable-is-no-timeout
         return performed
 
-    def _check_own_timeout(self) -> None:
-        """Raise what ends the run, unless a timeout of the function's own has cut a call off."""
+    def _check_own_timeout(self, cancels: int) -> None:
+        """Raise what ends the run, unless a timeout of the function's own has cut a call off.
+
+        `cancels`: how often the task had been canceled when the call began.
+        """
         if self._scope.is_canceled:
             raise asyncio.CancelledError
         if self._why is not None:
             raise Interrupted
+        if _cancels() <= cancels:  # guard: canceled-engine-no-timeout
+            raise self._stop(asyncio.CancelledError())  # The call itself cannot go on.
 
     async def _surely(self, work: Callable[[], Awaitable[T]]) -> T:
         """Return what `work` does: a timeout of the function's own comes too late for it."""
         while True:
+            cancels = _cancels()
             try:
                 return await work()
             except asyncio.CancelledError:
-                self._check_own_timeout()
+                self._check_own_timeout(cancels)
 
     async def _look(
         self, action: ToolCall, path: str, look: Callable[[], Awaitable[object]]
@@ -498,10 +505,11 @@ class FunctionRun:
                 args=raw(action.args),
                 path=path,
             )
+            cancels = _cancels()
             try:
                 found = await look()
             except asyncio.CancelledError:
-                self._check_own_timeout()
+                self._check_own_timeout(cancels)
                 seen = replace(seen, error_class=CALL_TIMEOUT, error_detail=OWN_TIMEOUT)
             # guard: impossible-key-keeps-attempt
             except (ValueError, TypeError) as error:  # No key, or no duration.
@@ -587,6 +595,12 @@ class FunctionRun:
             self._turns.record(command)
         except Exception as error:
             raise self._stop(error) from error
+
+
+def _cancels() -> int:
+    """Return how often the task that runs has been canceled."""
+    task = asyncio.current_task()
+    return task.cancelling() if task is not None else 0
 
 
 class _Raised(msgspec.Struct, frozen=True):

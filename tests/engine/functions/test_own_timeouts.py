@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from engine.app.findings import raise_finding
 from engine.app.strategy import ConvergeResult
 from engine.errors import CallFailed
+from engine.execution.report import FindingReports
 from engine.findings.store import FindingReader
 from streams.memory import memory_ports
 from streams.model.events import EndStatus, EpisodeStarted, StepAnnounced, StepRecorded
@@ -266,3 +268,24 @@ async def test_a_function_that_cancels_itself_and_waits_fails_at_once():
 
     life = await play(check)
     assert (life.end.error_class, len(life.of(EpisodeStarted))) == ("crash", 1)
+
+
+async def test_what_the_engine_waits_for_and_is_canceled_is_no_timeout_and_not_tried_again(
+    monkeypatch,
+):
+    """The writer of a node that ends is canceled whenever it is asked: nothing else could run."""
+    apply, canceled = FindingReports.apply, []
+
+    async def once(self, announced, *, is_new):
+        if not canceled:
+            canceled.append(announced)
+            raise asyncio.CancelledError
+        return await apply(self, announced, is_new=is_new)
+
+    monkeypatch.setattr(FindingReports, "apply", once)
+
+    async def check(ctx, trigger):
+        await ctx.report(raise_finding("disk:web-1", class_="disk_full"))
+
+    life = await play(check)
+    assert (life.end.error_class, len(life.of(StepRecorded))) == ("crash", 1)
