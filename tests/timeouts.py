@@ -16,7 +16,7 @@ ALARM_AT_S: Final = pytest.StashKey[float]()
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> None:  # noqa: ANN401
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> None:
     """Note when the alarm goes off; None: others set it."""
     item.stash[ALARM_AT_S] = time.monotonic() + settings.timeout
 

@@ -107,12 +107,13 @@ async def _attempt(
 ) -> R:
     given_up = _GivenUp()
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
     within = _result(work, begin, ended)
 
     def end(_: object) -> None:
-        _tell(ended)
-        close(within, *([work] if inspect.iscoroutine(work) else []))  # They may not have begun.
+        _wake(ended)
+        close(within)  # It may have been cut off before it began, as may `work`.
+        if inspect.iscoroutine(work):
+            close(work)
 
     task = asyncio.create_task(leavable(within, given_up))
     task.add_done_callback(end)
@@ -142,7 +143,7 @@ async def _result(
             raise
         return _Raised(error)  # guard: task-exit-spares-loop
     finally:
-        _tell(ended)  # Now, and not by a callback of the task: that takes a turn of the loop.
+        _wake(ended)  # Now, and not by a callback of the task: that takes a turn of the loop.
 
 
 class _GivenUp:
@@ -177,7 +178,7 @@ def is_from_outside(error: BaseException, caller: asyncio.Task[Any] | None) -> b
     return isinstance(error, GeneratorExit) and task is not caller
 
 
-def _tell(ended: asyncio.Future[None]) -> None:
+def _wake(ended: asyncio.Future[None]) -> None:
     if not ended.done():
         ended.set_result(None)
 

@@ -50,11 +50,10 @@ class CancelScope:
         task, for people who look at what a node does.
         """
         self._over = asyncio.get_running_loop().create_future()
-        within = self._within(work)
-        task = asyncio.create_task(leavable(within, self), name=name)
+        task = asyncio.create_task(self._within(work), name=name)
         self._task = task
         task.add_done_callback(self._end)
-        task.add_done_callback(lambda _: close(within, work))  # It may not have begun.
+        task.add_done_callback(lambda _: close(work))  # It may not have begun.
         if self.is_canceled:
             task.cancel()
         try:
@@ -79,7 +78,7 @@ class CancelScope:
 
     async def _within(self, work: Coroutine[Any, Any, T]) -> T:
         try:
-            return await work
+            return await leavable(work, self)
         finally:
             self._wake()  # Now, and not by a callback of the task: that takes a turn of the loop.
 

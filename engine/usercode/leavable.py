@@ -76,13 +76,12 @@ def leavable(work: Coroutine[Any, Any, T], scope: Left) -> Generator[Any, Any, T
             raise Interrupted
 
 
-def close(*works: Coroutine[Any, Any, Any]) -> None:
-    """End each of `works`, which may clean up, or even refuse to end."""
-    for work in works:
-        if getattr(work, "cr_frame", work) is None:
-            continue  # It has ended: that is so after nearly every call.
-        with suppress(BaseException):
-            work.close()
+def close(work: Coroutine[Any, Any, Any]) -> None:
+    """End `work`, which may clean up, or even refuse to end."""
+    if getattr(work, "cr_frame", work) is None:
+        return  # It has ended: that is so after nearly every call.
+    with suppress(BaseException):
+        work.close()
 
 
 def place_in(work: object, *, but: tuple[str, ...] = ()) -> str:
