@@ -48,7 +48,7 @@ NO_SUCH_EPISODE: Final = "no_such_episode"
 
 NO_SUCH_EXPECTATION: Final = "no_such_expectation"
 
-NO_SUCH_REVISION: Final = "no_such_edition"
+NO_SUCH_REVISION: Final = "no_such_revision"
 
 
 class Takeover(msgspec.Struct, frozen=True, kw_only=True):

@@ -44,7 +44,7 @@ BUSY_S: Final = 0.05
 BUSY_MAX_S: Final = 10.0
 """Longest such wait."""
 
-HINDRANCE_PAUSE_S: Final = 60.0
+HINDRANCE_MAX_S: Final = 60.0
 """Longest wait before a command comes again whose episode this node cannot have."""
 
 MISSING_DELIVERIES_MAX: Final = 12
@@ -178,7 +178,7 @@ class CommandLoader:
             await self._write_dead_letter(delivery, command, hindrance)
         else:
             self._log_hindrance(command.episode_id, hindrance)
-            await hand_back(delivery, most_s=HINDRANCE_PAUSE_S)
+            await hand_back(delivery, most_s=HINDRANCE_MAX_S)
 
     async def _give_place_back(self, command: Command, *, seq: int) -> None:
         """Let others have the turn of an episode that waits for a person now."""
@@ -190,9 +190,9 @@ class CommandLoader:
             await self.context.ports.timers.send(left, id=id_)
 
     def _is_hopeless(self, delivery: Incoming, hindrance: Hindrance) -> bool:
-        missing = RetryPolicy(BUSY_S, HINDRANCE_PAUSE_S, MISSING_DELIVERIES_MAX, MISSING_S)
-        obstacle = RetryPolicy(BUSY_S, HINDRANCE_PAUSE_S, HINDRANCE_DELIVERIES_MAX, HINDRANCE_S)
-        retry = missing if hindrance.reason == NO_SUCH_EPISODE else obstacle
+        missing = RetryPolicy(BUSY_S, HINDRANCE_MAX_S, MISSING_DELIVERIES_MAX, MISSING_S)
+        other = RetryPolicy(BUSY_S, HINDRANCE_MAX_S, HINDRANCE_DELIVERIES_MAX, HINDRANCE_S)
+        retry = missing if hindrance.reason == NO_SUCH_EPISODE else other
         return retry.is_over(delivery, now=self.context.clock.now())
 
     def _log_hindrance(self, episode_id: str, hindrance: Hindrance) -> None:

@@ -202,7 +202,7 @@ class Attempt:
         """Inform breaker and lane of the end, while the episode is still claimed."""
         context, opened, finished = self._context, self.opened, self.episode.finished
         assert finished is not None, "an end that is noted"
-        await self._cancel_timers()
+        await self._update_timers()
         if self._has_breaker:
             # guard: breaker-event-names-commit
             await context.breakers.record_end(opened, finished, seq=self._journal.version)
@@ -210,7 +210,7 @@ class Attempt:
             timer = left(opened.actor_id, opened.episode_id)
             await context.ports.timers.send(timer, id=f"left.{opened.episode_id}")
 
-    async def _cancel_timers(self) -> None:
+    async def _update_timers(self) -> None:
         episode = self.episode
         if episode.blocked is not None:  # guard: cancelled-wait-no-timer
             await WaitRegistry(self._context).forget(self.opened)

@@ -16,6 +16,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -242,7 +243,7 @@ class EventQueues:
     async def begin(self) -> None:
         """Make the actor's queues, which begin at new messages."""
         if self.context.actor.event_names():
-            await (await self._open_own()).close()
+            await (await open_events(self.context)).close()
         for queue in self.foreign:
             # Whoever reads it says what is wrong with it.
             with suppress(Incompatible):
@@ -254,10 +255,8 @@ class EventQueues:
         watching = Counter(name for each in expectations for name in each.event_names)
         if not watching:
             return None
-        return EventQueue(label="events", open=self._open_own, fan_out=max(watching.values()))
-
-    async def _open_own(self) -> OrderedSource[DomainEvent | Unreadable]:
-        return await open_events(self.context)
+        open_ = partial(open_events, self.context)
+        return EventQueue(label="events", open=open_, fan_out=max(watching.values()))
 
 
 def wanted_of(

@@ -363,13 +363,8 @@ class LaneScheduler:
         return permits.wakes if self.takes_causes else permits.runs
 
     async def _begin(self) -> None:
-        has_begun = False
-        while not has_begun and not self._withdrawn.is_set():
-            try:
-                await self._queues.begin()
-                has_begun = True
-            except UnreadableEvent as error:
-                await self._pause_after(error)
+        if not self._withdrawn.is_set():
+            await self._queues.begin()
 
     async def _dispatch(self) -> bool:
         """Schedule for as long as this node has the lease; return False if it does not get it."""

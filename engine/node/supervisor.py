@@ -111,7 +111,7 @@ class ActorSupervisor:
     @property
     def services(self) -> Sequence[Service]:
         """All that are served now."""
-        return [service for place in self._served.values() for service in place.services]
+        return [service for served in self._served.values() for service in served.services]
 
     def apply(self, contents: CatalogContents) -> None:
         """Serve what `contents` says and nothing else. What stays is not disturbed."""
@@ -120,14 +120,14 @@ class ActorSupervisor:
             self._clear(actor_id)
         self._node_context.catalog.become(contents)
         for actor in wanted.values():
-            place = self._served.get(actor.id)
-            if place is None or place.context.actor is not actor:
+            served = self._served.get(actor.id)
+            if served is None or served.context.actor is not actor:
                 self._fill(actor)
 
     def context_of(self, actor_id: str) -> OutputContext | None:
         """Return the context of an actor; None: the node has none of that name."""
-        place = self._served.get(actor_id)
-        return place.context if place is not None else None
+        served = self._served.get(actor_id)
+        return served.context if served is not None else None
 
     def call(self, fallbacks: frozenset[str]) -> None:
         """Let these fallbacks serve from now on, and no others."""
@@ -149,21 +149,21 @@ class ActorSupervisor:
         # guard: unable-waits-to-know
         context.permits.runs.hold(on=self._node_context.catalog.rests(actor.id))
         services = services_for(context, self._node_parts.members)
-        place = self._served[actor.id] = ActorServices(context, services)
+        served = self._served[actor.id] = ActorServices(context, services)
         for service in services:
             self._open(service)
         if not context.is_fallback:
-            self._node_context.tasks.start(self._note_when_ready(place))
+            self._node_context.tasks.start(self._note_when_ready(served))
 
-    async def _note_when_ready(self, place: ActorServices) -> None:
+    async def _note_when_ready(self, served: ActorServices) -> None:
         """Note that an actor sees what is published, once it does, unless it goes before."""
-        runs = place.context.permits.runs
+        runs = served.context.permits.runs
         # At first nobody knows what it may do, and it may open nothing.
         await wait_first(self._node_parts.mode_watcher.has_looked.wait(), runs.wait_given())
-        for service in place.services:  # guard: running-told-once-open
+        for service in served.services:  # guard: running-told-once-open
             await service.wait_open()
         if not runs.is_over:
-            self._node_context.catalog.note_ready(place.context.actor)
+            self._node_context.catalog.note_ready(served.context.actor)
 
     def _clear(self, actor_id: str) -> None:
         self._served.pop(actor_id).context.permits.end()

@@ -1,7 +1,7 @@
 """Decides a request for approval: of an episode, of an output, or of a step of a workflow.
 
-The journal says at once what is not allowed. Otherwise a durable command is sent, and a node checks
-the journal again: another decision may be faster.
+Who may not decide, or decides too late, is refused at once, as far as the journal says so.
+Otherwise a durable command is sent, and a node checks again: another decision may be faster.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TargetKind: TypeAlias = Literal["episode", "output", "step"]
 
 
 class ApprovalTarget(msgspec.Struct, frozen=True):
-    """What asks for approval. `BadRequest` names the field that nothing can have."""
+    """What asks for approval. `BadRequest`: no such kind, or no id of one; it names the field."""
 
     kind: TargetKind
     id: str

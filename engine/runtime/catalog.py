@@ -37,7 +37,7 @@ class Hindrance(msgspec.Struct, frozen=True):
     """Why a node cannot have an episode."""
 
     reason: str
-    """A stable class: `no_such_episode`, `no_such_expectation`, `no_such_edition`, `newer_state`,
+    """A stable class: `no_such_episode`, `no_such_expectation`, `no_such_revision`, `newer_state`,
     `unreadable_journal` or `wrong_queue`."""
     detail: str
 

@@ -41,7 +41,7 @@ BOUND_METHODS = {  # Files whose classes hand methods of their own to what they 
     "engine/execution/cancel.py": 1,
     "engine/execution/run.py": 4,
     "engine/functions/run.py": 3,
-    "engine/lanes/intake.py": 2,
+    "engine/lanes/intake.py": 1,
     "engine/lanes/scheduler.py": 1,
     "engine/triggers/events.py": 1,
     "engine/triggers/timers.py": 1,
