@@ -162,7 +162,7 @@ async def test_a_node_that_stops_begins_nothing_that_it_was_just_given(ports):
 
 async def test_hand_backs_for_want_of_a_slot_do_not_make_an_episode_missing(ports, monkeypatch):
     """Its event may come again to open it: what counts is for how long it was not there."""
-    monkeypatch.setattr(commands, "HINDRANCE_PAUSE_S", 0.001)
+    monkeypatch.setattr(commands, "HINDRANCE_MAX_S", 0.001)
     begun = opening(APP)
     await ask_start(ports, begun.episode_id)
     source = await ports.commands.open("worker")
