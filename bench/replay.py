@@ -29,9 +29,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.app import ConvergeOnly, Key
 from engine.app.actions import fingerprint
-from engine.episodes.episode import fold
 from engine.episodes.writer import EVENTS_PER_COMMIT_MAX
-from engine.execution.strategy import StrategyRunner
+from engine.operations.replay import replay as replayed
 from streams.clock import SystemClock
 from streams.embedded import EmbeddedNats
 from streams.jetstream import connect
@@ -48,7 +47,7 @@ from streams.model.triggers import EventTrigger
 from streams.ports.all import Ports
 from streams.ports.log import START, Commit
 from streams.subjects import Stack
-from vigil import Action, Actor, Budget, Context, Strategy, event, observe
+from vigil import Action, Actor, App, Budget, Context, event, observe
 
 STACK: Final = Stack("bench")
 CASES: Final = {"strict": 1, "pipelined": EVENTS_PER_COMMIT_MAX}
@@ -74,7 +73,8 @@ class Watch(ConvergeOnly):
 
 
 actor = Actor("watch")
-expectation = actor.expect("measure", Watch, on=event("bench.watch"), budget=Budget(turns=0))
+actor.expect("measure", Watch, on=event("bench.watch"), budget=Budget(turns=0))
+app = App(actors=[actor])
 
 
 def life(events: int) -> list[EpisodeEvent]:
@@ -95,6 +95,7 @@ def life(events: int) -> list[EpisodeEvent]:
             kind=StepKind.OBSERVATION,
             fingerprint=fingerprint(observe(FACT)),
             result=raw(FACT),
+            path=f"{number}",
         )
         for number in range(1, events - 2)
     ]
@@ -112,13 +113,8 @@ async def write(ports: Ports, subject: str, events: Sequence[EpisodeEvent], *, m
 
 async def replay(ports: Ports, subject: str) -> int:
     """Bring the episode back, and return how many steps were replayed."""
-    records = await ports.log.read(subject)
-    episode = fold(records)
-    assert episode.opened is not None
-    strategy = expectation.strategy
-    assert isinstance(strategy, Strategy)
-    await StrategyRunner(expectation, strategy, episode.opened, STACK.name).restore(records)
-    return episode.steps_recorded
+    again = await replayed(await ports.log.read(subject), app)
+    return again.steps
 
 
 async def measure(url: str, *, runs: int) -> None:

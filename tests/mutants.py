@@ -534,7 +534,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "fork-seed-of-past",
         "a fork draws what its past has drawn",
-        gives("($0).episode_id").at("seed"),
+        gives("($0).episode_id"),
         "tests/engine/episodes/test_fork.py",
     ),
     Mutant(
@@ -609,7 +609,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "idempotency-key-of-one-call",
         "an idempotency key is one call's",
-        gives("f'{$0.value}:{$or}'"),
+        gives("f'{$0.value}:{$2.value}'"),
         "tests/engine/execution/test_takeover.py",
     ),
     Mutant(
@@ -1067,7 +1067,6 @@ TABLE: Final[Sequence[Mutant]] = (
         without("compare"),
         "tests/engine/triggers/test_duplicates.py",
     ),
-    Mutant("resume-at-checkpoint", "a resume starts at the checkpoint", dropped, SIMULATION),
     Mutant(
         "replay-asks-the-same",
         "a replay asks for the same",
@@ -5426,7 +5425,7 @@ TABLE: Final[Sequence[Mutant]] = (
         gives("True").at("on"),
         "tests/engine/cluster/test_modes_of_nodes.py",
     ),
-    Mutant("dry-run-asks-nobody", "a dry run asks nobody", always, BLOCKING),
+    Mutant("dry-run-asks-nobody", "a dry run asks nobody", without("1"), BLOCKING),
     Mutant(
         "template-pattern-bounded",
         "a template's pattern cannot run for ever",
@@ -6873,8 +6872,38 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "paths-count-after-checkpoint",
         "functions: paths count on after a checkpoint",
-        becomes("$func($0)").at("0"),
+        never,
         "tests/engine/functions/test_replay.py",
+    ),
+    Mutant(
+        "tokens-before-checkpoint-count",
+        "a class knows the tokens that it used before its checkpoint",
+        dropped,
+        "tests/engine/functions/test_history.py",
+    ),
+    Mutant(
+        "class-state-kept",
+        "a class goes on from the state that `init` returned, or that it had at a wait",
+        never,
+        "tests/engine/execution/test_driver.py",
+    ),
+    Mutant(
+        "class-converges-once-replayed",
+        "a class that ends before its history is not asked for its conclusion",
+        dropped,
+        "tests/engine/execution/test_driver.py",
+    ),
+    Mutant(
+        "function-for-class-told",
+        "a function in the place of a class is told",
+        never,
+        "tests/engine/functions/test_replay.py",
+    ),
+    Mutant(
+        "replay-waits-as-recorded",
+        "a replay that ends where its history waits is told",
+        never,
+        "tests/engine/operations/test_replay.py",
     ),
     Mutant(
         "call-in-own-task-refused",
@@ -7190,12 +7219,7 @@ TABLE: Final[Sequence[Mutant]] = (
         becomes("$compare.0 not in ()").at("or"),
         OUTSIDE,
     ),
-    Mutant(
-        "kit-class-opens-nothing",
-        "the kit: a class opens nothing where it decides",
-        dropped,
-        OUTSIDE,
-    ),
+    Mutant("kit-init-opens", "the kit: `init` opens what it wants", dropped, OUTSIDE),
     Mutant(
         "kit-strategy-opens-nothing", "the kit: a tool opens what it wants", without("not"), OUTSIDE
     ),
@@ -7318,7 +7342,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "idempotency-key-of-one-call",
         "retries: all attempts have one key",
-        becomes("path or $1").at("or"),
+        gives("f'{$0.value}:{path}:{$4.value}'"),
         "tests/engine/functions/test_retries.py",
     ),
     Mutant(
@@ -7326,66 +7350,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "retries: attempts are counted",
         gives("1").at("attempt"),
         "tests/engine/functions/test_retries.py",
-    ),
-    Mutant(
-        "class-gets-last-attempt",
-        "retries: a class gets the last attempt",
-        never,
-        "tests/engine/execution/test_class_retries.py",
-    ),
-    Mutant(
-        "class-call-resumes-after-crash",
-        "retries: a call of a class that was not over goes on after a crash",
-        never,
-        "tests/engine/execution/test_class_retries.py",
-    ),
-    Mutant(
-        "class-asks-resuming-call",
-        "retries: a class asks for the call again whose attempts go on",
-        dropped,
-        "tests/engine/execution/test_class_retries.py",
-    ),
-    Mutant(
-        "class-asked-for-first-turn",
-        "retries: a class that goes on with a call is asked for the turn of the first attempt",
-        never,
-        "tests/engine/execution/test_class_retries.py",
-    ),
-    Mutant(
-        "class-turns-past-checkpoint",
-        "retries: the turns of a class do not count attempts that lie before a checkpoint",
-        gives("$0 + $1.func($1.0.0)"),
-        "tests/engine/execution/test_class_retries.py",
-    ),
-    Mutant(
-        "class-turns-without-attempts",
-        "retries: the turns of a class do not count its attempts",
-        returns("($0.0.value).steps_recorded - $0.1 + 1"),
-        "tests/engine/execution/test_class_retries.py",
-    ),
-    Mutant(
-        "restarted-class-counts-anew",
-        "retries: a class that is begun anew counts its turns anew",
-        dropped,
-        "tests/engine/execution/test_class_retries.py",
-    ),
-    Mutant(
-        "class-leaves-for-long-pause",
-        "retries: a class leaves its node for a long pause",
-        never,
-        "tests/engine/execution/test_class_retries.py",
-    ),
-    Mutant(
-        "class-pause-ends-in-time",
-        "retries: a pause of a class ends when it would have",
-        dropped,
-        "tests/engine/execution/test_class_retries.py",
-    ),
-    Mutant(
-        "replay-asks-unfinished-call",
-        "retries: a replay asks a class for the call whose attempts are not over",
-        never,
-        "tests/engine/execution/test_class_retries.py",
     ),
     Mutant(
         "attempts-are-no-turns",
@@ -7474,7 +7438,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "idempotency-key-of-one-call",
         "functions: a key is of one path",
-        never.at("or.0"),
+        gives("f'{$0.value}:{$4.value}'"),
         "tests/engine/functions/test_gather.py",
     ),
     Mutant(
@@ -7588,7 +7552,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "told-to-fork-earlier",
         "functions: a fork is told to fork earlier",
-        always.at("if"),
+        never,
         "tests/engine/functions/test_replay.py",
     ),
     Mutant(
@@ -7786,7 +7750,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "exhausted-without-state-fails",
         "on_exhausted: a strategy without a state fails",
-        never.at("not"),
+        never,
         EXHAUSTED,
     ),
     Mutant(

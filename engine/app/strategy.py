@@ -84,10 +84,15 @@ class ConvergeResult(msgspec.Struct, frozen=True, kw_only=True):
     """
 
 
-def conclude(result: object) -> EpisodeConverged:
-    """Return `result` as the event for the journal, or raise a `StrategyError`."""
+def checked_result(result: object) -> ConvergeResult:
+    """Return what `converge` returned; `InvalidResult`: it is no conclusion."""
     if not isinstance(result, ConvergeResult):
         raise InvalidResult(f"converge() returned {_name(result)}; it must return a ConvergeResult")
+    return result
+
+
+def conclude(result: ConvergeResult) -> EpisodeConverged:
+    """Return `result` as the event for the journal, or raise a `StrategyError`."""
     _check(result)
     converged = EpisodeConverged(
         classification=validation.encode(result.classification, what="classification"),

@@ -259,11 +259,11 @@ class Trace(msgspec.Struct, frozen=True):
     what: str = ""
     """The call as people may see it, such as `disk.read({"mount":"/"})`."""
     path: str = ""
-    """Where a function asked for it; of a class only what repeats a call has one."""
+    """Where the strategy asked for it."""
 
     def __str__(self) -> str:
-        """Return the call, and where it is in a function."""
-        return f"{self.what} (call {self.path})" if self.path else self.what
+        """Return the call, and where it was made."""
+        return f"{self.what} (call {self.path})"
 
 
 ARGS_CHARS_MAX: Final = 120
@@ -271,27 +271,15 @@ ARGS_CHARS_MAX: Final = 120
 
 
 def attempt_at(path: str) -> tuple[str, int]:
-    """Return the path of the first attempt at the call at `path`, and which attempt this one is.
-
-    The first attempt of a class has no path; where its call is repeated, its turn stands for it.
-    """
+    """Return the path of the first attempt at the call at `path`, and which attempt this one is."""
     first, again, number = path.rpartition(AGAIN)
     return (first, int(number) // 2 + 1) if again else (path, 1)
 
 
-def pause_after(path: str, *, turn: int) -> str:
-    """Return the path of the pause after the failed attempt at `path`; the next attempt follows.
-
-    `turn`: of a class.
-    """
+def pause_after(path: str) -> str:
+    """Return the path of the pause after the failed attempt at `path`; the next attempt follows."""
     first, attempt = attempt_at(path)
-    return f"{first or turn}{AGAIN}{2 * attempt - 1}"
-
-
-def attempt_after(pause: str) -> str:
-    """Return the path of the attempt that follows the pause at `pause`."""
-    first, attempt = attempt_at(pause)
-    return f"{first}{AGAIN}{2 * attempt}"
+    return f"{first}{AGAIN}{2 * attempt - 1}"
 
 
 class Episode(msgspec.Struct, frozen=True, kw_only=True):
@@ -312,8 +300,6 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     steps_recorded: int = 0
     turns_used: int = 0
     """Steps that count for its budget, over all attempts; `Finish` adds the conclusion."""
-    turns_before: int = 0
-    """Turns before the strategy last restarted; its turns count from there."""
     tokens_used: int = 0
     wall_used_s: float = 0.0
     """Seconds that it has run, over all attempts, without waiting for the log. Of an attempt whose
@@ -322,16 +308,12 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     traces: tuple[Trace, ...] = ()
     """The newest steps, for loop detection."""
     announced: tuple[StepAnnounced, ...] = ()
-    """What was announced and is not recorded yet: of a strategy at most one, of a function one for
-    each path.
-    """
+    """What was announced and is not recorded yet, one for each path."""
     effects: tuple[str, ...] = ()
     """Tools with side effects, announced since the strategy last restarted."""
     checkpoints_saved: int = 0
-    checkpoints_kept: int = 0
-    """Checkpoints since the strategy last restarted; without one, there is no state to continue
-    from.
-    """
+    schema_version: int = 0
+    """Of the newest checkpoint since the strategy last restarted; 0: there is none."""
     blocked: EpisodeBlocked | None = None
     """Its wait, or its last one."""
     resolved: EpisodeResolved | None = None
@@ -353,11 +335,6 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
         """Keys of the outputs of its steps that may be unsettled."""
         settled = {each.output_key for each in self.outputs_settled}
         return tuple(key for key in self.outputs if key not in settled)
-
-    @property
-    def turn(self) -> int:
-        """The number of the strategy's next turn, from 1; a restart counts anew."""
-        return self.turns_used - self.turns_before + 1  # guard: class-turns-without-attempts
 
 
 UNOPENED: Final = Episode()
@@ -498,7 +475,7 @@ def _moved(
             return replace(
                 episode,
                 checkpoints_saved=number + 1,
-                checkpoints_kept=episode.checkpoints_kept + 1,
+                schema_version=event.schema_version,
             )
         case EpisodeBlocked():
             used_s = _wall_used_s(episode, event)
@@ -533,13 +510,11 @@ def _started(episode: Episode, event: EpisodeStarted) -> Episode:
         attempts=event.attempt,
         crashes=episode.crashes + crashed,
         is_alone=event.alone,
-        # guard: restarted-class-counts-anew
-        turns_before=episode.turns_used if event.fresh else episode.turns_before,
         steps_before=episode.steps_recorded if event.fresh else episode.steps_before,
         traces=() if event.fresh else episode.traces,
         announced=() if event.fresh else episode.announced,
         effects=() if event.fresh else episode.effects,
-        checkpoints_kept=0 if event.fresh else episode.checkpoints_kept,
+        schema_version=0 if event.fresh else episode.schema_version,
     )
 
 

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
 from engine.app.actions import Action, Sleep, Step, ToolCall
 from engine.app.actor import Actor, Policy
-from engine.episodes.episode import ENDED, Episode, Performed, Status
+from engine.episodes.episode import ENDED, Episode, Status
 from engine.errors import OUTCOME_UNKNOWN, NondeterministicReplay
 from engine.runtime.catalog import Hindrance
 from streams.model.events import (
-    AGAIN,
-    CheckpointSaved,
     EpisodeBlocked,
-    EpisodeStarted,
     StepAnnounced,
     StepKind,
     StepRecorded,
 )
 from streams.model.waits import Wait
-from streams.ports.log import Recorded
 
 ATTEMPTS_EXHAUSTED: Final = "attempts_exhausted"
 
@@ -111,78 +106,6 @@ def is_suspect(episode: Episode, *, attempts_max: int) -> bool:
     return crashes >= attempts_max - 1 and not has_had_it
 
 
-class Tail(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay needs: the newest checkpoint, and the steps after it."""
-
-    checkpoint: CheckpointSaved | None = None
-    """None: nothing was stored or recorded since the strategy started."""
-    turns: Sequence[Sequence[StepRecorded]] = ()
-    """The steps of each turn after the checkpoint, in order: one, or the attempts at a call and the
-    pauses between them. Of a function, each step is one.
-    """
-    left: Sequence[StepRecorded] = ()
-    """The steps of a call that is not over: another attempt follows."""
-    steps_before: int = 0
-    """Steps recorded before the strategy last restarted."""
-    turns_before: int = 0
-    """Turns since then that came before these."""
-    tokens_before: int = 0
-    """Tokens used up to the checkpoint."""
-
-
-def tail(records: Iterable[Recorded]) -> Tail:
-    """Return the tail of an episode's `records`, oldest first."""
-    found, steps = Tail(), list[StepRecorded]()
-    for record in records:
-        for event in record.commit.events:
-            match event:
-                case StepRecorded():
-                    steps.append(event)
-                case CheckpointSaved() | EpisodeStarted(fresh=True):
-                    found = _begin_at(found, event, steps)
-                    steps = []  # guard: resume-at-checkpoint
-                case _:
-                    pass
-    turns = by_turn(steps)
-    # guard: class-call-resumes-after-crash
-    left = turns.pop() if turns and not is_over(steps[-1]) else []
-    return replace(found, turns=turns, left=left)
-
-
-def is_over(newest: StepRecorded | Performed) -> bool:
-    """Return whether the call that `newest` belongs to has its result: no attempt follows."""
-    _, again, number = newest.path.rpartition(AGAIN)
-    is_pause = bool(again) and int(number) % 2 == 1
-    return not (newest.retry_s or is_pause)
-
-
-def by_turn(steps: Iterable[StepRecorded]) -> list[list[StepRecorded]]:
-    """Return the steps of each turn of a class: one, or the attempts at a call, with the pauses."""
-    turns: list[list[StepRecorded]] = []
-    for step in steps:
-        if AGAIN in step.path and turns:
-            turns[-1].append(step)
-        else:
-            turns.append([step])
-    return turns
-
-
-def _begin_at(
-    found: Tail, event: CheckpointSaved | EpisodeStarted, steps: list[StepRecorded]
-) -> Tail:
-    tokens_before = found.tokens_before + sum(step.cost_tokens for step in steps)
-    if isinstance(event, CheckpointSaved):
-        # guard: class-turns-past-checkpoint
-        turns_before = found.turns_before + len(by_turn(steps))
-        return replace(
-            found, checkpoint=event, turns_before=turns_before, tokens_before=tokens_before
-        )
-    steps_before = steps[-1].step_no if steps else found.steps_before
-    if found.checkpoint is not None:
-        steps_before = max(steps_before, found.checkpoint.step_no)
-    return Tail(steps_before=steps_before, tokens_before=tokens_before)
-
-
 def check_same(recorded: Asked, *, asked: str, action: Step) -> None:
     """Raise `NondeterministicReplay` unless `asked` is the recorded action's fingerprint."""
     if recorded.fingerprint == asked:  # guard: replay-asks-the-same
@@ -190,7 +113,7 @@ def check_same(recorded: Asked, *, asked: str, action: Step) -> None:
     was, asks = text_of_step(recorded), kind_of(action)
     other = " with other values" if asks == was else ""
     raise NondeterministicReplay(
-        f"step {recorded.step_no} was {was}; the replay asks for {asks}{other}"
+        f"call {recorded.path} was {was}; the replay asks for {asks}{other}"
     )
 
 
@@ -241,7 +164,7 @@ def kind_of(action: Action) -> str:
             return str(action.__struct_config__.tag)
 
 
-def why_cannot_run(actor: Actor, episode: Episode, records: Sequence[Recorded]) -> Hindrance | None:
+def why_cannot_run(actor: Actor, episode: Episode) -> Hindrance | None:
     """Return why a node with this version of `actor` cannot run the episode; None: it can."""
     if episode.opened is None:
         return Hindrance(NO_SUCH_EPISODE, "the journal holds no such episode")
@@ -251,9 +174,9 @@ def why_cannot_run(actor: Actor, episode: Episode, records: Sequence[Recorded]) 
     if expectation is None:
         detail = f"the actor here has no expectation {episode.opened.expectation_id!r}"
         return Hindrance(NO_SUCH_EXPECTATION, detail)
-    kept, version = tail(records).checkpoint, expectation.state_schema.version
-    if kept is not None and kept.schema_version > version:
-        detail = f"its state is of version {kept.schema_version}, this node knows {version}"
+    kept, version = episode.schema_version, expectation.state_schema.version
+    if kept > version:
+        detail = f"its state is of version {kept}, this node knows {version}"
         return Hindrance("newer_state", detail)
     return None
 

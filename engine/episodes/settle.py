@@ -118,9 +118,8 @@ def settled(
     step_no = episode.steps_recorded - steps_before
     outcome, again = [], None
     if command.settlement is CallSettlement.AGAIN:
-        turns = sum(isinstance(each, StepRecorded) and each.is_turn for each in past)
         again = CallAgain(
-            call=attempt_at(call.path)[0] or f"{turns + 1}",
+            call=attempt_at(call.path)[0],
             fingerprint=call.fingerprint,
             idempotency_key=call.idempotency_key,
         )

@@ -156,17 +156,17 @@ class CommandLoader:
         episode = fold(records)
         # A node can end an episode that it could not run.
         is_mere_end = isinstance(command, Cancel) and not needs_expectation(episode)
-        context = self.context if is_mere_end else await self._context_for(episode, records)
+        context = self.context if is_mere_end else await self._context_for(episode)
         return CommandContext(
             context=context, delivery=delivery, command=command, episode=episode, records=records
         )
 
-    async def _context_for(self, episode: Episode, records: Sequence[Recorded]) -> OutputContext:
+    async def _context_for(self, episode: Episode) -> OutputContext:
         opened, is_over = episode.opened, episode.status in ENDED
         context = (
             self.context if opened is None or is_over else await self.context.as_opened(opened)
         )
-        hindrance = why_cannot_run(context.actor, episode, records)
+        hindrance = why_cannot_run(context.actor, episode)
         if hindrance is not None:
             raise CannotRun(hindrance)
         return context

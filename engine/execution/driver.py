@@ -1,26 +1,21 @@
 """`Driver`: runs the strategy of a claimed episode, from where its journal ends to convergence.
 
-`Driver._run_strategy` is the loop of a strategy: ask it, take the turn, pass the result back; a
-function calls for its turns itself. `EpisodeTurns` checks, announces, performs and records each
-step.
+The strategy, a function or a class, calls for its turns; `EpisodeTurns` checks, announces, performs
+and records each step.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from engine.app.actions import (
-    Checkpoint,
-    Converge,
-    Done,
     Pause,
     ReportFindings,
     RequestApproval,
@@ -29,14 +24,12 @@ from engine.app.actions import (
     Step,
     Synthesize,
     ToolCall,
-    WaitFor,
     fingerprint,
 )
 from engine.app.function_tool import FunctionTool
-from engine.app.strategy import Function
 from engine.app.tools import CallContext, Tool
 from engine.dead_letters.write import DeadLetterWriter
-from engine.episodes import dry_run, recovery, results
+from engine.episodes import dry_run, results
 from engine.episodes.cancel import EpisodeRun
 from engine.episodes.episode import (
     Announce,
@@ -47,7 +40,6 @@ from engine.episodes.episode import (
     Finish,
     Leave,
     Performed,
-    attempt_after,
     attempt_at,
     find_loop,
     overspent,
@@ -59,12 +51,11 @@ from engine.errors import CALL_TIMEOUT, OUTCOME_UNKNOWN, BudgetExceeded, Episode
 from engine.execution import exhausted, report
 from engine.execution.report import FindingReports
 from engine.execution.steps import OutputSteps, StepExecutor, shown_args
-from engine.execution.strategy import Restored, StrategyRunner, ended_early
 from engine.findings.store import FindingReader
-from engine.functions import context as functions
+from engine.functions.begin import begin
 from engine.functions.history import history_of
 from engine.functions.result import conclusion
-from engine.functions.run import OWN_TIMEOUT, Rest
+from engine.functions.run import OWN_TIMEOUT, FunctionRun, Rest
 from engine.outputs.pool import OutputContext
 from engine.secrets import without
 from engine.usercode.call import call, in_text
@@ -74,13 +65,12 @@ from engine.validation import KEPT_BYTES_MAX
 from engine.waits import answer as answers
 from engine.waits import wait as blocking
 from engine.waits.approval import request_of
-from streams.clock import Clock, wait_until
+from streams.clock import Clock
 from streams.json import NOTHING
 from streams.model.events import (
     EpisodeConverged,
     EpisodeOpened,
     StepAnnounced,
-    StepRecorded,
     StoredResult,
 )
 from streams.model.triggers import Mode
@@ -123,6 +113,11 @@ class EpisodeTurns:
         """Whether approvals, waits and sleeps are real; a dry run answers them itself."""
         return self.opened.mode is Mode.LIVE
 
+    @property
+    def steps_recorded(self) -> int:
+        """How many steps the episode has recorded."""
+        return self.journal.episode.steps_recorded
+
     def record(self, *commands: Command) -> None:
         """Record what is done, and how long the episode has run by now."""
         # guard: recorded-says-running-time
@@ -150,17 +145,17 @@ class EpisodeTurns:
         self._check_limits(begun)
 
     async def take(
-        self, action: Step, *, path: str = "", also: Sequence[Command] = ()
+        self, action: Step, mark: str, *, path: str, also: Sequence[Command] = ()
     ) -> Performed:
         """Announce, perform and record `action`, and return its result.
 
-        `path` says where a function asks for it; `also` is recorded in the same commit.
+        `mark` is its fingerprint, and `path` says where the strategy asks for it; `also` is
+        recorded in the same commit.
         """
         acts = isinstance(action, ToolCall | Synthesize | SendOutput | ReportFindings)
         if acts and not self.journal.is_fenced:  # guard: no-outside-step-before-fence
             # Another node may have done this step before; then the fence is refused.
             await self.barrier()
-        mark = await call(fingerprint, action)
         ctx = self._call_context(mark, path)
         await self._announce(action, ctx, mark, path)
         if isinstance(action, SendOutput) and dry_run.delivers(self.opened):
@@ -199,7 +194,7 @@ class EpisodeTurns:
         """Return, for the commit of a failed attempt, when the pause after it ends."""
         pause = Sleep(failed.retry_s)
         until = self.clock.now() + timedelta(seconds=pause.seconds)
-        path = pause_after(failed.path, turn=self.journal.episode.turn)
+        path = pause_after(failed.path)
         return blocking.sleep_until(until, fingerprint(pause), path)
 
     async def fetch(self, stored: StoredResult) -> msgspec.Raw:
@@ -212,9 +207,8 @@ class EpisodeTurns:
         action: Pause,
         *,
         at: datetime,
-        path: str = "",
+        path: str,
         ahead: tuple[str, ...] = (),
-        also: Sequence[Command] = (),
     ) -> None:
         """Block the episode until `action`, asked for `at` that time, is answered.
 
@@ -222,12 +216,12 @@ class EpisodeTurns:
         """
         mark, announced = await call(fingerprint, action), self.announced_at(path)
         if announced is not None and announced.until is None:
-            await self.repeat(announced, action, mark, None)
+            self._check_repeatable(announced, None)
         block = await call(blocking.block_for, action, at=at)
         if isinstance(action, RequestApproval) and block.approval is not None:
             request = request_of(self.opened, action, mark=mark)
             block = replace(block, approval=replace(block.approval, request=request))
-        self.record(*also, replace(block, path=path, ahead=ahead))
+        self.record(replace(block, path=path, ahead=ahead))
 
     async def settle(self) -> None:
         """Wait until the last step is durable, where the expectation wants that."""
@@ -238,11 +232,6 @@ class EpisodeTurns:
         """Raise `EpisodeFailed` if the episode is to be canceled."""
         if self.run.canceled is not None:
             raise EpisodeFailed(self.run.canceled.error_class, self.run.canceled.error_detail)
-
-    def check_uninterrupted(self) -> None:
-        """Raise `CancelledError` once more if code of users has caught it."""
-        if self.scope.is_canceled:
-            raise asyncio.CancelledError
 
     def _check_leaving(self) -> None:
         if not self.context.may_go_on.is_given:  # guard: mode-withdraws-episode
@@ -261,10 +250,8 @@ class EpisodeTurns:
 
     async def _send(self, action: SendOutput, path: str) -> Performed:
         """Deliver an output without interruption: it has its own time limit."""
-        episode = self.journal.episode
         if self.announced_at(path) is None:
-            turn = path or episode.turn
-            announcement = await self.output_steps.announcement(action, turn=turn)
+            announcement = await self.output_steps.announcement(action, turn=path)
             self.record(replace(announcement, path=path))
             await self.barrier()
         announced = self.announced_at(path)
@@ -299,18 +286,15 @@ class EpisodeTurns:
     async def _announce(self, action: Step, ctx: CallContext, mark: str, path: str) -> None:
         tool, announced = self.executor.tool(action), self.announced_at(path)
         if announced is not None:
-            await self.repeat(announced, action, mark, tool)
+            self._check_repeatable(announced, tool)
         # guard: side-effect-announced-first
         elif tool is not None and tool.side_effect and isinstance(action, ToolCall):
             name, key = f"{action.capability}.{action.action}", ctx.idempotency_key
             self.record(Announce(fingerprint=mark, tool_name=name, idempotency_key=key, path=path))
             await self.barrier()  # guard: announcement-durable-first
 
-    async def repeat(
-        self, announced: StepAnnounced, action: Step, mark: str, tool: Tool | None
-    ) -> None:
-        """Allow a side effect that a dead node announced, if it may be repeated."""
-        await call(recovery.check_same, announced, asked=mark, action=action)
+    def _check_repeatable(self, announced: StepAnnounced, tool: Tool | None) -> None:
+        """Raise `EpisodeFailed` for a side effect of a dead node that may not be repeated."""
         if not announced.is_call:  # Carried on, not made again.
             return
         if tool is None or not tool.idempotent:  # guard: real-unknown-outcome-not-repeated
@@ -325,23 +309,6 @@ class EpisodeTurns:
                 f" {why}",
             )
 
-    async def pause(self, action: Sleep, path: str) -> bool:
-        """Sleep between two attempts of a class; return False if the episode is blocked for it."""
-        if not self.waits_for_people:
-            await self.take(action, path=path)
-            return True
-        now, announced = self.clock.now(), self.announced_at(path)
-        until = now + timedelta(seconds=action.seconds)
-        if announced is not None and announced.until is not None:  # A fork has no announcement.
-            until = announced.until  # guard: class-pause-ends-in-time
-        left_s = (until - now).total_seconds()
-        if left_s > blocking.HELD_S:  # guard: class-leaves-for-long-pause
-            await self.block(action, at=until - timedelta(seconds=action.seconds), path=path)
-            return False
-        await wait_until(self.clock, until)
-        self.record(blocking.slept(until, fingerprint(action), path))
-        return True
-
     def _retry_s(self, action: Step, failed: Performed, ctx: CallContext, path: str) -> float:
         """Return the pause before the next attempt at a call; 0: there is none."""
         tool = self.executor.tool(action)
@@ -355,11 +322,10 @@ class EpisodeTurns:
         opened, episode = self.opened, self.journal.episode
         call_path, _ = attempt_at(path)
         # guard: idempotency-key-of-one-call
-        key = f"{opened.episode_id}:{call_path or episode.turn}:{mark[:KEY_MARK_CHARS]}"
+        key = f"{opened.episode_id}:{call_path}:{mark[:KEY_MARK_CHARS]}"
         again = opened.fork.again if opened.fork is not None else None
-        name = call_path or f"{episode.turn}"
         # guard: settled-call-first-key
-        if again is not None and (again.call, again.fingerprint) == (name, mark):
+        if again is not None and (again.call, again.fingerprint) == (call_path, mark):
             key = again.idempotency_key
         announced = self.announced_at(path)
         # guard: announced-call-keeps-key
@@ -374,10 +340,6 @@ class EpisodeTurns:
             findings=self.findings,
             hops=opened.trigger.hops,
         )
-
-
-INIT: Final = "init"
-"""Phase of the state that `Strategy.init` returned: stored, since it may have read the outside."""
 
 
 @dataclass
@@ -408,9 +370,7 @@ class Driver:
         self.turns = EpisodeTurns(
             context, opened, self.journal, executor, self.output_steps, self.reports, self.run
         )
-        self._state: Any = None
-        """Of a strategy, after its last step."""
-        self._has_state = False
+        self._function_run: FunctionRun | None = None
 
     async def drive(self, records: Sequence[Recorded]) -> None:
         """Run the strategy until it ends or must wait, and record that; findings are not applied.
@@ -455,22 +415,23 @@ class Driver:
         on_exhausted = expectation.on_exhausted
         if on_exhausted is None or not isinstance(failed, BudgetExceeded):
             raise failed
-        is_known = self._has_state or isinstance(expectation.strategy, Function)
+        run = self._function_run
         # guard: exhausted-without-state-fails
-        if self.run.canceled is not None or exhausted.has_cut_off(episode) or not is_known:
+        if run is None or not run.has_state:
+            raise failed
+        if self.run.canceled is not None or exhausted.has_cut_off(episode):
             raise failed
         await self.journal.barrier()
         context, version = self.context, self.journal.version
         ended = exhausted.ExhaustedEpisode(
             context.ports,
             context.clock,
-            expectation,
             self.opened,
             self.turns.findings,
             version,
             episode.reported,
         )
-        return await ended.converge(on_exhausted, failed, self._state)
+        return await ended.converge(on_exhausted, failed, run.state)
 
     async def _secrets(self, records: Sequence[Recorded]) -> Collection[str]:
         """Return what was hidden in the steps: the code that got it may quote it in an error."""
@@ -505,23 +466,10 @@ class Driver:
                 raise BudgetExceeded("wall_s", used_up) from None
 
     async def _run(self, records: Sequence[Recorded]) -> None:
-        expectation = self.turns.executor.expectation
-        if isinstance(expectation.strategy, Function):
-            return await self._run_function(expectation.strategy, records)
-        self.strategy_runner = StrategyRunner(
-            expectation,
-            expectation.strategy,
-            self.opened,
-            self.context.ports.stack.name,
-            self.turns.findings,
-            self.turns.fetch,
-        )
-        return await self._run_strategy(await self.strategy_runner.restore(records))
-
-    async def _run_function(self, function: Function, records: Sequence[Recorded]) -> None:
+        expectation, stack = self.turns.executor.expectation, self.context.ports.stack.name
         history = await call(history_of, records)
-        schema = self.turns.executor.expectation.state_schema
-        run, ctx = await functions.begin(function, history, self.opened, self.turns, schema)
+        run, ctx = await call(begin, expectation, history, self.opened, self.turns, stack=stack)
+        self._function_run = run
         ended = await run.to_the_end(ctx, self.opened.trigger)
         if isinstance(ended, Rest):
             path, ahead = ended.path, ended.ahead
@@ -531,83 +479,6 @@ class Driver:
             return self._finish()
         known = self.journal.episode.reported
         return self._conclude(await call(dry_run.set_apart, converged, self.opened, reported=known))
-
-    async def _run_strategy(self, restored: Restored) -> None:
-        current, left = restored.state, restored.left
-        while True:
-            self._state, self._has_state = current, True
-            # guard: class-asked-for-first-turn
-            begun = -1 if left else 0  # The turn is that of the first attempt.
-            self.turns.check(begun=begun)
-            turn, tokens_used = self.journal.episode.turn + begun, self.journal.episode.tokens_used
-            action = await self.strategy_runner.next_step(
-                current, turn=turn, tokens_used=tokens_used
-            )
-            self.turns.check_uninterrupted()
-            if left:
-                # guard: class-asks-resuming-call
-                await self.strategy_runner.check_same(left[0], action)
-            match action:
-                case Converge() | Done() if self.journal.episode.announced:
-                    raise ended_early(self.journal.episode.announced[0], action)
-                case Converge():
-                    return await self._converge(current, turn=turn, tokens_used=tokens_used)
-                case Done():
-                    return self._finish()
-                # guard: dry-run-asks-nobody
-                case RequestApproval() | WaitFor() | Sleep() if self.opened.mode is Mode.LIVE:
-                    return await self._block(current, action)
-                case _:
-                    newest = left[-1] if left else await self._take(current, action)
-                    # `_repeated` asks it, too; but most episodes then enter no other file for it.
-                    is_over = not left and not newest.retry_s
-                    done = newest if is_over else await self._repeated(action, newest, turn=turn)
-                    if done is None:
-                        return None
-                    current, left = await self._handled(current, action, done), ()
-
-    async def _block(self, current: Any, action: Pause) -> None:
-        """Block the episode, with its state in the same commit; then no node has it."""
-        kept = await self.strategy_runner.keep(current, phase=blocking.PHASE)
-        await self.turns.block(action, at=self.context.clock.now(), also=[kept])
-
-    async def _take(self, current: Any, action: Step) -> Performed:
-        if not self.journal.episode.checkpoints_kept:
-            self.turns.record(await self.strategy_runner.keep(current, phase=INIT))
-        return await self.turns.take(action)
-
-    async def _repeated(
-        self, action: Step, newest: Performed | StepRecorded, *, turn: int
-    ) -> Performed | StepRecorded | None:
-        """Return how the last attempt ended, after `newest`; None: the episode left for a pause."""
-        while not recovery.is_over(newest):  # guard: class-gets-last-attempt
-            await self.turns.settle()
-            pause = newest.path
-            if newest.retry_s:
-                pause = pause_after(pause, turn=turn)
-                if not await self.turns.pause(Sleep(newest.retry_s), pause):
-                    return None
-            self.turns.check(begun=-1)  # The turn is that of the first attempt.
-            newest = await self.turns.take(action, path=attempt_after(pause))
-        return newest
-
-    async def _handled(self, current: Any, action: Step, done: Performed | StepRecorded) -> Any:
-        step_no = self.journal.episode.steps_recorded
-        current = await self.strategy_runner.handle(current, action, done, step_no=step_no)
-        if isinstance(action, Checkpoint):
-            self.turns.record(await self.strategy_runner.keep(current, phase=action.phase))
-        await self.turns.settle()
-        return current
-
-    async def _converge(self, current: Any, *, turn: int, tokens_used: int) -> None:
-        made = await self.strategy_runner.converge(
-            current,
-            turn=turn,
-            tokens_used=tokens_used,
-            reported=self.journal.episode.reported,
-        )
-        self.turns.check_uninterrupted()
-        self._conclude(made)
 
     def _conclude(self, converged: EpisodeConverged) -> None:
         if converged.findings or converged.outputs:
@@ -625,7 +496,7 @@ class Driver:
 
 
 def _where(announced: StepAnnounced) -> str:
-    return f"call {announced.path}" if announced.path else f"step {announced.step_no}"
+    return f"call {announced.path}"
 
 
 def admitting(canceled: CancelEpisode, episode: Episode) -> CancelEpisode:

@@ -13,15 +13,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.app.actor import Expectation
-from engine.app.context import Exhausted, Findings, GatheredStep, OnExhausted, migrate, view_of
-from engine.app.strategy import Function
+from engine.app.context import Exhausted, Findings, GatheredStep, OnExhausted, view_of
 from engine.app.tools import ToolFailed
 from engine.episodes import dry_run
 from engine.episodes.episode import Episode
 from engine.episodes.results import fetch
 from engine.errors import BudgetExceeded, EpisodeFailed
-from engine.functions.history import CHANGED, history_of
+from engine.functions.history import CHANGED
 from engine.functions.result import conclusion
 from engine.runtime.store import read_up_to
 from engine.usercode.call import attempt, call
@@ -65,7 +63,6 @@ class ExhaustedEpisode:
 
     ports: Ports
     clock: Clock
-    expectation: Expectation
     opened: EpisodeOpened
     findings: Findings
     version: int
@@ -79,8 +76,6 @@ class ExhaustedEpisode:
         """Return the result that `on_exhausted` makes; `EpisodeFailed`: it makes none."""
         try:
             records = await self._records()
-            if isinstance(self.expectation.strategy, Function):
-                state = await self._checkpoint(records)
             exhausted = Exhausted(
                 limit=failed.limit,
                 detail=failed.detail,
@@ -125,13 +120,6 @@ class ExhaustedEpisode:
         if last is None or last.seq != self.version:
             raise VersionConflict(subject, expected=self.version)
         return await read_up_to(self.ports.log, self.clock, last)
-
-    async def _checkpoint(self, records: Sequence[Recorded]) -> object:
-        kept = history_of(records).checkpoint
-        if kept is None:
-            return None
-        schema = self.expectation.state_schema
-        return unraw(await call(migrate, kept.state, schema, version=kept.schema_version))
 
 
 async def _asked(callback: OnExhausted, exhausted: Exhausted) -> object:

@@ -50,7 +50,7 @@ async def run_suspect(context: OutputContext, episode_id: str, fenced: asyncio.E
         own = await context.as_opened(episode.opened)
     except CannotRun:
         return False
-    if why_cannot_run(own.actor, episode, records) is not None:
+    if why_cannot_run(own.actor, episode) is not None:
         return False
 
     async def accept() -> None:

@@ -23,17 +23,14 @@ from engine.app.actions import (
     approval,
     wait,
 )
-from engine.app.context import ACTIVE_DEFAULT, Findings, StateSchema, migrate
+from engine.app.context import ACTIVE_DEFAULT, Findings
 from engine.app.function_tool import FunctionTool
 from engine.app.outputs import output
-from engine.app.strategy import Function, report
-from engine.episodes.episode import Save, seed_of
+from engine.app.strategy import report
+from engine.episodes.episode import Save
 from engine.errors import CallFailed, InvalidAction, InvalidFinding
 from engine.functions.gather import Gathers, Pending
-from engine.functions.history import History
-from engine.functions.order import REMEDY, REMEDY_OF_FORK
-from engine.functions.run import FunctionRun, LiveTurns
-from engine.usercode.call import call
+from engine.functions.run import FunctionRun
 from engine.validation import Duration
 from engine.waits.answer import PLAN
 from streams.json import JsonObject, raw, unraw
@@ -364,6 +361,7 @@ class FunctionContext(Gathers):
         kept = validation.encode(value, what="checkpoint")
         save = Save(phase=PHASE, state=kept, schema_version=self._schema_version)
         await self._run.step(Checkpoint(PHASE), also=[save])
+        self._run.note_state(unraw(kept))
 
     def now(self) -> datetime:
         """Return the time in UTC; it is recorded, as a turn of its own."""
@@ -391,34 +389,6 @@ class FunctionContext(Gathers):
         if not 1 <= len(name) <= CHANGE_CHARS_MAX:
             raise InvalidAction(f"changed: {name!r} is no name of 1 to {CHANGE_CHARS_MAX} letters")
         return self._run.changed(name)
-
-
-async def begin(
-    function: Function,
-    history: History,
-    opened: EpisodeOpened,
-    turns: LiveTurns,
-    schema: StateSchema,
-    *,
-    remedy: str = "",
-) -> tuple[FunctionRun, FunctionContext]:
-    """Return a run of `function` after `history`, and its context; `schema` is of its checkpoints.
-
-    `remedy`: what to do if it takes another way than its history; by default, what to do on a node.
-
-    Raises `EpisodeFailed` if the checkpoint cannot be migrated.
-    """
-    # guard: told-to-fork-earlier
-    remedy = remedy or (REMEDY if opened.fork is None else REMEDY_OF_FORK)
-    # guard: fork-seed-of-past
-    run = FunctionRun(function, history, turns, seed=seed_of(opened), remedy=remedy)
-    resumed = None
-    if (kept := history.checkpoint) is not None:
-        resumed = unraw(await call(migrate, kept.state, schema, version=kept.schema_version))
-    ctx = FunctionContext(
-        run, opened, turns.findings, resumed=resumed, schema_version=schema.version
-    )
-    return run, ctx
 
 
 def _problem_of_positions(tool: str | FunctionTool[..., Any]) -> str:

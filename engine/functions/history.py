@@ -1,4 +1,4 @@
-"""What the journal holds for a function: the steps that a replay feeds it with. Pure."""
+"""What the journal holds for a function or a class: the steps that a replay feeds it with. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from engine.errors import NondeterministicReplay
+from engine.episodes.episode import attempt_at
 from streams.model.events import CheckpointSaved, EpisodeStarted, StepAnnounced, StepRecorded
 from streams.ports.log import Recorded
 
@@ -18,19 +18,18 @@ CHANGED: Final = "changed:"
 REFUSED: Final = msgspec.Raw(b"false")
 """The result of such a step if it does not."""
 
-OF_A_CLASS: Final = (
-    "a strategy class began it, and a function has taken the class's place: declare the function"
-    " under a name of its own"
-)
-
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """What was recorded of a function since its newest checkpoint."""
+    """What was recorded of a strategy since its newest checkpoint."""
 
     checkpoint: CheckpointSaved | None = None
     """None: it begins at the top, with nothing."""
+    is_of_class: bool = False
+    """Whether the first checkpoint came before any step: only classes keep such a one."""
     calls_before: int = 0
-    """The number of the call that made the checkpoint: the next one counts on from there."""
+    """The number of the last call before the checkpoint: the next one counts on from there."""
+    tokens_before: int = 0
+    """Tokens used before these steps, over all attempts."""
     steps: tuple[StepRecorded, ...] = ()
     """In the order of recording."""
     announced: tuple[StepAnnounced, ...] = ()
@@ -40,19 +39,14 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def history_of(records: Iterable[Recorded]) -> History:
-    """Return the history in an episode's `records`, oldest first.
-
-    Raises `NondeterministicReplay` if a strategy class has begun the episode.
-    """
+    """Return the history in an episode's `records`, oldest first."""
     steps: list[StepRecorded] = []
     announced: dict[str, StepAnnounced] = {}
     changes: dict[str, bool] = {}
-    checkpoint, calls_before = None, 0
+    checkpoint, is_of_class, calls_before, tokens_before = None, False, 0, 0
     for record in records:
         for event in record.commit.events:
             match event:
-                case StepRecorded(path="") | StepAnnounced(path=""):
-                    raise NondeterministicReplay(OF_A_CLASS)
                 case StepRecorded(path=path) if path.startswith(CHANGED):
                     # guard: unfollowed-change-stays
                     changes[path.removeprefix(CHANGED)] = event.result != REFUSED
@@ -62,18 +56,27 @@ def history_of(records: Iterable[Recorded]) -> History:
                 case StepAnnounced():
                     announced[event.path] = event
                 case CheckpointSaved():
-                    if not steps:
-                        raise NondeterministicReplay(OF_A_CLASS)
-                    checkpoint, calls_before, steps = event, int(steps[-1].path), []
+                    is_of_class = is_of_class or not (checkpoint or steps)
+                    if steps:  # guard: paths-count-after-checkpoint
+                        calls_before = int(attempt_at(steps[-1].path)[0])
+                    tokens_before += _tokens(steps)  # guard: tokens-before-checkpoint-count
+                    checkpoint, steps = event, []
                 case EpisodeStarted(fresh=True):
-                    checkpoint, calls_before, steps = None, 0, []
+                    tokens_before += _tokens(steps)
+                    checkpoint, is_of_class, calls_before, steps = None, False, 0, []
                     announced, changes = {}, {}
                 case _:
                     pass
     return History(
         checkpoint=checkpoint,
+        is_of_class=is_of_class,
+        tokens_before=tokens_before,
         calls_before=calls_before,
         steps=tuple(steps),
         announced=tuple(announced.values()),
         changes=changes,
     )
+
+
+def _tokens(steps: Iterable[StepRecorded]) -> int:
+    return sum(step.cost_tokens for step in steps)

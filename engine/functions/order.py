@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from engine.app.actions import Step, ToolCall, fingerprint
+from engine.app.actions import Step, ToolCall
 from engine.episodes.episode import ARGS_CHARS_MAX
 from engine.episodes.recovery import kind_of, text_of_step
 from engine.errors import Interrupted
@@ -34,9 +34,12 @@ REMEDY: Final = (
     " if it has not, `vigil check` lists what is not the same each time"
 )
 
-REMEDY_OF_FORK: Final = (
-    "the function takes another way than the one recorded: fork earlier, or at 0"
+REMEDY_OF_CLASS: Final = (
+    "if the code has changed, declare the new one under another name until the open episodes have"
+    " ended; if it has not, `next_step` and `handle_result` must decide the same each time"
 )
+
+REMEDY_OF_FORK: Final = "it takes another way than the one recorded: fork earlier, or at 0"
 
 
 @dataclass
@@ -107,11 +110,18 @@ class Order:
         """Return the first record that nobody has asked for; None: there is none."""
         return next(iter(self._left.values()), None)
 
-    def ask(self, path: str, action: Step, *, origin: str) -> Asked | None:
-        """Ask for the record of the call at `path`; None: it goes live."""
+    def answer_alone(self, path: str, mark: str) -> StepRecorded | None:
+        """Return the next record to a branch that runs alone; None: `ask`, for it is no other's."""
+        if not self._left or self._running > 1 or self._asked:
+            return None
+        step = next(iter(self._left.values()))
+        is_same = step.path == path and step.fingerprint == mark
+        return self.answer_at_once(path) if is_same else None
+
+    def ask(self, path: str, action: Step, mark: str, *, origin: str) -> Asked | None:
+        """Ask for the record of the call at `path`, with its fingerprint; None: it goes live."""
         if not self._left:
             return None
-        mark = fingerprint(action)
         answer: asyncio.Future[StepRecorded | None] = asyncio.get_running_loop().create_future()
         asked = Asked(path, action, mark, place_of_call() or origin, answer)
         self._asked[path] = asked
@@ -188,7 +198,8 @@ class Comparison:
         was, asks = self._values(recorded, asked.action)
         at = "" if asked.path == recorded.path else f"as call {asked.path} "
         now = f"the replay asks {at}for {kind_of(asked.action)}{asks}"
-        return f"{said}{was}; {now} at {asked.place}; {self.remedy}"
+        place = f" at {asked.place}" if asked.place else ""
+        return f"{said}{was}; {now}{place}; {self.remedy}"
 
     def _values(self, recorded: StepRecorded | StepAnnounced, action: Step) -> tuple[str, str]:
         """Return the arguments of two calls of one tool, or what to say of them; else nothing."""

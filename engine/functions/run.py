@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
@@ -79,7 +79,8 @@ one to note it, one to make a task, one to run it."""
 
 OWN_TIMEOUT: Final = "the function's own timeout was over before the call"
 
-Done: TypeAlias = StepRecorded | Performed
+Taken: TypeAlias = StepRecorded | Performed
+"""A step with its result: as the journal has it, or as it was just done."""
 
 T = TypeVar("T")
 
@@ -100,6 +101,10 @@ class LiveTurns(Protocol):
         """Whether approvals, waits and sleeps are real; otherwise `take` answers them."""
 
     @property
+    def steps_recorded(self) -> int:
+        """How many steps the episode has recorded."""
+
+    @property
     def scope(self) -> CancelScope:
         """What the function runs in."""
 
@@ -109,8 +114,13 @@ class LiveTurns(Protocol):
     def check(self, *, begun: int) -> None:
         """Raise what keeps the episode from another turn while so many are `begun`."""
 
-    async def take(self, action: Step, *, path: str, also: Sequence[Command] = ()) -> Performed:
-        """Announce, perform and record `action`, with `also` in the same commit."""
+    async def take(
+        self, action: Step, mark: str, *, path: str, also: Sequence[Command] = ()
+    ) -> Performed:
+        """Announce, perform and record `action`, with `also` in the same commit.
+
+        `mark` is its fingerprint.
+        """
 
     async def fetch(self, stored: StoredResult) -> msgspec.Raw:
         """Return a result that is in the object store."""
@@ -144,28 +154,62 @@ class Rest(msgspec.Struct, frozen=True):
     """The references that other branches wait for, when this is what the episode must wait for."""
 
 
+StrategyCode: TypeAlias = Callable[[Any, Trigger], Awaitable[object]]
+"""What a run calls with its `ctx`: see `called`, for functions, and `StrategyLoop`, for classes."""
+
+
+async def called(function: Function, scope: CancelScope, ctx: object, trigger: Trigger) -> object:
+    """Return what `function` returns; it may be left, and cannot catch that."""
+    watch_generators()
+    return await leavable(call(_called, function, ctx, trigger), scope)
+
+
+async def _called(function: Function, ctx: object, trigger: Trigger) -> object:
+    IN_STRATEGY.set(True)
+    try:
+        return await function.run(ctx, trigger)
+    except CallFailed as failed:
+        place = place_of_error(failed)
+        # A traceback ends its last line, which short views show.
+        # guard: crash-last-line-raised
+        ends = (failed.detail.rstrip(), f"({place})") if place else (failed.detail,)
+        detail = " ".join(filter(None, ends))
+        raise EpisodeFailed(failed.error_class, detail) from failed
+    finally:
+        IN_STRATEGY.set(False)
+
+
 class FunctionRun:
-    """One run of the function of an episode."""
+    """One run of the strategy of an episode."""
 
     def __init__(
         self,
-        function: Function,
+        strategy: StrategyCode,
         history: History,
         turns: LiveTurns,
         *,
         seed: str,
         remedy: str,
+        origin: str = "",
     ) -> None:
         """Continue after `history`; `seed` makes what looks like chance, the same in a replay.
 
-        `remedy`: what to tell people to do if the function takes another way than its history.
+        Args:
+            remedy: what to tell people to do if the function takes another way than its history.
+            origin: what calls have as their place that no line of the user's makes.
         """
-        self._function, self._turns, self._clock, self._seed = function, turns, turns.clock, seed
+        self._strategy, self._turns, self._clock, self._seed = strategy, turns, turns.clock, seed
         self._history, self._scope = history, turns.scope
         self._comparison = Comparison(turns.shown, remedy)
         self._order = Order(
             history, self._comparison, on_mismatch=self._differ, on_rest=self._leave
         )
+        self._root = Branch(self, calls=history.calls_before, origin=origin)
+        self.tokens_used = history.tokens_before
+        """By the steps that the function has got so far."""
+        self.state: Any = None
+        """What `on_exhausted` gets: the newest checkpoint's value, or the state of a class."""
+        self.has_state = False
         self._resting: dict[str, Rest] = {}
         self._follows = dict(history.changes)
         self._begun = 0
@@ -181,11 +225,10 @@ class FunctionRun:
 
         Raises what ended it: `EpisodeFailed`, or what a turn raised.
         """
-        enter(Branch(self, calls=self._history.calls_before))  # guard: paths-count-after-checkpoint
-        watch_generators()
+        enter(self._root)
         returned: object = None
         try:
-            returned = await leavable(call(self._called, ctx, trigger), self._scope)
+            returned = await call(self._strategy, ctx, trigger)
         except Interrupted as error:
             # guard: unasked-interrupt-fails
             self._why = self._why or EpisodeFailed(CRASH, f"nothing of this run raised {error!r}")
@@ -204,11 +247,15 @@ class FunctionRun:
         forgotten = next((each.problem for each in self._pending), self._stray)
         if forgotten:
             raise EpisodeFailed(InvalidAction.error_class, forgotten)
+        self.check_all_asked()
+        return returned
+
+    def check_all_asked(self) -> None:
+        """Raise `EpisodeFailed` if the function ends without having asked for what is recorded."""
         open_ = (self._turns.announced_at(each.path) for each in self._history.announced)
         left = self._order.next_left() or next(filter(None, open_), None)
         if left is not None:  # guard: unasked-record-told
             raise _nondeterministic(self._comparison.difference(left, None))
-        return returned
 
     async def _let_generators_end(self) -> None:
         """Let the event loop end the async generators that were left, so that their calls count."""
@@ -236,54 +283,87 @@ class FunctionRun:
         """Whether all that was recorded has been asked for."""
         return self._order.is_live
 
+    @property
+    def turn(self) -> int:
+        """The number of the next call of the function itself, from 1."""
+        return self._root.calls + 1
+
+    def note_state(self, state: object) -> None:
+        """Note what `on_exhausted` gets from now on."""
+        self.state, self.has_state = state, True
+
     async def step(self, action: Step, *, also: Sequence[Command] = ()) -> Any:  # noqa: ANN401
         """Return the result of `action`; `CallFailed`: it has failed."""
+        taken = await self.taken(action, also=also)
+        if taken.error_class == CALL_TIMEOUT:
+            raise CallTimeout(taken.error_detail)
+        if taken.error_class:
+            raise CallFailed(taken.error_class, taken.error_detail, recorded=taken.result)
+        return await self.result_of(taken)
+
+    async def result_of(self, taken: Taken) -> Any:  # noqa: ANN401 - any JSON value
+        """Return the result of a step, which may be in the object store."""
+        if taken.stored is None:
+            return unraw(taken.result)
+        fetch = partial(self._turns.fetch, taken.stored)
+        return unraw(await self._live(self._surely(fetch)))  # guard: lost-result-uncatchable
+
+    def step_no_of(self, taken: Taken) -> int:
+        """Return the number of the newest step, which is `taken`."""
+        return taken.step_no if isinstance(taken, StepRecorded) else self._turns.steps_recorded
+
+    async def taken(self, action: Step, *, also: Sequence[Command] = ()) -> Taken:
+        """Return how `action` ended: its last attempt, if it was repeated."""
         branch = await self._begin_call()
         path = branch.next_path()
-        if problem := problem_of(action):
+        if problem := problem_of(action):  # guard: action-values-checked
             raise InvalidAction(f"{problem} ({place_of_call() or branch.origin})")
         # guard: no-json-fails-at-line
-        fingerprint(action)  # Raises at the user's line.
-        action = as_asked(action)  # guard: call-arguments-unchanged
-        done = await self._done(action, path, branch, also)
+        mark = fingerprint(action)  # Raises at the user's line.
+        done: Taken | None = self._order.answer_alone(path, mark)
+        if done is None:
+            action = as_asked(action)  # guard: call-arguments-unchanged
+            done = await self._done(action, mark, path, branch, also)
+        else:
+            self.tokens_used += done.cost_tokens
         if done.retry_s:
             done = await self._repeated(action, done, branch.again())
-        if done.error_class == CALL_TIMEOUT:
-            raise CallTimeout(done.error_detail)
-        if done.error_class:
-            raise CallFailed(done.error_class, done.error_detail, recorded=done.result)
-        if done.stored is not None:
-            fetch = partial(self._turns.fetch, done.stored)
-            return unraw(await self._live(self._surely(fetch)))  # guard: lost-result-uncatchable
-        return unraw(done.result)
+        return done
 
-    async def _repeated(self, action: Step, done: Done, again: Branch) -> Done:
+    async def _repeated(self, action: Step, done: Taken, again: Branch) -> Taken:
         """Return how the last attempt ended; each one's record says whether there is another."""
+        mark = done.fingerprint
         while done.retry_s:
-            await self._done(Sleep(done.retry_s), again.next_path(), again)
-            done = await self._done(action, again.next_path(), again)
+            pause = Sleep(done.retry_s)
+            await self._done(pause, fingerprint(pause), again.next_path(), again)
+            done = await self._done(action, mark, again.next_path(), again)
         return done
 
     async def _done(
-        self, action: Step, path: str, branch: Branch, also: Sequence[Command] = ()
-    ) -> Done:
-        recorded = await self._recorded(path, action, branch)
-        if recorded is not None:
-            return recorded
-        return await self._live(self._do(action, path, branch, also))
+        self, action: Step, mark: str, path: str, branch: Branch, also: Sequence[Command] = ()
+    ) -> Taken:
+        done: Taken | None = None
+        if not self._order.is_live:
+            done = await self._recorded(path, action, mark, branch)
+        if done is None:
+            done = await self._live(self._do(action, mark, path, branch, also))
+        self.tokens_used += done.cost_tokens
+        return done
 
-    async def _recorded(self, path: str, action: Step, branch: Branch) -> StepRecorded | None:
-        asked = self._order.ask(path, action, origin=branch.origin)
+    async def _recorded(
+        self, path: str, action: Step, mark: str, branch: Branch
+    ) -> StepRecorded | None:
+        asked = self._order.ask(path, action, mark, origin=branch.origin)
         return None if asked is None else await asked.answered(self._scope)
 
     async def read(self, action: ToolCall, look: Callable[[], Awaitable[object]]) -> msgspec.Raw:
         """Return what `look` sees, which is recorded as `action`; `InvalidAction`: it cannot."""
         branch = await self._begin_call()
         path = branch.next_path()
-        fingerprint(action)  # Raises at the user's line.
-        done: Done | None = await self._recorded(path, action, branch)
+        mark = fingerprint(action)  # Raises at the user's line.
+        done: Taken | None = await self._recorded(path, action, mark, branch)
         if done is None:
-            done = await self._live(self._look(action, path, look))
+            done = await self._live(self._look(action, mark, path, look))
         if done.error_class == CALL_TIMEOUT:
             raise CallTimeout(done.error_detail)
         if done.error_class:
@@ -295,9 +375,10 @@ class FunctionRun:
         path = self._begin().next_path()
         recorded = self._order.answer_at_once(path)
         if recorded is not None and recorded.fingerprint != NOW_MARK:
-            self._differ(self._comparison.difference(recorded, _asked(path, ASKS_TIME)))
+            asked = _asked(path, ASKS_TIME, NOW_MARK)
+            self._differ(self._comparison.difference(recorded, asked))
             raise Interrupted
-        done: Done | None = recorded
+        done: Taken | None = recorded
         if done is None:
             done = Performed(
                 kind=StepKind.OBSERVATION,
@@ -306,7 +387,7 @@ class FunctionRun:
                 result=raw(self._clock.now()),
                 path=path,
             )
-            self._record(done)
+            self.record(done)
         return msgspec.json.decode(done.result, type=datetime)
 
     def draw(self) -> bytes:
@@ -322,7 +403,7 @@ class FunctionRun:
             is_past = self._order.is_behind(branch.prefix, branch.calls)
             # guard: past-change-not-followed
             self._follows[name] = not is_past and (branch.is_root or self._order.is_live)
-            self._record(_answer(name, follows=self._follows[name]))
+            self.record(_answer(name, follows=self._follows[name]))
         return self._follows[name]
 
     @property
@@ -388,20 +469,6 @@ class FunctionRun:
             if left:
                 self._order.rest()  # Otherwise its place is now that of the branch that waits.
 
-    async def _called(self, ctx: object, trigger: Trigger) -> object:
-        IN_STRATEGY.set(True)
-        try:
-            return await self._function.run(ctx, trigger)
-        except CallFailed as failed:
-            place = place_of_error(failed)
-            # A traceback ends its last line, which short views show.
-            # guard: crash-last-line-raised
-            ends = (failed.detail.rstrip(), f"({place})") if place else (failed.detail,)
-            detail = " ".join(filter(None, ends))
-            raise EpisodeFailed(failed.error_class, detail) from failed
-        finally:
-            IN_STRATEGY.set(False)
-
     def _begin(self) -> Branch:
         check_run(self)
         branch = current()
@@ -421,18 +488,14 @@ class FunctionRun:
             await leave()  # It would go on for ever, and the node's event loop would stand still.
         return self._begin()
 
-    @contextmanager
-    def _turn(self, path: str) -> Iterator[None]:
-        """Take a turn until it is recorded, or raise what keeps a call from going live."""
+    def _begin_turn(self, path: str) -> bool:
+        """Return whether the call is a turn of its own; raise what keeps it from going live."""
         if self._why is not None:  # Another branch may have met it meanwhile.
             raise Interrupted
-        repeats = AGAIN in path  # The turn is that of the first attempt.
-        self._turns.check(begun=self._begun - repeats)  # guard: repeated-call-has-turn
-        self._begun += not repeats  # guard: branch-within-budget
-        try:
-            yield
-        finally:
-            self._begun -= not repeats  # guard: recorded-turn-once
+        is_new = AGAIN not in path  # The turn is that of the first attempt.
+        self._turns.check(begun=self._begun - (not is_new))  # guard: repeated-call-has-turn
+        self._begun += is_new  # guard: branch-within-budget
+        return is_new
 
     async def _live(self, work: Awaitable[T]) -> T:
         """Await `work`; what the engine raises ends the function, which cannot catch it."""
@@ -448,83 +511,91 @@ class FunctionRun:
                 IN_STRATEGY.reset(inside)  # guard: no-more-past-journal-after
 
     async def _do(
-        self, action: Step, path: str, branch: Branch, also: Sequence[Command]
+        self, action: Step, mark: str, path: str, branch: Branch, also: Sequence[Command]
     ) -> Performed:
-        with self._turn(path):
+        is_new = self._begin_turn(path)
+        try:
             announced = self._turns.announced_at(path)
             # guard: announced-side-effect-made
-            if announced is not None and announced.fingerprint != fingerprint(action):
-                raise _nondeterministic(
-                    self._comparison.difference(announced, _asked(path, action, branch.origin))
-                )
-            cancels = _cancels()
-            try:
-                take = partial(self._turns.take, action, path=path, also=also)
-                if isinstance(action, Pause) and self._turns.waits_for_people:
-                    performed = await self._wait(action, path, branch, announced)
-                elif isinstance(action, SendOutput | ReportFindings):  # It goes on where it was.
-                    performed = await self._surely(take)
-                else:
-                    performed = await take()
-            except asyncio.CancelledError:
-                self._check_own_timeout(cancels)
-                performed = self._turns.time_out(action, path=path)
-        await self._surely(self._turns.settle)  # guard: durable-is-no-timeout
+            if announced is not None and announced.fingerprint != mark:
+                asked = _asked(path, action, mark, branch.origin)
+                raise _nondeterministic(self._comparison.difference(announced, asked))
+            # guard: dry-run-asks-nobody
+            if isinstance(action, Pause) and self._turns.waits_for_people:
+                performed = await self._wait(action, mark, path, branch, announced)
+            elif isinstance(action, SendOutput | ReportFindings):  # It goes on where it was.
+                take = partial(self._turns.take, action, mark, path=path, also=also)
+                performed = await self._surely(take)
+            else:
+                performed = await self._turns.take(action, mark, path=path, also=also)
+        except asyncio.CancelledError:
+            self._check_own_timeout()
+            performed = self._turns.time_out(action, path=path)
+        finally:
+            self._begun -= is_new  # guard: recorded-turn-once
+        await self.settle()
         return performed
 
-    def _check_own_timeout(self, cancels: int) -> None:
+    async def settle(self) -> None:
+        """Wait until what was recorded is durable, where the expectation wants that."""
+        await self._surely(self._turns.settle)  # guard: durable-is-no-timeout
+
+    def _check_own_timeout(self, known: int = 0) -> int:
         """Raise what ends the run, unless a timeout of the function's own has cut a call off.
 
-        `cancels`: how often the task had been canceled when the call began.
+        Return how often the task has been canceled; `known` is how often it was at the last look.
         """
         if self._scope.is_canceled:
             raise asyncio.CancelledError
         if self._why is not None:
             raise Interrupted
-        if _cancels() <= cancels:  # guard: canceled-engine-no-timeout
+        task = asyncio.current_task()
+        cancels = task.cancelling() if task is not None else 0
+        if cancels <= known:  # guard: canceled-engine-no-timeout
             raise self._stop(asyncio.CancelledError())  # The call itself cannot go on.
+        return cancels
 
     async def _surely(self, work: Callable[[], Awaitable[T]]) -> T:
         """Return what `work` does: a timeout of the function's own comes too late for it."""
+        cancels = 0
         while True:
-            cancels = _cancels()
             try:
                 return await work()
             except asyncio.CancelledError:
-                self._check_own_timeout(cancels)
+                cancels = self._check_own_timeout(cancels)
 
     async def _look(
-        self, action: ToolCall, path: str, look: Callable[[], Awaitable[object]]
+        self, action: ToolCall, mark: str, path: str, look: Callable[[], Awaitable[object]]
     ) -> Performed:
-        with self._turn(path):
-            name = f"{action.capability}.{action.action}"
-            seen = Performed(
-                kind=StepKind.OBSERVATION,
-                fingerprint=fingerprint(action),
-                tool_name=name,
-                args=raw(action.args),
-                path=path,
-            )
-            cancels = _cancels()
-            try:
-                found = await look()
-            except asyncio.CancelledError:
-                self._check_own_timeout(cancels)
-                seen = replace(seen, error_class=CALL_TIMEOUT, error_detail=OWN_TIMEOUT)
-            # guard: impossible-key-keeps-attempt
-            except (ValueError, TypeError) as error:  # No key, or no duration.
-                refused = InvalidAction.error_class
-                seen = replace(seen, error_class=refused, error_detail=f"{name}: {error}")
-            else:
-                seen = replace(seen, result=validation.encode(found, what=action.action))
-            self._turns.record(seen)
-        await self._surely(self._turns.settle)
+        name, is_new = f"{action.capability}.{action.action}", self._begin_turn(path)
+        seen = Performed(
+            kind=StepKind.OBSERVATION,
+            fingerprint=mark,
+            tool_name=name,
+            args=raw(action.args),
+            path=path,
+        )
+        try:
+            found = await look()
+        except asyncio.CancelledError:
+            self._check_own_timeout()
+            seen = replace(seen, error_class=CALL_TIMEOUT, error_detail=OWN_TIMEOUT)
+        # guard: impossible-key-keeps-attempt
+        except (ValueError, TypeError) as error:  # No key, or no duration.
+            refused = InvalidAction.error_class
+            seen = replace(seen, error_class=refused, error_detail=f"{name}: {error}")
+        else:
+            seen = replace(seen, result=validation.encode(found, what=action.action))
+        finally:
+            self._begun -= is_new
+        self._turns.record(seen)
+        await self.settle()
         return seen
 
     async def _wait(
-        self, action: Pause, path: str, branch: Branch, announced: StepAnnounced | None
+        self, action: Pause, mark: str, path: str, branch: Branch, announced: StepAnnounced | None
     ) -> Performed:
-        mark, since, until = fingerprint(action), self._clock.now(), None
+        since, until = self._clock.now(), None
         if isinstance(action, Sleep):
             lasts = timedelta(seconds=action.seconds)
             # guard: begun-sleep-ends-in-time
@@ -590,17 +661,12 @@ class FunctionRun:
                 rest.over.set_exception(Interrupted())
         return Interrupted()
 
-    def _record(self, command: Command) -> None:
+    def record(self, command: Command) -> None:
+        """Record `command`; the function cannot catch that it is refused."""
         try:
             self._turns.record(command)
         except Exception as error:
             raise self._stop(error) from error
-
-
-def _cancels() -> int:
-    """Return how often the task that runs has been canceled."""
-    task = asyncio.current_task()
-    return task.cancelling() if task is not None else 0
 
 
 class _Raised(msgspec.Struct, frozen=True):
@@ -622,9 +688,8 @@ def _refs_beside(rest: Rest, resting: Iterable[Rest]) -> tuple[str, ...]:
     return tuple(ref for ref in refs if ref != own)
 
 
-def _asked(path: str, action: Step, origin: str = "") -> Asked:
-    place = place_of_call() or origin
-    return Asked(path, action, fingerprint(action), place, asyncio.Future())
+def _asked(path: str, action: Step, mark: str, origin: str = "") -> Asked:
+    return Asked(path, action, mark, place_of_call() or origin, asyncio.Future())
 
 
 def _answer(name: str, *, follows: bool) -> Performed:

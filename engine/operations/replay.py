@@ -33,8 +33,7 @@ from engine.episodes import recovery, results
 from engine.episodes.episode import UNOPENED, Command, Episode, Status, evolve, fold
 from engine.errors import BadHistory, EpisodeFailed, NondeterministicReplay
 from engine.execution.steps import shown_args
-from engine.execution.strategy import StrategyRunner
-from engine.functions import context as functions
+from engine.functions.begin import begin
 from engine.functions.history import history_of
 from engine.functions.place import place_of_call
 from engine.functions.result import conclusion
@@ -190,70 +189,58 @@ async def replay(
     stack = stack_of(records[0].subject)
     actors = {**{actor.id: actor for actor in defined}, **app.actors}  # guard: history-code-first
     expectation = _expectation(episode.opened, actors)
-    if isinstance(expectation.strategy, Function):
-        turns = _ReplayTurns(episode, app, actors[episode.opened.actor_id])
-        return await _replay_function(
-            expectation, expectation.strategy, turns, records, remedy=remedy
-        )
-    strategy_runner = StrategyRunner(expectation, expectation.strategy, episode.opened, stack.name)
-    rerun = _Rerun(strategy_runner, recovery.tail(_whole(records)))
-    try:
-        asks = await rerun.to_the_end()
-        await _check_next(rerun, episode, asks)
-    except EpisodeFailed as failed:
-        if failed.error_class == NondeterministicReplay.error_class:
-            raise NondeterministicReplay(failed.detail) from failed
-        if not _is_its_end(episode, failed, step_no=rerun.step_no):
-            raise
-        asks = None
-    return Replayed(episode=episode, state=rerun.state, steps=rerun.steps, asks=asks)
-
-
-async def _replay_function(
-    expectation: Expectation,
-    function: Function,
-    turns: _ReplayTurns,
-    records: Sequence[Recorded],
-    *,
-    remedy: str,
-) -> Replayed:
-    episode, history = turns.episode, history_of(records)
-    assert episode.opened is not None, "a replay of what was never opened"
-    run, ctx = await functions.begin(
-        function, history, episode.opened, turns, expectation.state_schema, remedy=remedy
+    if not isinstance(expectation.strategy, Function):
+        records = _whole(records)
+    history, opened = history_of(records), episode.opened
+    turns = _ReplayTurns(episode, app, actors[opened.actor_id])
+    run, ctx = await begin(
+        expectation, history, opened, turns, stack=stack.name, remedy=remedy, converges=False
     )
+    asks: Action | None = None
     place = ""
     try:
-        work = run.to_the_end(ctx, episode.opened.trigger)
-        ended = await turns.scope.run(work, name=f"replay of episode {episode.opened.episode_id}")
+        work = run.to_the_end(ctx, opened.trigger)
+        ended = await turns.scope.run(work, name=f"replay of episode {opened.episode_id}")
         asks = _asked_at_the_end(ended, episode)
     except _WentLive as live:
+        _check_not_over(episode, asks=f"{live}")
         asks, place = live.action, live.place
-        if _has_converged(episode) or _is_done_without_result(episode):
-            what = "it was done" if episode.converged is None else "it converged"
-            raise NondeterministicReplay(f"{what}; the replay asks for {live}") from None
     except EpisodeFailed as failed:
         if failed.error_class == NondeterministicReplay.error_class:
             raise NondeterministicReplay(failed.detail) from failed
-        end = episode.finished
-        if not run.has_replayed or end is None or end.error_class != failed.error_class:
+        if not (run.has_replayed and _failed_as(episode, failed)):
             raise
-        asks = None
     steps = len(history.steps)
-    return Replayed(episode=episode, state=ctx.resumed, steps=steps, asks=asks, place=place)
+    return Replayed(episode=episode, state=run.state, steps=steps, asks=asks, place=place)
 
 
 def _asked_at_the_end(ended: object | Rest, episode: Episode) -> Action:
-    """Return what a function asks for last; `NondeterministicReplay`: the journal has another."""
-    if not isinstance(ended, Rest):
-        result = conclusion(ended)
-        if result is None and not _has_nothing(episode.converged):
-            raise NondeterministicReplay("it converged; the replay returns nothing")
-        return Done() if result is None else Converge()
-    blocked = episode.blocked
-    if blocked is not None and episode.status is Status.BLOCKED:
-        recovery.check_same(blocked, asked=fingerprint(ended.action), action=ended.action)
-    return ended.action
+    """Return what a strategy asks for last; `NondeterministicReplay`: the journal has another."""
+    blocked = episode.blocked if episode.status is Status.BLOCKED else None
+    if isinstance(ended, Rest):
+        if blocked is not None:
+            recovery.check_same(blocked, asked=fingerprint(ended.action), action=ended.action)
+        return ended.action
+    if blocked is not None:  # guard: replay-waits-as-recorded
+        was = recovery.text_of_step(blocked)
+        raise NondeterministicReplay(f"call {blocked.path} was {was}; the replay ends without it")
+    has_ended = isinstance(ended, Converge) or conclusion(ended) is not None
+    if has_ended and _is_done_without_result(episode):
+        raise NondeterministicReplay("it was done; the replay has a result")
+    if not has_ended and not _has_nothing(episode.converged):
+        raise NondeterministicReplay("it converged; the replay returns nothing")
+    return Converge() if has_ended else Done()
+
+
+def _check_not_over(episode: Episode, *, asks: str) -> None:
+    if _has_converged(episode) or _is_done_without_result(episode):
+        what = "it was done" if episode.converged is None else "it converged"
+        raise NondeterministicReplay(f"{what}; the replay asks for {asks}")
+
+
+def _failed_as(episode: Episode, failed: EpisodeFailed) -> bool:
+    end = episode.finished
+    return end is not None and end.error_class == failed.error_class
 
 
 def _has_nothing(converged: EpisodeConverged | None) -> bool:
@@ -283,6 +270,10 @@ class _ReplayTurns:
     def findings(self) -> Findings:
         return self
 
+    @property
+    def steps_recorded(self) -> int:
+        return self.episode.steps_recorded
+
     async def get(self, key: str) -> NoReturn:
         raise _WentLive(ToolCall("findings", "get", {"key": key}))
 
@@ -298,8 +289,10 @@ class _ReplayTurns:
     def check(self, *, begun: int) -> None:
         """Nothing keeps a replay from going on."""
 
-    async def take(self, action: Step, *, path: str, also: Sequence[Command] = ()) -> NoReturn:
-        del path, also
+    async def take(
+        self, action: Step, mark: str, *, path: str, also: Sequence[Command] = ()
+    ) -> NoReturn:
+        del mark, path, also
         raise _WentLive(action)
 
     def time_out(self, action: Step, *, path: str) -> NoReturn:
@@ -319,51 +312,6 @@ class _ReplayTurns:
         return next((each for each in self.episode.announced if each.path == path), None)
 
 
-@dataclass
-class _Rerun:
-    strategy_runner: StrategyRunner
-    found: recovery.Tail
-    state: Any = None
-    step_no: int = 0
-    """The step that is being replayed."""
-
-    @property
-    def steps(self) -> int:
-        """How many there are."""
-        return sum(map(len, (*self.found.turns, self.found.left)))
-
-    async def to_the_end(self) -> Action:
-        """Replay every step, and return what the strategy asks for then."""
-        self.step_no, tokens_used = self.found.steps_before, self.found.tokens_before
-        self.state = await self.strategy_runner.begin(self.found.checkpoint)
-        for turn, steps in enumerate(self.found.turns, start=1):
-            self.step_no = steps[-1].step_no
-            self.state = await self.strategy_runner.redo(
-                self.state, steps, turn=turn, tokens_used=tokens_used
-            )
-            tokens_used += steps[-1].cost_tokens
-        if self.found.left:
-            self.step_no = self.found.left[-1].step_no
-        turn = len(self.found.turns) + 1
-        return await self.strategy_runner.next_step(self.state, turn=turn, tokens_used=tokens_used)
-
-
-async def _check_next(rerun: _Rerun, episode: Episode, asks: Action) -> None:
-    asked: recovery.Asked | None = next(iter(episode.announced), None)
-    if rerun.found.left:  # guard: replay-asks-unfinished-call
-        asked = rerun.found.left[0]
-    elif episode.status is Status.BLOCKED:
-        asked = episode.blocked
-    if asked is not None:
-        await rerun.strategy_runner.check_same(asked, asks)
-    elif episode.converged == EpisodeConverged() and isinstance(asks, Done):
-        return  # It was done, and then only waited for the outputs of its steps.
-    elif _has_converged(episode) and not isinstance(asks, Converge):
-        raise NondeterministicReplay(f"it converged; the replay asks for {recovery.kind_of(asks)}")
-    elif _is_done_without_result(episode) and not isinstance(asks, Done):
-        raise NondeterministicReplay(f"it was done; the replay asks for {recovery.kind_of(asks)}")
-
-
 def _has_converged(episode: Episode) -> bool:
     """Return whether the strategy made the result, and not `on_exhausted`."""
     # guard: exhausted-replay-asks-more
@@ -372,12 +320,6 @@ def _has_converged(episode: Episode) -> bool:
 
 def _is_done_without_result(episode: Episode) -> bool:
     return episode.status is Status.DONE and episode.converged is None
-
-
-def _is_its_end(episode: Episode, failed: EpisodeFailed, *, step_no: int) -> bool:
-    end = episode.finished
-    is_last = step_no == episode.steps_recorded
-    return is_last and end is not None and end.error_class == failed.error_class
 
 
 def _whole(records: Iterable[Recorded]) -> list[Recorded]:

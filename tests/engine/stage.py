@@ -300,8 +300,10 @@ def kept(done: int = 0, seen=(), *, number: int = 0, after_step: int = 0) -> Che
     return CheckpointSaved(checkpoint_no=number, step_no=after_step, phase="init", state=state)
 
 
-def did(step_no: int, action: Step, result: object, *, tokens: int = 0) -> StepRecorded:
-    """Return the record of an action that was done."""
+def did(
+    step_no: int, action: Step, result: object, *, tokens: int = 0, path: str = ""
+) -> StepRecorded:
+    """Return the record of an action that was done; by default no step before it was repeated."""
     called = isinstance(action, ToolCall)
     return StepRecorded(
         step_no=step_no,
@@ -310,6 +312,7 @@ def did(step_no: int, action: Step, result: object, *, tokens: int = 0) -> StepR
         tool_name=f"{action.capability}.{action.action}" if called else "",
         result=raw(result),
         cost_tokens=tokens,
+        path=path or f"{step_no}",
     )
 
 
@@ -319,6 +322,7 @@ def announced(step_no: int, action: ToolCall, *, episode_id: str) -> StepAnnounc
         fingerprint=fingerprint(action),
         tool_name=f"{action.capability}.{action.action}",
         idempotency_key=key_of(episode_id, step_no, action),
+        path=f"{step_no}",
     )
 
 

@@ -12,14 +12,15 @@ from tests.walk.trace import walking
 from tests.walk.ways import walks
 from vigil import Actor, App, event
 
-# What `make walk` counts today. These may only fall.
+# What `make walk` counts today, of a class: it has run on the machine of functions since ADR 0071,
+# which is 5 to 7 files more than one of its own had. These may only fall.
 MOST = {  # way: files, changes
-    "converge": (36, 112),
-    "proposal": (48, 199),
+    "converge": (43, 135),
+    "proposal": (54, 222),
     "approval and delivery": (40, 211),
-    "approved output": (59, 410),
-    "kill to next step": (30, 167),
-    "kill to end": (36, 247),
+    "approved output": (65, 433),
+    "kill to next step": (35, 205),
+    "kill to end": (43, 299),
 }
 CHAIN_MOST = 24
 

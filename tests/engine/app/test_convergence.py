@@ -13,6 +13,7 @@ from engine.app.strategy import (
     FINDINGS_MAX,
     OUTPUTS_MAX,
     ConvergeResult,
+    checked_result,
     conclude,
 )
 from engine.errors import InvalidResult, StrategyError, Unencodable
@@ -46,11 +47,16 @@ def test_a_result_may_say_nothing():
     assert conclude(ConvergeResult()) == EpisodeConverged(classification=raw({}))
 
 
+@pytest.mark.parametrize(("nonsense", "what"), [(None, "None"), ({"summary": "x"}, "a dict")])
+def test_what_is_no_result_is_refused_in_words(nonsense, what):
+    with pytest.raises(InvalidResult) as refused:
+        checked_result(nonsense)
+    assert str(refused.value) == f"converge() returned {what}; it must return a ConvergeResult"
+
+
 @pytest.mark.parametrize(
     ("nonsense", "problem"),
     [
-        (None, "converge() returned None; it must return a ConvergeResult"),
-        ({"summary": "x"}, "converge() returned a dict"),
         (ConvergeResult(classification=[1]), "classification must be a dict, not a list"),
         (ConvergeResult(classification=None), "classification must be a dict, not None"),
         (ConvergeResult(summary=None), "summary must be text, not None"),

@@ -469,7 +469,7 @@ async def test_a_loop_is_found_over_a_crash(ports):
     [
         (observe("other"), "the replay asks for observation"),
         (tool_call("mail", "send", {"_key": "t0ken"}), "asks for tool_call mail.send"),
-        (done(), "the replay asks for Done()"),
+        (done(), "the replay ends, or waits, without it"),
     ],
 )
 async def test_a_replay_that_asks_for_another_action_ends_the_episode(ports, asks, said):
@@ -477,9 +477,18 @@ async def test_a_replay_that_asks_for_another_action_ends_the_episode(ports, ask
     async with running(app, ports):
         life_ = await lived(ports, await leave(ports, app, kept(), did(1, observe("a"), "a")))
     assert life_.end.error_class == "nondeterministic_replay"
-    assert life_.end.error_detail.startswith("step 1 was observation")
+    assert life_.end.error_detail.startswith("call 1 was observation")
     assert said in life_.end.error_detail
     assert b"t0ken" not in stored(ports)
+
+
+async def test_a_class_that_ends_before_its_history_is_not_asked_for_its_conclusion(ports):
+    strategy, asked = Scripted(), []
+    strategy.converge = lambda state, ctx: asked.append(state)
+    app = app_of(strategy)
+    async with running(app, ports):
+        life_ = await lived(ports, await leave(ports, app, kept(), did(1, observe("a"), "a")))
+    assert (life_.end.error_class, asked) == ("nondeterministic_replay", [])
 
 
 async def test_a_state_whose_shape_has_changed_ends_the_episode_in_words(ports):
@@ -583,7 +592,7 @@ async def test_a_side_effect_that_nobody_knows_about_is_not_repeated(ports):
 
     assert mail.calls == ["send"]
     assert life_.end.error_class == "outcome_unknown"
-    assert "step 1, mail.send" in life_.end.error_detail
+    assert "call 1, mail.send" in life_.end.error_detail
 
 
 async def test_an_idempotent_side_effect_is_repeated_with_the_key_that_was_announced(ports):

@@ -107,22 +107,22 @@ def has_read(text: str, **fields) -> StepRecorded:
         tool_name="library.read",
         args=raw({"title": "long"}),
         stored=refers_to(text),
+        path="1",
         **fields,
     )
 
 
 FORMS = {
-    "class": (lambda library: app_of(Reader(), tools={"library": library}), ""),
-    "function": (lambda library: stage.app_of(reader, tools={"library": library}), "1"),
+    "class": (lambda library: app_of(Reader(), tools={"library": library}), (OPENED,)),
+    "function": (lambda library: stage.app_of(reader, tools={"library": library}), ()),
 }
 
 
 async def taken_over(ports, form, library):
     """Return the life of an episode whose node died when it had read `LONG`."""
-    make, path = FORMS[form]
+    make, before = FORMS[form]
     app = make(library)
-    before = () if path else (OPENED,)
-    episode_id = await leave(ports, app, *before, has_read(LONG, path=path))
+    episode_id = await leave(ports, app, *before, has_read(LONG))
     async with running(app, ports):
         return await lived(ports, episode_id)
 
@@ -181,7 +181,7 @@ async def test_a_function_cannot_go_on_without_a_result_that_is_lost():
 
     ports = replace(ports_in_memory(), objects=Gone())
     app = stage.app_of(stubborn, tools={"library": Library("never")})
-    episode_id = await leave(ports, app, has_read(LONG, path="1"))
+    episode_id = await leave(ports, app, has_read(LONG))
     async with running(app, ports):
         life = await lived(ports, episode_id)
     assert life.end.error_class == "result_lost"

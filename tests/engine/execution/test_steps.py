@@ -390,7 +390,7 @@ async def test_a_loop_of_a_class_is_told_with_its_calls():
 
     life = await play(Circling(), tools={"disk": read})
     assert life.end.error_class == "loop_detected"
-    assert life.end.error_detail == '1 step(s) over and over: disk.read({"mount":"/"})'
+    assert life.end.error_detail == '1 step(s) over and over: disk.read({"mount":"/"}) (call 3)'
 
 
 async def test_the_log_names_the_users_line_of_an_episode_that_fails():

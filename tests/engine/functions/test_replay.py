@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from engine.app.actions import Observe
 from engine.app.function_tool import tool
 from engine.app.strategy import ConvergeResult
 from engine.episodes.fork import fork
 from engine.errors import CallFailed
-from streams.json import raw, unraw
+from streams.json import unraw
 from streams.model.events import (
     CheckpointSaved,
     EndStatus,
@@ -19,7 +20,7 @@ from streams.model.events import (
 )
 from streams.model.triggers import Budget
 from tests.engine.functions.stage import Ledger, app_of, middle, play, resume
-from tests.engine.stage import lived, open_episode, ports_in_memory, running
+from tests.engine.stage import did, kept, lived, open_episode, ports_in_memory, running
 
 MANY = Budget(turns=100)
 
@@ -277,8 +278,7 @@ async def test_an_episode_that_follows_a_change_does_so_after_a_crash_and_a_chec
 
 
 async def test_a_function_in_the_place_of_a_class_is_told():
-    step = StepRecorded(step_no=1, kind="observation", fingerprint="f", result=raw(1))
-    life = await resume(app_of(earlier, tools=tools()), [step])
+    life = await resume(app_of(earlier, tools=tools()), [kept(), did(1, Observe(1), 1)])
     assert life.end.error_class == "nondeterministic_replay"
     assert "a strategy class began it" in life.end.error_detail
 

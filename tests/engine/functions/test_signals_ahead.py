@@ -279,7 +279,13 @@ async def test_while_the_episode_is_at_work_it_is_still_to_have_what_it_will_wai
         (waited,) = await waits_of(vigil)
         subject = ports.stack.episode(id_)
         for events, expected in (
-            ((StepRecorded(step_no=1, kind=StepKind.APPROVAL, fingerprint="f"), APPROVED), True),
+            (
+                (
+                    StepRecorded(step_no=1, kind=StepKind.APPROVAL, fingerprint="f", path="1"),
+                    APPROVED,
+                ),
+                True,
+            ),
             ((EpisodeStarted(node="n2", attempt=2),), True),
             ((EpisodeConverged(),), False),
         ):

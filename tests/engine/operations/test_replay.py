@@ -89,7 +89,7 @@ async def test_what_an_episode_waits_for_must_be_asked_for_again():
     assert (await replayed(history, Scripted(A, wait("payment:42")))).asks == wait("payment:42")
     with pytest.raises(NondeterministicReplay, match="was wait; the replay asks for appro"):
         await replayed(history, Scripted(A, approval({})))
-    with pytest.raises(NondeterministicReplay, match="step 2 was wait; the replay asks for Conv"):
+    with pytest.raises(NondeterministicReplay, match="call 2 was wait; the replay ends without"):
         await replayed(history, Scripted(A))
 
 
@@ -118,7 +118,7 @@ async def test_a_strategy_that_asks_for_something_else_is_told(changed):
 async def test_what_is_told_names_the_step_and_both_actions():
     history = await history_of(Scripted(A, C), tools={"t": Counter()})
     with pytest.raises(
-        NondeterministicReplay, match=r"step 2 was tool_call t\.look; .*observation"
+        NondeterministicReplay, match=r"call 2 was tool_call t\.look; .*observation"
     ):
         await replayed(history, Scripted(A, B))
 
@@ -148,15 +148,14 @@ async def test_checkpoints_hide_no_change_before_them():
     history = await history_of(Scripted(A, checkpoint("half"), B))
     again = await replayed(history, Scripted(A, checkpoint("half"), B))
     assert (again.steps, again.state.done) == (3, 3)
-    with pytest.raises(NondeterministicReplay, match="step 1"):
+    with pytest.raises(NondeterministicReplay, match="call 1"):
         await replayed(history, Scripted(B, checkpoint("half"), B))
 
 
 async def test_what_an_abandoned_beginning_had_done_is_not_asked_for_again():
     restarted = EpisodeStarted(node="n2", attempt=2, claim_revision=2, fresh=True)
-    history = await history_that_holds(
-        STARTED, kept(), did(1, A, "a"), restarted, kept(number=1, after_step=1), did(2, B, "b")
-    )
+    anew = restarted, kept(number=1, after_step=1), did(2, B, "b", path="1")
+    history = await history_that_holds(STARTED, kept(), did(1, A, "a"), *anew)
     again = await replayed(history, Scripted(B, C))
     assert (again.steps, again.asks) == (1, C)
 
@@ -171,7 +170,7 @@ async def test_an_announced_side_effect_must_be_asked_for_again():
     history = await history_that_holds(STARTED, kept(), announced(1, C, episode_id="e"))
     assert (await replayed(history, Scripted(C))).asks == C
     for other in (Scripted(A), Scripted()):
-        with pytest.raises(NondeterministicReplay, match="step 1"):
+        with pytest.raises(NondeterministicReplay, match="call 1"):
             await replayed(history, other)
 
 
@@ -245,7 +244,7 @@ GOLDEN = b"""\
 "claim_revision":1},{"type":"episode.checkpoint_saved@1","checkpoint_no":0,"step_no":0,\
 "phase":"init","state":{"done":0,"seen":[]}},{"type":"episode.step_recorded@1","step_no":1,\
 "kind":"observation","fingerprint":\
-"FINGERPRINT","result":"a"}]}}
+"FINGERPRINT","result":"a","path":"1"}]}}
 """
 
 
@@ -328,7 +327,7 @@ async def test_what_is_defined_as_data_is_replayed_as_it_is_to_be_applied():
     history = await history_of_one_that_is_defined("a", "b")
     again = await replay(history, app_with(), defined=[defined("a", "b")])
     assert (again.steps, again.asks) == (2, Converge())
-    with pytest.raises(NondeterministicReplay, match="step 2"):
+    with pytest.raises(NondeterministicReplay, match="call 2"):
         await replay(history, app_with(), defined=[defined("a", "c")])
     with pytest.raises(BadHistory, match="no expectation 'thing'"):
         await replay(history, app_with())

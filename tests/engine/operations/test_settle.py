@@ -258,7 +258,7 @@ async def test_a_class_goes_on_after_a_settled_call_too(settlement, seen, keys):
     stage.app = App(actors=[actor])
     said = {"result": "it"} if settlement == "happened" else {}
     async with running(stage.app, stage.ports):
-        episode_id = await stage.unknown(announced("", turn=1))
+        episode_id = await stage.unknown(announced("1", turn=1))
         life_ = await stage.settled(episode_id, settlement, **said)
     assert life_.seen == seen
     assert stage.mail.keys == keys

@@ -162,6 +162,7 @@ def test_a_wait_for_the_same_again_is_another_wait():
         reason=block(PAYMENT).reason,
         fingerprint=block(PAYMENT).fingerprint,
         wait=block(PAYMENT).wait,
+        path="2",
     )
     records = [*once, at(30, STARTED), at(31, second)]
     assert ruled(records, said(id="r1"), after_s=40) is None
@@ -232,7 +233,7 @@ def test_an_episode_that_people_said_no_to_is_canceled_and_any_other_fails(
     action, resolved, error_class, detail
 ):
     fields = {**resolved, "resolution": Resolution(resolved["resolution"])}
-    step = StepRecorded(step_no=1, kind=block(action).reason, fingerprint="a")
+    step = StepRecorded(step_no=1, kind=block(action).reason, fingerprint="a", path="1")
     episode = fold([*past(action), at(20, step, EpisodeResolved(step_no=1, **fields))])
     ending = denied(episode, error_class, "")
     assert (ending and ending.error_detail) == detail

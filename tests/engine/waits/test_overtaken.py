@@ -110,7 +110,9 @@ async def test_a_call_that_a_replica_makes_look_premature_comes_again(ports):
             await blocked(ports, id_)
             await all_answered(ports.commands)
         mark = fingerprint(wait(REF))
-        step = StepRecorded(step_no=1, kind=StepKind.WAIT, fingerprint=mark, result=raw(7))
+        step = StepRecorded(
+            step_no=1, kind=StepKind.WAIT, fingerprint=mark, result=raw(7), path="1"
+        )
         resolved = EpisodeResolved(step_no=1, resolution=Resolution.RESOLVED, decision_id="d")
         await write(ports, id_, step, resolved)
         async with running(app, dataclasses.replace(ports, log=lagging)):

@@ -37,7 +37,7 @@ async def answered_and_left(ports, app) -> str:
         id_ = await open_episode(ports, app)
         await blocked(ports, id_)
     mark = fingerprint(PAYMENT)
-    step = StepRecorded(step_no=1, kind=StepKind.WAIT, fingerprint=mark, result=raw(7))
+    step = StepRecorded(step_no=1, kind=StepKind.WAIT, fingerprint=mark, result=raw(7), path="1")
     resolved = EpisodeResolved(step_no=1, resolution=Resolution.RESOLVED, decision_id="d")
     await write(ports, id_, step, resolved)
     return id_

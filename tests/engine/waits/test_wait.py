@@ -20,6 +20,7 @@ from engine.episodes.episode import Status
 from engine.episodes.open import ATTEND
 from engine.episodes.recovery import SweepVerdict as Swept
 from engine.errors import BadRequest, Refused
+from engine.functions import run
 from engine.operations.census import cancel_related
 from engine.operations.dead_letters import DeadLetterRequests
 from engine.operations.sweep import Candidate, EpisodeSweeper
@@ -128,6 +129,7 @@ def for_payment() -> EpisodeBlocked:
         reason=BlockReason.WAIT,
         fingerprint=fingerprint(PAYMENT),
         wait=Wait(ref="payment:42"),
+        path="1",
     )
 
 
@@ -144,6 +146,7 @@ def by_hand(*, step_no=1, ask=ASK, expires_at=None, remind_every_s=0.0) -> Episo
         reason=BlockReason.APPROVAL,
         fingerprint=fingerprint(ask),
         approval=request,
+        path=f"{step_no}",
     )
 
 
@@ -221,7 +224,10 @@ async def test_what_nobody_answers_in_time_is_answered_as_it_says(ports, action,
         (wait("x", expires_s=0.05), "expired: nobody has answered in time"),
     ],
 )
-async def test_the_log_of_the_node_tells_a_sleep_from_a_wait_that_expired(ports, action, said):
+async def test_the_log_of_the_node_tells_a_sleep_from_a_wait_that_expired(
+    ports, monkeypatch, action, said
+):
+    monkeypatch.setattr(run, "HELD_S", 0.0)  # A short sleep holds its node, and is no wait.
     with capture_logs() as lines:
         await play(Scripted(action), ports=ports)
     assert said in [line["event"] for line in lines]
@@ -352,7 +358,9 @@ async def test_what_follows_a_block_is_done_by_whoever_is_called_next(ports):
     later = CLOCK.now() + timedelta(hours=1)
     waiting = Wait(ref="payment:42", expires_at=later)
     mark = fingerprint(PAYMENT)
-    block = EpisodeBlocked(step_no=1, reason=BlockReason.WAIT, fingerprint=mark, wait=waiting)
+    block = EpisodeBlocked(
+        step_no=1, reason=BlockReason.WAIT, fingerprint=mark, wait=waiting, path="1"
+    )
     id_ = await leave(ports, app, kept(), block)
     async with running(app, ports):
         await all_answered(ports.commands)
@@ -376,9 +384,14 @@ async def test_an_answer_that_was_durable_when_its_node_died_is_gone_on_with(por
         reason=BlockReason.WAIT,
         fingerprint=fingerprint(PAYMENT),
         wait=Wait(ref="payment:42"),
+        path="1",
     )
     step = StepRecorded(
-        step_no=1, kind=StepKind.WAIT, fingerprint=fingerprint(PAYMENT), result=raw("paid")
+        step_no=1,
+        kind=StepKind.WAIT,
+        fingerprint=fingerprint(PAYMENT),
+        result=raw("paid"),
+        path="1",
     )
     await write(ports, opened.episode_id, opened, STARTED, kept(), block)
     resolved = EpisodeResolved(step_no=1, resolution=Resolution.RESOLVED, by="x", decision_id="d")
@@ -648,8 +661,10 @@ async def test_an_answer_whose_command_got_lost_is_found_by_a_sweep(ports):
     opened = opening(app)
     mark = fingerprint(PAYMENT)
     waiting = Wait(ref="payment:42")
-    block = EpisodeBlocked(step_no=1, reason=BlockReason.WAIT, fingerprint=mark, wait=waiting)
-    step = StepRecorded(step_no=1, kind=StepKind.WAIT, fingerprint=mark, result=raw(7))
+    block = EpisodeBlocked(
+        step_no=1, reason=BlockReason.WAIT, fingerprint=mark, wait=waiting, path="1"
+    )
+    step = StepRecorded(step_no=1, kind=StepKind.WAIT, fingerprint=mark, result=raw(7), path="1")
     resolved = EpisodeResolved(step_no=1, resolution=Resolution.RESOLVED, decision_id="d")
     await write(ports, opened.episode_id, opened, STARTED, kept(), block)
     await write(ports, opened.episode_id, step, resolved)
