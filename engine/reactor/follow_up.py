@@ -52,7 +52,7 @@ from streams.model.events import (
     OutputProposed,
     OutputRetried,
 )
-from streams.model.triggers import PublicEvents
+from streams.model.triggers import PublicEvents, WorkflowTrigger
 from streams.ports.log import Recorded
 from streams.ports.timers import Timer
 
@@ -265,8 +265,9 @@ def _calls(opened: EpisodeOpened, newest: LogEvent) -> Iterator[SendCommand | Se
             # guard: answered-called-with-slot
             yield SendCommand(start, f"answered.{episode_id}.{step_no}")
         case EpisodeFinished():
-            done = told_of(opened)
-            if done is not None:
+            # guard: fork-workflow-hears-nothing
+            if isinstance(opened.trigger, WorkflowTrigger) and opened.fork is None:
+                done = told_of(episode_id, opened.trigger)
                 yield SendCommand(done, f"done.{episode_id}")
             if opened.holds_subject:  # guard: overlap-kept-starts-after-end
                 yield SendTimer(look_timer(opened), f"ended.{episode_id}")

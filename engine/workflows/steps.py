@@ -36,7 +36,6 @@ from streams.model.commands import StepDone
 from streams.model.events import (
     EndStatus,
     EpisodeConverged,
-    EpisodeOpened,
     StepApprovalAsked,
     StepBegun,
     StepDenied,
@@ -142,19 +141,15 @@ def result_of(converged: EpisodeConverged | None) -> msgspec.Raw:
     return raw(said)
 
 
-def told_of(opened: EpisodeOpened) -> StepDone | None:
-    """Return the report that a step's episode has ended; None: it is no step's."""
-    trigger = opened.trigger
-    # guard: fork-workflow-hears-nothing
-    if not isinstance(trigger, WorkflowTrigger) or opened.fork is not None:
-        return None
+def told_of(episode_id: str, trigger: WorkflowTrigger) -> StepDone:
+    """Return the report that the episode of a step has ended."""
     return StepDone(
         workflow=trigger.workflow_id,
         instance_id=trigger.workflow_instance_id,
         step=trigger.workflow_step_id,
         item=trigger.item,
         attempt=trigger.attempt,
-        episode_id=opened.episode_id,
+        episode_id=episode_id,
         is_compensation=trigger.is_compensation,
     )
 
