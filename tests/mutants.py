@@ -4519,16 +4519,28 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/vigil/test_starting.py",
     ),
     Mutant(
-        "continuing-episode-may-begin",
-        "an episode that goes on may still begin an instance",
-        becomes("assert $0 is not None or episode.converged is not None"),
-        "tests/engine/workflows/test_start.py",
+        "gone-workflow-cause-left",
+        "a cause of a workflow that has gone is left to others",
+        never,
+        STARTING,
     ),
     Mutant(
-        "starter-alone-skips",
-        "only who begins instances skips any",
-        always,
-        "tests/engine/workflows/test_start.py",
+        "skipped-instance-tells-that-alone",
+        "of an instance that is skipped nothing else is told",
+        never,
+        "tests/engine/workflows/test_workflow_requests.py",
+    ),
+    Mutant(
+        "instance-starts-as-asked",
+        "an instance that a person asks for as a dry run is one",
+        gives("'live'"),
+        "tests/engine/workflows/test_workflow_requests.py",
+    ),
+    Mutant(
+        "workflow-started-not-fired",
+        "a workflow is started, and not fired as an actor is",
+        never,
+        "tests/engine/workflows/test_workflow_requests.py",
     ),
     Mutant(
         "twice-begun-counted-once",
@@ -6194,12 +6206,6 @@ TABLE: Final[Sequence[Mutant]] = (
         LINEUP,
     ),
     Mutant(
-        "gone-workflow-cause-left",
-        "definitions: a cause of a workflow that has gone is left to others",
-        always,
-        CLOSED,
-    ),
-    Mutant(
         "beginless-instances-served",
         "definitions: instances of what begins nothing are seen to",
         without("1"),
@@ -6210,12 +6216,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "definitions: what is due about instances of what begins nothing happens",
         without("0"),
         CLOSED,
-    ),
-    Mutant(
-        "openless-open-goes-on",
-        "definitions: what is open of an actor that opens nothing goes on",
-        without("compare"),
-        CLOSED_ACTORS,
     ),
     Mutant(
         "openless-lane-gets-turn",
@@ -6429,18 +6429,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "definitions: what waits for a disabled workflow is not given up",
         without("compare"),
         CLOSED,
-    ),
-    Mutant(
-        "cause-begins-old-workflow",
-        "definitions: a cause begins the workflow as it was when it came",
-        always,
-        STARTING,
-    ),
-    Mutant(
-        "cause-begins-current-workflow",
-        "definitions: a cause whose workflow cannot begin as it was begins it as it is",
-        dropped,
-        STARTING,
     ),
     Mutant(
         "own-room-known-first",

@@ -107,8 +107,8 @@ class App:
                 the built-in ones; see `engine.templates`.
             strategies: name → function or strategy that definitions may name, such as
                 `"checks:check_disk"`.
-            workflows: each gets an actor of its own, `workflow-<name>`, that starts its instances.
-                `actors` must include every actor that a step names, also if other nodes run it.
+            workflows: `actors` must include every actor that a step names, also if other nodes
+                run it. The triggers of each are queued as `workflow-<name>`.
 
         Raises `DeclarationError`, for a workflow `BadWorkflow`, if a value cannot work; the message
         names it.
@@ -130,7 +130,7 @@ class App:
         )
         object.__setattr__(self, "strategies", _strategies(strategies or {}))
         known_workflows = checked_workflows(workflows, self.actors)
-        starters = {each.id: each for each in starters_of(known_workflows, self.actors)}
+        starters = starters_of(known_workflows, self.actors)
         object.__setattr__(self, "workflows", known_workflows)
         object.__setattr__(self, "actors", {**self.actors, **starters})
         for actor in self.actors.values():

@@ -24,7 +24,6 @@ from engine.app.context import OUT_OF_REACH, Findings
 from engine.errors import CRASH, Unencodable
 from streams.errors import BadName
 from streams.json import UNDECODABLE, JsonObject
-from streams.model.events import EpisodeOpened
 from streams.model.triggers import Overrides
 from streams.tokens import name as checked_name
 
@@ -86,10 +85,7 @@ FIELDS: Final = tuple(field.name for field in msgspec.structs.fields(Overrides))
 ENGINE: Final = "vigil"
 """The capability of the engine's own tools; no app may register it."""
 
-WORKFLOWS: Final = "vigil_workflows"
-"""The capability of the tool that starts workflow instances; no app may register it either."""
-
-OF_THE_ENGINE: Final = frozenset({ENGINE, WORKFLOWS, GATHER})
+OF_THE_ENGINE: Final = frozenset({ENGINE, GATHER})
 """Every actor may call these, by the actions that the engine makes for it."""
 
 PUBLISH: Final = "publish"
@@ -199,14 +195,6 @@ class Tool:
         """Whether it may remove secrets from arguments or results."""
         own = type(self)
         return own.redact is not Tool.redact or own.redact_result is not Tool.redact_result
-
-
-class EngineTool(Tool):
-    """A tool that the engine supplies and that gets the calling episode."""
-
-    async def serve(self, opened: EpisodeOpened, action: str, args: JsonObject) -> object:
-        """Do `action` for the episode that `opened` opened, and return its result."""
-        raise NotImplementedError
 
 
 ToolFunction: TypeAlias = Callable[[JsonObject, CallContext], Awaitable[object]]

@@ -1,25 +1,21 @@
 """An app's workflows, checked against its actors and turned into data for the journal. Pure.
 
 An instance stores `spec_of` its workflow when it starts, so a later deployment changes only the
-functions. Each workflow has an actor whose only expectation, `StartWorkflow`, starts instances: so
-anything that can trigger an actor can start a workflow, by the same rules.
+functions. The triggers of a workflow are evaluated as those of an actor with one expectation, by
+the same rules: its `Starter`. What passes starts an instance, and no episode.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
-import msgspec
-
-from engine.app.actions import Action, converge, tool_call
-from engine.app.actor import Actor
-from engine.app.context import Context, EpisodeView
-from engine.app.strategy import Abort, ConvergeResult, Retry, StepTaken, Strategy, retry
-from engine.app.tools import WORKFLOWS, Failure
+from engine.app.actor import Actor, ExpectationOptions
+from engine.app.strategy import Strategy
 from engine.app.workflow import Workflow, WorkflowCheck, WorkflowStep, cycle, depths
 from engine.errors import DeclarationError
-from streams.model.triggers import LogStrategy, PublicEvents, Trigger
+from streams.model.triggers import LogStrategy, PublicEvents
 from streams.model.workflows import StepSpec, Task, WorkflowSpec
 
 DEPTH_MAX: Final = 8
@@ -32,25 +28,13 @@ _ALL: Final = "(all)"
 
 
 PREFIX: Final = "workflow-"
-"""Prefix of the ids of actors that start workflows; the workflow's name follows."""
+"""Prefix of the ids of starters; the workflow's name follows."""
 
 NAME_CHARS_MAX: Final = 64 - len(PREFIX)
-"""Longest name of an app's workflow: its actor's id contains it."""
+"""Longest name of an app's workflow: its starter's id contains it."""
 
 START_EXPECTATION: Final = "start"
-"""The actor's expectation, and the action of the tool that it calls."""
-
-UNAVAILABLE: Final = "tool_unavailable"
-"""Error class of an attempt that did not reach the log."""
-
-TRIES_MAX: Final = 10
-"""Most attempts of one episode to start an instance while the log is unavailable."""
-
-SKIPPED: Final = "skipped"
-"""The classification of an episode that started no instance because the subject had one."""
-
-STARTS_MAX: Final = 32
-"""Episodes of such an actor that one node runs at a time."""
+"""The expectation of a starter."""
 
 
 def checked_workflows(
@@ -190,122 +174,68 @@ def _task(actor: str, expectation: str, actors: Mapping[str, Actor]) -> Task:
     )
 
 
-class StartResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of the tool that starts an instance."""
-
-    instance_id: str
-    """The new instance, or the one that the subject already had."""
-    is_skipped: bool = False
-
-
-class StartOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of an episode that starts workflows."""
-
-    primary: str
-    instance_id: str
-
-
-class StartWorkflow(Strategy["StartWorkflow.State"]):
-    """Starts an instance and reports its id."""
-
-    class State(msgspec.Struct, frozen=True):
-        """The result so far."""
-
-        tries: int = 0
-        begun: StartResult | None = None
-
-    def __init__(self, workflow: str) -> None:
-        """Start instances of `workflow`."""
-        self.workflow = workflow
-
-    def init(self, episode: EpisodeView, trigger: Trigger) -> State:
-        """Return the state before the first attempt."""
-        del episode, trigger
-        return self.State()
-
-    def next_step(self, state: State, ctx: Context) -> Action:
-        """Ask for the instance until there is an answer."""
-        del ctx
-        if state.begun is not None:
-            return converge()
-        return tool_call(
-            WORKFLOWS, START_EXPECTATION, {"workflow": self.workflow, "attempt": state.tries + 1}
-        )
-
-    def handle_result(self, state: State, step: StepTaken, result: object) -> State | Retry | Abort:
-        """Store the answer; try again if the log was unavailable."""
-        del step
-        if not isinstance(result, Failure):
-            return self.State(state.tries + 1, msgspec.convert(result, StartResult))
-        if result.error_class == UNAVAILABLE and state.tries + 1 < TRIES_MAX:
-            return retry(self.State(state.tries + 1))
-        return Abort(result.error_class, result.detail)
-
-    def converge(self, state: State, ctx: Context) -> ConvergeResult:
-        """Return which instance it is."""
-        del ctx
-        begun = state.begun
-        assert begun is not None, "it converges when it has an answer"
-        outcome, summary = "started", f"instance {begun.instance_id} started"
-        if begun.is_skipped:
-            outcome, summary = SKIPPED, f"skipped: instance {begun.instance_id} is not over"
-        said = msgspec.to_builtins(StartOutcome(primary=outcome, instance_id=begun.instance_id))
-        return ConvergeResult(classification=said, confidence=1.0, summary=summary)
+class _Starts(Strategy[Any]):
+    """Stands for a strategy in the expectation of a `Starter`, and is never run."""
 
 
 def starter_id(workflow: str) -> str:
-    """Return the id of the actor that starts instances of `workflow`."""
+    """Return the id under which the triggers and timers of `workflow` are queued."""
     return PREFIX + workflow
 
 
-def fallback_starter(workflow: str) -> Actor:
-    """Return a workflow's starter that starts nothing, but lets running instances continue."""
-    return Actor(starter_id(workflow), domain="workflows", max_concurrent_episodes=STARTS_MAX)
+@dataclass(frozen=True, init=False)
+class Starter(Actor):
+    """The triggers of a workflow, as an actor whose expectation starts instances.
 
+    Without `start_on` it starts nothing, and only lets running instances continue.
+    """
 
-def workflow_of(actor_id: str) -> str | None:
-    """Return the workflow that an actor starts, if its id says so."""
-    return actor_id.removeprefix(PREFIX) if actor_id.startswith(PREFIX) else None
+    workflow: str = ""
+    """The workflow's name."""
+
+    def __init__(self, workflow: str, *, revision: int = 0) -> None:
+        """Make one without triggers; `DeclarationError`: no workflow can have this name."""
+        super().__init__(starter_id(workflow), domain="workflows", revision=revision)
+        object.__setattr__(self, "workflow", workflow)
+
+    def start_on(self, options: ExpectationOptions) -> None:
+        """Declare what starts instances; `DeclarationError`: that cannot work."""
+        self._declare(START_EXPECTATION, _Starts(), dict, options)
 
 
 def problem_of_id(actor: Actor) -> str | None:
     """Return why `actor` may not have its id, or None: it must not collide with a starter's."""
     if actor.id.startswith("-"):
         return "begins with '-', as the engine's own queues do"
-    begins = actor.expectations.get(START_EXPECTATION)
-    is_starter = begins is not None and isinstance(begins.strategy, StartWorkflow)
-    if actor.id.startswith(PREFIX) and not is_starter:
-        return f"begins with {PREFIX!r}, as the actors do that begin workflows"
+    if actor.id.startswith(PREFIX) and not isinstance(actor, Starter):
+        return f"begins with {PREFIX!r}, as the queues of workflows do"
     return None
 
 
-def starters_of(workflows: Mapping[str, Workflow], actors: Mapping[str, Actor]) -> list[Actor]:
-    """Return the actors that start `workflows`, beside `actors`; or raise `BadWorkflow`."""
-    return [_starter_of(workflow, actors) for workflow in workflows.values()]
+def starters_of(
+    workflows: Mapping[str, Workflow], actors: Mapping[str, Actor]
+) -> Mapping[str, Starter]:
+    """Return the starters of `workflows` by id, beside `actors`; or raise `BadWorkflow`."""
+    starters = (_starter_of(workflow, actors) for workflow in workflows.values())
+    return {each.id: each for each in starters}
 
 
-def _starter_of(workflow: Workflow, actors: Mapping[str, Actor]) -> Actor:
+def _starter_of(workflow: Workflow, actors: Mapping[str, Actor]) -> Starter:
     check, id_ = WorkflowCheck(workflow.name), starter_id(workflow.name)
     if len(workflow.name) > NAME_CHARS_MAX:
         problem = f"{len(workflow.name)} characters, the limit is {NAME_CHARS_MAX}"
         raise check.refuse("name", problem)
     if id_ in actors:
-        raise check.refuse("name", f"an actor is called {id_!r}, which begins this workflow")
-    actor = Actor(
-        id_,
-        domain="workflows",
-        revision=workflow.revision,
-        max_concurrent_episodes=STARTS_MAX,
+        raise check.refuse("name", f"an actor is called {id_!r}, as the queue of this workflow")
+    options = ExpectationOptions(
+        on=workflow.on,
+        subject_key=workflow.subject_key,
+        debounce_s=workflow.debounce_s,
+        dedupe=workflow.dedupe,
     )
     try:
-        actor.expect(
-            START_EXPECTATION,
-            StartWorkflow(workflow.name),
-            on=workflow.on,
-            subject_key=workflow.subject_key,
-            debounce_s=workflow.debounce_s,
-            dedupe=workflow.dedupe,
-        )
+        starter = Starter(workflow.name, revision=workflow.revision)
+        starter.start_on(options)
     except DeclarationError as error:
         raise check.refuse(error.field, error.problem, error) from error
-    return actor
+    return starter

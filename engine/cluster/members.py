@@ -19,7 +19,7 @@ from typing import Final
 
 import structlog
 
-from engine.app.workflow_plan import workflow_of
+from engine.app.workflow_plan import Starter
 from engine.cluster import nodes
 from engine.cluster.mode_watch import ModeWatcher
 from engine.cluster.nodes import NodeInfo
@@ -80,6 +80,12 @@ class Heartbeat:
     def info(self) -> NodeInfo:
         """Return the node's entry as it is now; an actor is listed once it receives events."""
         problems = nodes.problems_told(self.catalog.problems)
+        # Who finishes instances is not told by name: every node that runs anything may.
+        closed = {
+            id_: actor
+            for id_, actor in self.catalog.closed.items()
+            if not isinstance(actor, Starter)
+        }
         return NodeInfo(
             name=self.node,
             host=platform.node(),
@@ -95,12 +101,11 @@ class Heartbeat:
             },
             closed={
                 id_: actor.max_concurrent_episodes
-                for id_, actor in self.catalog.closed.items()
-                if _is_no_starter(id_)
-                and self.mode_watcher.may(id_).runs
+                for id_, actor in closed.items()
+                if self.mode_watcher.may(id_).runs
                 and not self.catalog.rests(id_)  # guard: leaver-has-no-room
             },
-            fallbacks=tuple(sorted(filter(_is_no_starter, self.catalog.called))),
+            fallbacks=tuple(sorted(id_ for id_ in self.catalog.called if id_ in closed)),
             problems=problems,
             problems_at={
                 id_: at for id_, at in self.catalog.problems_at.items() if id_ in problems
@@ -232,10 +237,6 @@ async def live_nodes(gates: Bucket, *, from_leader: bool = False) -> Sequence[No
     """
     found = _said((await gates.entries(under=NODES, from_leader=from_leader)).values())
     return [info for _, info in sorted(found.items()) if info is not None]
-
-
-def _is_no_starter(actor_id: str) -> bool:
-    return workflow_of(actor_id) is None
 
 
 def _process_in(stands: BucketEntry) -> str:

@@ -24,6 +24,7 @@ from engine.app.triggers import (
     WorkflowSource,
     spec_of,
 )
+from engine.app.workflow_plan import Starter
 from engine.cluster.modes import NodeMode, Switch
 from streams.json import raw
 from streams.model.foreign_streams import ForeignStream
@@ -81,6 +82,8 @@ class ActorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     limits: dict[str, Any] = {}
     """What applies in the whole cluster, if anything does."""
     expectations: dict[str, ExpectationInfo] = {}
+    workflow: str = ""
+    """The workflow whose instances its triggers start; empty: it is a user's actor."""
 
 
 class NodeInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -137,6 +140,7 @@ def actor_info(actor: Actor, may: Switch) -> ActorInfo:
         revision=actor.revision,
         limits=limits if actor.is_laned else {},
         expectations={name: _expectation(each) for name, each in actor.expectations.items()},
+        workflow=actor.workflow if isinstance(actor, Starter) else "",
     )
 
 

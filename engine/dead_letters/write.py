@@ -25,6 +25,7 @@ from streams.model.events import (
     DeadRequeued,
     EpisodeOpened,
 )
+from streams.model.triggers import Trigger
 from streams.ports.all import Ports
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import DomainEvent
@@ -143,13 +144,19 @@ def rejected(event: DomainEvent, stack: Stack, *, reason: str, detail: str) -> U
 
 
 def unopened(
-    opened: EpisodeOpened, cause: object, error: TooLarge | Unwritable, *, stack: Stack, seq: int
+    trigger: Trigger,
+    cause: object,
+    error: TooLarge | Unwritable,
+    *,
+    stack: Stack,
+    seq: int,
+    actor_id: str,
 ) -> Unreadable:
-    """Return the cause, at `seq`, of an episode that cannot be opened, for a dead letter."""
+    """Return the cause, at `seq`, of what cannot be opened, for a dead letter."""
     reason = "too_large" if isinstance(error, TooLarge) else "unwritable"
     if isinstance(cause, DomainEvent):
         return rejected(cause, stack, reason=reason, detail=str(error))
-    subject = stack.due(opened.actor_id)
+    subject = stack.due(actor_id)
     return Unreadable(
         reason=reason,
         detail=str(error),
@@ -157,5 +164,5 @@ def unopened(
         seq=seq,
         subject=subject,
         headers={},
-        data=bytes(raw(opened.trigger)),
+        data=bytes(raw(trigger)),
     )

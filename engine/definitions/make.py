@@ -19,9 +19,8 @@ from engine.app.actor import CLUSTER_EPISODES_MAX, Actor
 from engine.app.app import App
 from engine.app.workflow import Workflow
 from engine.app.workflow_plan import (
-    PREFIX,
+    Starter,
     checked_workflows,
-    fallback_starter,
     problem_of_id,
     starter_id,
     starters_of,
@@ -106,7 +105,7 @@ def unmade(
     if kind != DefinitionKind.WORKFLOW:
         return replace(made, fallback=closed_actor(id_, body))
     try:
-        return replace(made, fallback=fallback_starter(id_))
+        return replace(made, fallback=Starter(id_))
     except DeclarationError:  # No workflow can have this name, and none ever had.
         return made
 
@@ -122,7 +121,7 @@ def make(registered: RegisteredDefinition, app: App) -> MadeDefinition:
             return replace(made, actor=_actor(registered, data, app), fallback=None)
         workflow = to_workflow(workflow_of(data), revision=registered.revision)
         _check_name(workflow.name, registered)
-        (starter,) = starters_of({workflow.name: workflow}, {})
+        (starter,) = starters_of({workflow.name: workflow}, {}).values()
     except UNDECODABLE as error:  # A definition that cannot work is such a `ValueError`, too.
         return replace(made, problem=str(error))
     return replace(made, actor=starter, workflow=workflow)
@@ -202,7 +201,7 @@ def _workable(
     problems: dict[str, str],
 ) -> Mapping[str, Workflow]:
     """Return the workflows whose steps can run. Each round removes one that others may need."""
-    named = {id_: each for id_, each in actors.items() if not _begins_workflow(id_, app)}
+    named = {id_: each for id_, each in actors.items() if not isinstance(each, Starter)}
     defined = {name: each.workflow for name, each in begins.items() if each.workflow is not None}
     for _ in range(len(defined)):
         try:
@@ -214,10 +213,6 @@ def _workable(
                 del defined[name]
                 problems[begins[name].name] = str(error)
     return app.workflows
-
-
-def _begins_workflow(actor_id: str, app: App) -> bool:
-    return actor_id.startswith(PREFIX) and actor_id.removeprefix(PREFIX) in app.workflows
 
 
 def in_code(app: App) -> CatalogContents:

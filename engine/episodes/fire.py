@@ -21,6 +21,7 @@ from engine.app.checks import COUNT_MAX, LIMITS, problem_of_budget
 from engine.app.dedupe import KEY_CHARS_MAX
 from engine.app.tools import OVERRIDES_BYTES_MAX, problem_of_overrides, size_of
 from engine.app.triggers import entity_id
+from engine.app.workflow_plan import PREFIX
 from engine.errors import BadRequest
 from engine.validation import (
     check_cause,
@@ -247,6 +248,10 @@ async def fire(
         UnknownOutcome: no answer. Asking again with the same `key` is safe.
     """
     check_switch("dry_run", value=dry_run)  # guard: dry-run-by-one-word
+    if actor.startswith(PREFIX):  # guard: workflow-started-not-fired
+        name = actor.removeprefix(PREFIX)
+        problem = f"workflow {name!r} has no episodes; start it: start_workflow(…), or"
+        raise BadRequest(field="actor", problem=f"{problem} `vigil workflows start {name}`")
     asked = FireRequest(
         expectation=expectation,
         requested_by=by,

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from engine.app.dedupe import KEY_CHARS_MAX, episode_id
 from engine.app.triggers import entity_id
-from engine.app.workflow_plan import workflow_of
 from engine.episodes.episode import seed_of
 from engine.episodes.overlap.hold import SubjectHeld, in_words
 from engine.episodes.overlap.store import Holds
@@ -126,8 +125,6 @@ def begun_with(
     opened = next((event for event in events if isinstance(event, EpisodeOpened)), None)
     if opened is None:
         raise Refused(f"the journal holds no episode {origin.episode_id}")
-    if workflow_of(opened.actor_id) is not None:
-        raise Refused("it starts a workflow; start that instead")
     trigger = opened.trigger if payload is None else _with_payload(opened, payload)
     past = [
         event

@@ -372,10 +372,8 @@ def _is_untouched(episode: Episode) -> bool:
 
 
 def services_for(context: OutputContext) -> list[Service]:
-    """Return the services of an actor's queues; a fallback for a workflow's starter has none."""
+    """Return the services of an actor's queues."""
     actor_id, commands = context.actor.id, context.ports.commands
-    if context.is_fallback and context.starts_workflow is not None:  # guard: openless-open-goes-on
-        return []
     runs, clock = context.permits.runs, context.clock
     runner, answers = RunConsumer(context), AnswerConsumer(context)
     calls = Queue(

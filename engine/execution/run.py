@@ -51,7 +51,6 @@ from engine.outputs.pool import OutputContext
 from engine.runtime.leases import NO_CLAIM, Busy, EpisodeLease
 from engine.runtime.store import Contended
 from engine.waits.handle import WaitRegistry
-from engine.workflows.start import count_skipped
 from streams.errors import LeaseLost, TooLarge, Unavailable, Unwritable, VersionConflict
 from streams.keys import episode_claim
 from streams.model.commands import Recover
@@ -241,8 +240,6 @@ class Attempt:
         if finished is not None and finished.service_level is not None:
             # guard: level-met-counted
             telemetry.service_levels.add(1, labels_of(self.opened, finished.service_level))
-        if self._context.starts_workflow is not None:
-            count_skipped(self.opened, self.episode.converged)
 
     def _report_block(self) -> None:
         """Log what people or programs are to answer."""

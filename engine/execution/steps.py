@@ -42,7 +42,6 @@ from engine.app.tools import (
     TOO_LARGE,
     Announcement,
     CallContext,
-    EngineTool,
     Synthesis,
     Tool,
     ToolFailed,
@@ -299,8 +298,6 @@ class StepExecutor:
         # owner may have made it, or recorded that the outcome of a side effect is unknown. So
         # nothing lies between this check and the tool's code, on a busy node either.
         begin = self.check_claim  # guard: claim-checked-before-side-effect
-        if isinstance(tool, EngineTool):
-            return await attempt(tool.serve(self.opened, action.action, action.args), begin=begin)
         if isinstance(tool, FunctionTool) or _has_limits(tool):
             return await self.tool_calls.make(tool, action, ctx, begin=begin)
         return await attempt(tool.call(action.action, action.args, ctx), begin=begin)

@@ -44,6 +44,7 @@ from engine.triggers.events import ForeignQueue, UnwatchedEvents, open_events
 from engine.triggers.rules import Gated, Part
 from engine.triggers.timers import GOES_ON, RESTING_S, TimerRouter
 from engine.waits.wait import is_answered, step_answered
+from engine.workflows.start import InstanceStart
 from streams.clock import Clock
 from streams.errors import Incompatible, NoSuchStream, Unavailable
 from streams.model.commands import Start
@@ -497,9 +498,11 @@ class LaneInput:
 
         async def settle(line: Sequence[int]) -> None:
             for index in line:
-                outcomes[index] = await self.evaluator.evaluate(
+                outcome = await self.evaluator.evaluate(
                     parts[index], is_late=lambda: self._is_late(asked_s)
                 )
+                assert not isinstance(outcome, InstanceStart), "no workflow's causes take turns"
+                outcomes[index] = outcome
 
         await gather_bounded(settle, lines.values(), in_flight_max=SETTLING_MAX)
         return outcomes

@@ -110,8 +110,11 @@ class RoundPlanner:
                 return True
         # Numbers and text may need more room than they came in.
         except (TooLarge, Unwritable) as error:
-            letter = unopened(opened, asked.cause, error, stack=context.ports.stack, seq=asked.seq)
-            await self.dead_letters.write_message(letter, actor_id=opened.actor_id)
+            stack, actor = context.ports.stack, opened.actor_id
+            letter = unopened(
+                opened.trigger, asked.cause, error, stack=stack, seq=asked.seq, actor_id=actor
+            )
+            await self.dead_letters.write_message(letter, actor_id=actor)
             return None
         # The last scheduler may have come as far as this.
         return await self._look_up(asked) or None  # guard: begun-not-placed

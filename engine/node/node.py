@@ -13,7 +13,7 @@ import structlog
 
 from engine import telemetry
 from engine.app.app import App, absent_from, on_stack
-from engine.app.tools import ENGINE, WORKFLOWS
+from engine.app.tools import ENGINE
 from engine.cluster.members import Heartbeat, Membership
 from engine.cluster.mode_watch import ModeWatcher
 from engine.cluster.modes import NodeMode
@@ -38,7 +38,6 @@ from engine.runtime.store import Turns
 from engine.runtime.tasks import NodeTasks, wait_first
 from engine.usercode.tool_calls import ToolCalls
 from engine.waits import signals as waits
-from engine.workflows.begin import StartTool
 from streams.clock import Clock, SystemClock
 from streams.errors import Incompatible, Unavailable
 from streams.model.losses import LogLost
@@ -97,8 +96,7 @@ class Node:
         self._absent, app = absent_from(app, ports.stack.name), on_stack(app, ports.stack.name)
         self._catalog = Catalog(in_code(app))
         self._revisions = RevisionResolver(ports, app)
-        starter = StartTool(self._catalog, self._revisions, ports, self._clock)
-        self._app = app.supplied({ENGINE: PublishTool(ports.domain_events), WORKFLOWS: starter})
+        self._app = app.supplied({ENGINE: PublishTool(ports.domain_events)})
         self._mode_watcher = ModeWatcher(
             ports.registry,
             app.actors,

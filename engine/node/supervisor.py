@@ -18,7 +18,7 @@ from typing import TypeAlias
 import structlog
 
 from engine.app.actor import Actor
-from engine.app.workflow_plan import workflow_of
+from engine.app.workflow_plan import Starter
 from engine.cluster import nodes
 from engine.cluster.members import Membership
 from engine.cluster.mode_watch import ModeWatcher
@@ -47,12 +47,13 @@ log = structlog.get_logger("vigil.supervisor")
 
 
 def services_for(context: OutputContext, members: Membership) -> list[Service]:
-    """Return all services of one actor on one node: what wakes it, and what runs it."""
+    """Return all services of one actor or workflow on one node: what wakes it, and what runs it."""
+    if isinstance(context.actor, Starter):
+        return [*_waking(context), *workflows.services_for(context, context.actor.workflow)]
     return [
         *_waking(context),
         *lanes.services_for(context, members),
         *execution.services_for(context),
-        *workflows.services_for(context),
     ]
 
 
@@ -180,19 +181,13 @@ class ActorSupervisor:
 
     def _context(self, actor: Actor) -> OutputContext:
         permits = self._node_parts.mode_watcher.learn(actor.id)
-        own = permits.branch()
-        # A cause of a workflow that has gone is for a node that has it: it must not go on here.
-        starts_workflow = workflow_of(actor.id)
-        # guard: gone-workflow-cause-left
-        may_go_on = permits.runs if starts_workflow is None else own.runs
         return OutputContext(
             **vars(self._node_context),
             actor=actor,
             is_laned=actor.is_laned,
-            starts_workflow=starts_workflow,
             is_fallback=actor.id in self._node_context.catalog.closed,
-            permits=own,
-            may_go_on=may_go_on,
+            permits=permits.branch(),
+            may_go_on=permits.runs,
             running=self._node_parts.running,
             breakers=self._breakers(actor),
             adapters=self._node_parts.adapters,

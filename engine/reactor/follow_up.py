@@ -24,7 +24,6 @@ from engine.findings.finding import IntentEvent
 from engine.outputs.events import output_event
 from engine.runtime.publish import PublicEvent
 from engine.waits import wait as waits
-from engine.workflows import start as starter
 from engine.workflows.events import instance_events
 from engine.workflows.instance import Instance, fold_instance
 from engine.workflows.steps import told_of
@@ -310,7 +309,6 @@ def _at_the_end(
     for found in (
         episode_events.level_missed(opened, end, seq=seq),
         end_to_count(opened, end, seq=seq),
-        starter.skipped(opened, state.converged, seq=seq),
     ):
         if found is not None:
             yield found

@@ -20,11 +20,11 @@ class CatalogContents:
     """All that a node is to have."""
 
     actors: Mapping[str, Actor]
-    """By id, with those that begin workflows."""
+    """By id, with the starters of workflows."""
     workflows: Mapping[str, Workflow]
     closed: Mapping[str, Actor] = field(default_factory=dict)
-    """By id: actors that are disabled or cannot run here, or that begin such workflows. Only their
-    open episodes go on."""
+    """By id: actors that are disabled or cannot run here, and starters of such workflows. Only open
+    episodes and instances go on."""
     fallbacks: frozenset[str] = frozenset()
     """Those of `closed` that rest while any node can run what they are for."""
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -61,14 +61,14 @@ class Catalog:
         self._ready: dict[str, Actor] = {}
         self._closed: dict[str, Actor] = {}
         self.actors: Mapping[str, Actor] = MappingProxyType(self._actors)
-        """By id, always current; with those that begin workflows."""
+        """By id, always current; with the starters of workflows."""
         self.workflows: Mapping[str, Workflow] = MappingProxyType(self._workflows)
         """By name, always current."""
         self.ready: Mapping[str, Actor] = MappingProxyType(self._ready)
         """Those of the actors whose queues are open. One that is replaced stays until its successor
         is ready: what is published meanwhile is seen by either."""
         self.closed: Mapping[str, Actor] = MappingProxyType(self._closed)
-        """By id: actors of which only open episodes go on."""
+        """By id: actors and starters of which only open episodes and instances go on."""
         self.fallbacks: frozenset[str] = frozenset()
         """Those of `closed` that rest while any node can run what they are for."""
         self.called: frozenset[str] = frozenset()

@@ -53,8 +53,6 @@ class ActorContext(NodeContext):
     actor: Actor
     is_laned: bool
     """Whether the actor's episodes take turns now, whatever their revision."""
-    starts_workflow: str | None
-    """The workflow whose instances the actor starts; None: it is a user's actor."""
     is_fallback: bool = False
     """Whether nothing wakes the actor here, and only its open episodes go on."""
     permits: Permits
@@ -66,7 +64,6 @@ class ActorContext(NodeContext):
 
     async def as_opened(self, opened: EpisodeOpened) -> Self:
         """Return this context with the actor as it was when an episode was opened."""
-        is_current = opened.revision in (0, self.actor.revision)  # guard: episode-keeps-definition
-        if is_current or self.starts_workflow is not None:
+        if opened.revision in (0, self.actor.revision):  # guard: episode-keeps-definition
             return self
         return replace(self, actor=await self.revisions.actor(self.actor.id, opened.revision))

@@ -24,7 +24,9 @@ from engine.outputs.pool import OutputContext
 from engine.runtime.consumer import RetryPolicy
 from engine.runtime.slots import Slots
 from engine.triggers.evaluate import TriggerEvaluator
-from engine.triggers.rules import Part
+from engine.triggers.rules import Opening, Part, id_of
+from engine.workflows.begin import InstanceStarter, StartOutcome
+from engine.workflows.start import InstanceStart
 from streams.clock import Clock
 from streams.errors import TooLarge, Unavailable, Unwritable
 from streams.model.commands import Start
@@ -149,15 +151,44 @@ class Admission:
             else:
                 await ack.part_done()
 
-    async def _open(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool:
-        """Open an episode; return whether it runs here, so that its run acknowledges."""
-        if await self._is_open(opened, ack):  # guard: duplicate-runs-no-code
+    async def _open(self, opened: Opening, ack: Acknowledgement) -> bool:
+        """Open what a cause opens; return whether it runs here, so that its run acknowledges."""
+        if isinstance(opened, InstanceStart):
+            await self._start(opened, ack)
+        elif await self._is_open(opened, ack):  # guard: duplicate-runs-no-code
             self.evaluator.note_duplicate(opened)
         elif await self._run_here(opened, ack):
             return True
         else:
             await self._queue(opened, ack)
         return False
+
+    async def _start(self, start: InstanceStart, ack: Acknowledgement) -> None:
+        """Start an instance, or write a dead letter if the journal can store nothing of it."""
+        _check_in_time(start, ack)
+        context = self.context
+        starter = InstanceStarter(context.catalog, context.ports, context.clock)
+        try:
+            with bound_contextvars(instance_id=start.instance_id, workflow=start.workflow):
+                outcome = await starter.start(start)
+        except (TooLarge, Unwritable) as error:
+            return await self._reject(start, error, ack)
+        match outcome:
+            case StartOutcome.STARTED | StartOutcome.REFUSED:
+                self.evaluator.note_fire(start)
+            case StartOutcome.REPEATED:
+                self.evaluator.note_duplicate(start)
+            case StartOutcome.SKIPPED:
+                self.evaluator.note_overlap(start)
+        return None
+
+    async def _reject(
+        self, opened: Opening, error: TooLarge | Unwritable, ack: Acknowledgement
+    ) -> None:
+        content, seq, actor = ack.delivery.content, ack.delivery.seq, self.context.actor.id
+        stack, trigger = self.context.ports.stack, opened.trigger
+        letter = unopened(trigger, content, error, stack=stack, seq=seq, actor_id=actor)
+        await self.context.dead_letters.write_message(letter, actor_id=actor)
 
     async def _is_open(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool:
         """Return whether another cause has opened the episode."""
@@ -194,16 +225,13 @@ class Admission:
 
     async def _queue(self, opened: EpisodeOpened, ack: Acknowledgement) -> None:
         """Open an episode for any node, or write a dead letter if the journal cannot store it."""
-        if ack.is_overdue:  # guard: overdue-opens-nothing
-            raise Unavailable(opened.episode_id, detail="not opened in time; it may be with others")
+        _check_in_time(opened, ack)
         try:
             now, trace = self.context.clock.now(), traceparent()
             is_new = await open_episode(self.context.ports, opened, at=now, trace=trace)
         # Numbers and text may need more room than they came in.
         except (TooLarge, Unwritable) as error:
-            content, seq = ack.delivery.content, ack.delivery.seq
-            letter = unopened(opened, content, error, stack=self.context.ports.stack, seq=seq)
-            await self.context.dead_letters.write_message(letter, actor_id=opened.actor_id)
+            await self._reject(opened, error, ack)
         else:
             if not is_new:  # guard: breaker-end-noted-by-cause
                 # All of it may be one commit, whose node died before the breaker was informed.
@@ -211,6 +239,11 @@ class Admission:
                 id_ = f"start.{opened.episode_id}"
                 await self.context.ports.commands.send(start, id=id_, trace=trace)
             (self.evaluator.note_fire if is_new else self.evaluator.note_duplicate)(opened)
+
+
+def _check_in_time(opened: Opening, ack: Acknowledgement) -> None:
+    if ack.is_overdue:  # guard: overdue-opens-nothing
+        raise Unavailable(id_of(opened), detail="not opened in time; it may be with others")
 
 
 def _is_own(opened: EpisodeOpened) -> bool:

@@ -23,6 +23,7 @@ from engine import telemetry
 from engine.app import dedupe
 from engine.app.actor import Expectation
 from engine.app.triggers import tick_key, trigger_of
+from engine.app.workflow_plan import START_EXPECTATION, Starter
 from engine.dead_letters.write import rejected
 from engine.episodes import open as opening
 from engine.episodes.breakers.store import EpisodeContext
@@ -38,14 +39,17 @@ from engine.triggers.rules import (
     Fire,
     Gated,
     LookUp,
+    Opening,
     Part,
     Refuse,
     RefusedAgain,
     Ruling,
     Ticked,
     TriggerState,
+    id_of,
 )
 from engine.usercode.call import call, in_text
+from engine.workflows.start import InstanceStart, start_of
 from streams.errors import (
     RevisionConflict,
     TooLarge,
@@ -100,7 +104,7 @@ class Cooldowns:
     async def read(
         self,
         expectation: Expectation,
-        opened: EpisodeOpened,
+        opened: Opening,
         *,
         is_calm: bool = False,
         is_superseded: bool = False,
@@ -109,7 +113,7 @@ class Cooldowns:
         """Return the state for what would open `opened`."""
         seen = await self.context.breakers.read(expectation)
         trigger_state = TriggerState(
-            episode_id=opened.episode_id,
+            episode_id=id_of(opened),
             now=self.context.clock.now(),
             cooled_by=await self._cooled_by(expectation, opened),
             breaker=seen.state,
@@ -127,7 +131,7 @@ class Cooldowns:
         return await self.context.breakers.keep(expectation, fire.breaker, after=revision)
 
     async def cool(
-        self, expectation: Expectation, opened: EpisodeOpened, snapshot: CooldownSnapshot
+        self, expectation: Expectation, opened: Opening, snapshot: CooldownSnapshot
     ) -> bool:
         """Begin the cooldown of what fires; False if another cause began it since it was read."""
         if not expectation.cooldown_s or snapshot.trigger_state.cooled_by:
@@ -135,10 +139,10 @@ class Cooldowns:
         try:
             await self._cool(expectation, opened, after=0)  # guard: one-cooldown-per-moment
         except RevisionConflict:
-            return await self._cooled_by(expectation, opened) == opened.episode_id
+            return await self._cooled_by(expectation, opened) == id_of(opened)
         return True
 
-    async def cool_anew(self, expectation: Expectation, opened: EpisodeOpened) -> None:
+    async def cool_anew(self, expectation: Expectation, opened: Opening) -> None:
         """Begin the cooldown, whatever began it before: a person fired."""
         if expectation.cooldown_s:  # guard: manual-fire-cools-anew
             await self._cool(expectation, opened, after=None)
@@ -150,34 +154,32 @@ class Cooldowns:
         canceled = EpisodeFinished(status=EndStatus.CANCELED)
         await self.context.breakers.record_end(opened, canceled, seq=START)
 
-    async def _end_cooldown(self, expectation: Expectation, opened: EpisodeOpened) -> None:
+    async def _end_cooldown(self, expectation: Expectation, opened: Opening) -> None:
         key = self._key(expectation, opened)
         entry = await self._gates.get(key)
         # guard: cooldown-ended-by-owner
-        if entry is None or entry.value != opened.episode_id.encode():
+        if entry is None or entry.value != id_of(opened).encode():
             return
         try:
             await self._gates.delete(key, after=entry.revision)
         except RevisionConflict:
             return  # It has lapsed, or what a person fired has begun it anew.
 
-    async def _cooled_by(self, expectation: Expectation, opened: EpisodeOpened) -> str:
+    async def _cooled_by(self, expectation: Expectation, opened: Opening) -> str:
         if not expectation.cooldown_s:
             return ""
         entry = await self._gates.get(self._key(expectation, opened))
         return "" if entry is None or entry.value is None else entry.value.decode(errors="replace")
 
-    async def _cool(
-        self, expectation: Expectation, opened: EpisodeOpened, *, after: int | None
-    ) -> None:
+    async def _cool(self, expectation: Expectation, opened: Opening, *, after: int | None) -> None:
         await self._gates.put(
             self._key(expectation, opened),
-            opened.episode_id.encode(),
+            id_of(opened).encode(),
             after=after,
             ttl_s=expectation.cooldown_s,
         )
 
-    def _key(self, expectation: Expectation, opened: EpisodeOpened) -> str:
+    def _key(self, expectation: Expectation, opened: Opening) -> str:
         return cooldown_key(self.context.actor.id, expectation.name, opened.trigger.entity_id)
 
     @property
@@ -187,11 +189,19 @@ class Cooldowns:
 
 @dataclass(frozen=True)
 class OpeningBuilder:
-    """The openings of one actor on one node."""
+    """What the causes of one actor, or of a workflow's starter, open on one node."""
 
     context: ActorContext
 
-    async def of(
+    async def of(self, expectation: Expectation, trigger: Trigger, dedupe_key: str) -> Opening:
+        """Return what `trigger` opens for `expectation`: an episode, or an instance."""
+        actor = self.context.actor
+        if isinstance(actor, Starter):
+            stack = self.context.ports.stack.name
+            return start_of(actor.workflow, trigger, dedupe_key, stack=stack)
+        return await self.opened(expectation, trigger, dedupe_key)
+
+    async def opened(
         self, expectation: Expectation, trigger: Trigger, dedupe_key: str
     ) -> EpisodeOpened:
         """Return the opening of the episode that `trigger` has for `expectation`."""
@@ -234,21 +244,25 @@ class OpeningBuilder:
             start_by=context.clock.now() + timedelta(seconds=within_s) if within_s else None,
         )
 
-    async def is_open(self, opened: EpisodeOpened) -> bool:
-        """Return whether the episode has been opened: then the reactor calls a node to it."""
-        log, subject = self.context.ports.log, self.context.ports.stack.episode(opened.episode_id)
+    async def is_open(self, opened: Opening) -> bool:
+        """Return whether it has been opened: then a node is called to it."""
+        log, stack = self.context.ports.log, self.context.ports.stack
+        is_instance = isinstance(opened, InstanceStart)
+        subject = (stack.workflow if is_instance else stack.episode)(id_of(opened))
         try:
             return await log.last(subject) is not None
         # guard: unreadable-episode-exists
         except UnreadableEvent:  # Of a newer version, but there.
             return True
 
-    async def ask_later(self, opened: EpisodeOpened) -> None:
+    async def ask_later(self, opened: Opening) -> None:
         """Ask for a place in the lane once no commit can be on its way to the journal.
 
         Who opened the episode for a lane may be gone, and what it sent may still arrive. If nothing
         does, nothing follows; if there are no turns any more, a node is called.
         """
+        if isinstance(opened, InstanceStart):  # Its call goes first, and waits for its beginning.
+            return
         context = self.context
         timer = opening.place_if_there(context.actor.id, opened.episode_id)
         at = context.clock.now() + timedelta(seconds=ARRIVES_S_MAX)
@@ -303,13 +317,13 @@ class TriggerEvaluator:
 
     async def evaluate(
         self, part: Part, *, is_late: Callable[[], bool] = lambda: False
-    ) -> EpisodeOpened | Unreadable | None:
-        """Return the episode that `part` opens, or a message for a dead letter; None: neither."""
+    ) -> Opening | Unreadable | None:
+        """Return what `part` opens, or a message for a dead letter; None: neither."""
         # With `is_late`, other nodes may have it by now, and it begins no cooldown.
         match part:
             case Gated() | Ticked():
                 return await self._settle(part, is_late)
-            case EpisodeOpened() | Unreadable():
+            case EpisodeOpened() | InstanceStart() | Unreadable():
                 return part
             case DueFinding():
                 await self._expiry.apply(part)
@@ -317,15 +331,19 @@ class TriggerEvaluator:
             case RefusedAgain():
                 return await self._complete(part)
 
-    def note_fire(self, opened: EpisodeOpened) -> None:
-        """Count an episode that was opened."""
-        self._count("fire", self.context.actor.expectations[opened.expectation_id])
+    def note_fire(self, opened: Opening) -> None:
+        """Count an episode or instance that was opened."""
+        self._count("fire", self._expectation_of(opened))
 
-    def note_duplicate(self, opened: EpisodeOpened) -> None:
-        """Count an episode that was not opened because it had been."""
-        self._count("duplicate", self.context.actor.expectations[opened.expectation_id])
+    def note_duplicate(self, opened: Opening) -> None:
+        """Count an episode or instance that was not opened because it had been."""
+        self._count("duplicate", self._expectation_of(opened))
 
-    async def fire(self, opened: EpisodeOpened) -> EpisodeOpened | None:
+    def note_overlap(self, opened: Opening) -> None:
+        """Count an episode or instance that was not opened because of another one."""
+        self._count(OVERLAP, self._expectation_of(opened))
+
+    async def fire(self, opened: EpisodeOpened) -> Opening | None:
         """Return the episode that a person fires, and begin its cooldown; None: nothing is to do.
 
         No gate refuses it, but an episode that it may not overlap. A dry run begins no cooldown and
@@ -349,9 +367,15 @@ class TriggerEvaluator:
         if opened.holds_subject:
             await self._holds.give_back(opened)
 
+    def _expectation_of(self, opened: Opening) -> Expectation:
+        expectations = self.context.actor.expectations
+        if isinstance(opened, InstanceStart):
+            return expectations[START_EXPECTATION]
+        return expectations[opened.expectation_id]
+
     async def _settle(
         self, part: Gated | Ticked, is_late: Callable[[], bool]
-    ) -> EpisodeOpened | Unreadable | None:
+    ) -> Opening | Unreadable | None:
         opened = await self._wanted(part)
         if isinstance(opened, Unreadable):
             return opened
@@ -382,18 +406,18 @@ class TriggerEvaluator:
                 case LookUp() | Debounced():
                     raise AssertionError("all is looked up, and a tick waits for nothing")
         raise Unavailable(
-            opened.episode_id,
+            id_of(opened),
             detail=f"the state of its gate has changed {TRIES_MAX} times meanwhile",
         )
 
     async def _let_go(
-        self, part: Gated | Ticked, opened: EpisodeOpened, is_late: Callable[[], bool]
+        self, part: Gated | Ticked, opened: Opening, is_late: Callable[[], bool]
     ) -> None:
         """Refuse `part`; if another node may have opened its episode, see that it has a place."""
         if part.is_repeat or is_late():  # guard: lane-repeat-refused-asks-place
             await self.builder.ask_later(opened)
 
-    async def _complete(self, part: RefusedAgain) -> EpisodeOpened | None:
+    async def _complete(self, part: RefusedAgain) -> Opening | None:
         """Return the episode of an event that is refused now, if another version opened it."""
         expectation, event = part.expectation, part.event
         fired = trigger_of(event, subject_key=expectation.subject_key)
@@ -409,7 +433,7 @@ class TriggerEvaluator:
             await self.builder.ask_later(opened)
         return None
 
-    async def _is_open_before(self, expectation: Expectation, opened: EpisodeOpened) -> bool:
+    async def _is_open_before(self, expectation: Expectation, opened: Opening) -> bool:
         """Return whether another cause has opened the episode; False if no gate remembers it."""
         # An open episode begins no cooldown and is no probe: its time was when it was opened. Any
         # cause may come to it, also an event whose id was used long ago.
@@ -419,10 +443,11 @@ class TriggerEvaluator:
         return await self.builder.is_open(opened)
 
     async def _within_overlap(
-        self, opened: EpisodeOpened, part: Gated | Ticked, is_late: Callable[[], bool]
-    ) -> EpisodeOpened | Unreadable | None:
+        self, opened: Opening, part: Gated | Ticked, is_late: Callable[[], bool]
+    ) -> Opening | Unreadable | None:
         """Return what is left to open once the subject is held; None: nothing."""
-        if not opened.holds_subject:
+        # An instance takes its subject when it begins.
+        if isinstance(opened, InstanceStart) or not opened.holds_subject:
             return opened
         try:
             return await self._held(opened, is_late)
@@ -451,11 +476,11 @@ class TriggerEvaluator:
         (self.note_fire if is_new else self.note_duplicate)(found)
         return None
 
-    async def _unless_held(self, opened: EpisodeOpened) -> EpisodeOpened | None:
-        """Return an open episode to be started; None: it waits for the end of another one."""
-        if opened.holds_subject and not await self._holds.may_start(opened):
-            return None
-        return opened
+    async def _unless_held(self, opened: Opening) -> Opening | None:
+        """Return what is open, to be started; None: it waits for the end of another episode."""
+        if isinstance(opened, InstanceStart) or not opened.holds_subject:
+            return opened
+        return opened if await self._holds.may_start(opened) else None
 
     async def _refuse_overlap(
         self, opened: EpisodeOpened, held: SubjectHeld, expectation: Expectation
@@ -466,7 +491,7 @@ class TriggerEvaluator:
         if is_asked_for(opened):  # guard: overlap-asker-sees-holder
             await self._holds.record_refusal(opened, held)
 
-    async def _wanted(self, part: Gated | Ticked) -> EpisodeOpened | Unreadable:
+    async def _wanted(self, part: Gated | Ticked) -> Opening | Unreadable:
         expectation = part.expectation
         if isinstance(part, Ticked):
             key = tick_key(part.schedule, part.trigger.scheduled_at)
@@ -490,7 +515,7 @@ class TriggerEvaluator:
         )
 
     async def _passes(
-        self, part: Gated | Ticked, opened: EpisodeOpened, fire: Fire, snapshot: CooldownSnapshot
+        self, part: Gated | Ticked, opened: Opening, fire: Fire, snapshot: CooldownSnapshot
     ) -> bool:
         """Store what passing changes; return False if it has been changed meanwhile."""
         if not await self._cooldowns.probe(part.expectation, fire, snapshot):
@@ -503,7 +528,7 @@ class TriggerEvaluator:
             await self._debouncer.note_fired(part)
         return True
 
-    async def _look(self, opened: EpisodeOpened, part: Gated | Ticked) -> CooldownSnapshot:
+    async def _look(self, opened: Opening, part: Gated | Ticked) -> CooldownSnapshot:
         if isinstance(part, Ticked) or not part.is_calm:
             return await self._cooldowns.read(part.expectation, opened)
         return await self._cooldowns.read(
@@ -526,7 +551,7 @@ class TriggerEvaluator:
 
     async def _keyed(
         self, expectation: Expectation, event: DomainEvent, fired: Trigger
-    ) -> EpisodeOpened | Unreadable:
+    ) -> Opening | Unreadable:
         try:
             key = await call(dedupe.key_of, expectation.dedupe, event)  # guard: dedupe-key-of-event
         except EpisodeFailed as failed:
@@ -556,7 +581,7 @@ class TriggerEvaluator:
         )
 
 
-def _check_late(opened: EpisodeOpened, *, is_late: bool) -> None:
+def _check_late(opened: Opening, *, is_late: bool) -> None:
     """Leave a late cause to other nodes, before anything is changed for it."""
     if is_late:
-        raise Unavailable(opened.episode_id, detail="it came so late that others may have it")
+        raise Unavailable(id_of(opened), detail="it came so late that others may have it")

@@ -24,6 +24,7 @@ from engine.app.triggers import EventSource, Schedule, trigger_of
 from engine.episodes.breakers import breaker
 from engine.episodes.breakers.breaker import CLOSED, BreakerState, Passage
 from engine.findings.expire import DueFinding
+from engine.workflows.start import InstanceStart
 from streams.json import JsonObject
 from streams.model.events import EpisodeOpened
 from streams.model.triggers import EventTrigger, ScheduleTrigger
@@ -49,7 +50,7 @@ class TriggerState(msgspec.Struct, frozen=True, kw_only=True):
     """The stored state that one event and one expectation depend on."""
 
     episode_id: str
-    """The episode that the event opens if it fires."""
+    """The episode, or instance, that the event opens if it fires."""
     now: datetime
     cooled_by: str = ""
     """The episode that began the subject's cooldown; empty: there is none."""
@@ -224,4 +225,12 @@ class RefusedAgain:
     """Whether this version is fired by events of that name at all."""
 
 
-Part: TypeAlias = EpisodeOpened | Unreadable | Gated | Ticked | RefusedAgain | DueFinding
+Opening: TypeAlias = EpisodeOpened | InstanceStart
+"""What a cause opens: an episode of its actor, or an instance of its workflow."""
+
+Part: TypeAlias = Opening | Unreadable | Gated | Ticked | RefusedAgain | DueFinding
+
+
+def id_of(opening: Opening) -> str:
+    """Return the id of what a cause opens, which comes from the cause."""
+    return opening.instance_id if isinstance(opening, InstanceStart) else opening.episode_id

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from engine.app import findings
 from engine.app.actor import Actor
+from engine.app.workflow_plan import Starter
 from engine.episodes import fire
 from engine.episodes import open as placing
 from engine.episodes import open as wake
@@ -42,7 +43,7 @@ from engine.triggers.debounce_store import fired_of
 from engine.triggers.evaluate import OpeningBuilder, TriggerEvaluator
 from engine.triggers.rules import Part
 from engine.triggers.schedule import Ticker
-from engine.workflows import start as starter
+from engine.workflows import start as starts
 from streams.errors import Unavailable, UnreadableEvent
 from streams.json import raw
 from streams.model.commands import Advance, Attend, Start
@@ -52,7 +53,7 @@ from streams.ports.delivery import ACK_WAIT_S, Delivery, Unreadable
 from streams.ports.timers import Due
 
 GOES_ON: Final = frozenset(
-    {wake.ATTEND, starter.CONDUCT, placing.PLACE, placing.LEFT, overlap.OVERLAP}
+    {wake.ATTEND, starts.CONDUCT, placing.PLACE, placing.LEFT, overlap.OVERLAP}
 )
 """Purposes of the timers of open episodes, which are handled also while the actor is paused."""
 
@@ -100,7 +101,7 @@ class TimerRouter:
                 return await self._start(due)
             case wake.ATTEND:
                 return await self._attend(due)
-            case starter.CONDUCT:
+            case starts.CONDUCT:
                 return await self._conduct(due)
             case overlap.OVERLAP:
                 return await self._look(due)
@@ -149,11 +150,11 @@ class TimerRouter:
         return []
 
     async def _conduct(self, due: Due) -> Sequence[Part] | None:
-        workflow = self.evaluator.context.starts_workflow
-        if workflow is None:
+        context = self.evaluator.context
+        if not isinstance(context.actor, Starter):
             return None
-        advance = Advance(workflow=workflow, instance_id=due.key)
-        await self.evaluator.context.ports.commands.send(advance, id=f"advance.{due.id}")
+        advance = Advance(workflow=context.actor.workflow, instance_id=due.key)
+        await context.ports.commands.send(advance, id=f"advance.{due.id}")
         return []
 
     async def _look(self, due: Due) -> Sequence[Part]:
@@ -179,6 +180,8 @@ class TimerRouter:
             return [self._unreadable(due, delivery, reason="unreadable", detail=str(error))]
         if asked.expectation not in self.evaluator.context.actor.expectations:
             return None
+        if isinstance(starter := self.evaluator.context.actor, Starter):
+            return [self._start_of(asked, starter.workflow)]
         try:
             actor = await self._actor_for(asked)
         except CannotRun as error:
@@ -189,6 +192,19 @@ class TimerRouter:
             return [self._unreadable(due, delivery, reason="unreadable", detail=detail)]
         fired = await self.evaluator.fire(await self._opening(asked, actor))
         return [] if fired is None else [fired]
+
+    def _start_of(self, asked: FireRequest, workflow: str) -> starts.InstanceStart:
+        """Return the instance that a person asked for."""
+        context = self.evaluator.context
+        (expectation,) = context.actor.expectations.values()
+        trigger = manual_trigger(asked, subject_key=expectation.subject_key)
+        key = fire_dedupe_key(asked.key, asked.mode)
+        return replace(
+            starts.start_of(workflow, trigger, key, stack=context.ports.stack.name),
+            mode=asked.mode,  # guard: instance-starts-as-asked
+            overrides=asked.overrides,
+            step_overrides=asked.step_overrides,
+        )
 
     async def _actor_for(self, asked: FireRequest) -> Actor:
         """Return the actor at the revision asked for; `CannotRun`: this node cannot make it."""
@@ -203,13 +219,13 @@ class TimerRouter:
         trigger = manual_trigger(asked, subject_key=expectation.subject_key)
         # guard: fired-revision-options
         builder = OpeningBuilder(with_fields(self.evaluator.context, actor=actor))
-        opened = await builder.of(expectation, trigger, fire_dedupe_key(asked.key, asked.mode))
+        key = fire_dedupe_key(asked.key, asked.mode)
+        opened = await builder.opened(expectation, trigger, key)
         is_dry = asked.mode is Mode.DRY_RUN
         return replace(
             opened,
             mode=asked.mode,  # guard: timer-opens-as-asked
             overrides=merged(asked.overrides, expectation.dry_run) if is_dry else None,
-            step_overrides=asked.step_overrides,
             priority=asked.priority or opened.priority,
             metadata=asked.metadata,
             budget=budget_for(asked, opened.budget),

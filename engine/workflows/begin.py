@@ -1,32 +1,32 @@
-"""Starts instances of workflows: the tool that a starter's episode calls.
+"""Starts instances of workflows: those of causes, and those that are steps of others.
 
 A command for the instance is sent before its first commit, and waits in the queue for it (see
-`engine.workflows.worker`): the other way round, a crash in between would leave it stuck.
+`engine.workflows.worker`): the other way round, a crash in between would leave it stuck. Its id
+comes from its cause, so a cause that comes again starts nothing else. One that starts nothing is
+recorded as an instance that has ended with its first commit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from enum import Enum, auto
 
-import msgspec
-
-from engine.app.tools import EngineTool, ToolFailed
-from engine.app.workflow import Workflow
-from engine.app.workflow_plan import (
-    START_EXPECTATION,
-    UNAVAILABLE,
-    StartResult,
-    check_steps,
-    spec_of,
-)
-from engine.errors import BadRequest, BadWorkflow
-from engine.runtime.catalog import CannotRun, Catalog, Revisions
+from engine.app.workflow_plan import spec_of
+from engine.errors import BadRequest
+from engine.runtime.catalog import Catalog
 from engine.runtime.store import append_first
 from engine.workflows.events import count_events
 from engine.workflows.instance import held_subject
-from engine.workflows.start import SubStart, called_off, started
+from engine.workflows.start import (
+    InstanceStart,
+    SubStart,
+    called_off,
+    refused,
+    skipped,
+    started,
+)
 from engine.workflows.subjects import SubjectBusy, Subjects
 from streams.clock import Clock
 from streams.errors import (
@@ -35,17 +35,13 @@ from streams.errors import (
     Unavailable,
     Unwritable,
 )
-from streams.json import JsonObject
 from streams.model.commands import Advance
-from streams.model.events import EpisodeOpened, WorkflowStarted
+from streams.model.events import WorkflowEvent, WorkflowStarted
 from streams.model.triggers import Mode
 from streams.model.workflows import WorkflowSpec
 from streams.ports.all import Ports
 from streams.ports.log import Commit
 from streams.tracing import traceparent
-
-UNSTARTABLE: Final = "workflow_not_started"
-"""Error class of an episode whose cause can start no instance."""
 
 
 async def begin_instance(ports: Ports, started: WorkflowStarted, *, at: datetime) -> bool:
@@ -73,66 +69,72 @@ async def _be_first(ports: Ports, commit: Commit, workflow: str, id_: str, *, mo
     return is_first
 
 
+class StartOutcome(Enum):
+    """What a cause has come to."""
+
+    STARTED = auto()
+    REPEATED = auto()
+    """It had come before, to whatever it came to then."""
+    SKIPPED = auto()
+    """Another instance holds its subject."""
+    REFUSED = auto()
+    """It can start none."""
+
+
 @dataclass(frozen=True)
-class StartTool(EngineTool):
-    """Starts instances for one node, safe to repeat; those of a dry run are dry runs."""
+class InstanceStarter:
+    """Starts the instances of causes, on one node; safe to repeat. Those of dry runs are dry."""
 
     catalog: Catalog
-    revisions: Revisions
     ports: Ports
     clock: Clock
 
-    async def serve(self, opened: EpisodeOpened, action: str, args: JsonObject) -> object:
-        """Start the instance of an episode's cause; retry it only after `tool_unavailable`."""
-        name = args.get("workflow")
-        if action != START_EXPECTATION or not isinstance(name, str):
-            raise ToolFailed(UNSTARTABLE, f"nothing known to {action!r}: {name!r}")
+    async def start(self, start: InstanceStart) -> StartOutcome:
+        """Start an instance, or record why none starts.
+
+        Raises:
+            Unavailable: the workflow starts nothing here now; another node may have it.
+            TooLarge, Unwritable: not even a refusal can be recorded.
+        """
         try:
-            event = started(
-                await self._spec(name, opened),
-                opened.trigger,
-                stack=self.ports.stack.name,
-                dedupe_key=opened.dedupe_key,
-                mode=opened.mode,
-                overrides=opened.overrides,
-                step_overrides=opened.step_overrides,
-            )
-            return msgspec.to_builtins(await self._begin(event))
+            return await self._begin(started(self._spec(start.workflow), start))
         except (BadRequest, BadName, TooLarge, Unwritable) as error:
-            raise ToolFailed(UNSTARTABLE, str(error)) from error
-        except Unavailable as error:
-            raise ToolFailed(UNAVAILABLE, str(error)) from error
+            return await self._record(start, refused(start, str(error)), StartOutcome.REFUSED)
 
-    async def _spec(self, name: str, opened: EpisodeOpened) -> WorkflowSpec:
-        """Return the workflow as it was when the cause came, or else as it is now."""
-        then = await self._as_opened(name, opened)
-        actors, workflows = self.catalog.actors, self.catalog.workflows
-        now = workflows.get(name)
-        if now is None:
-            raise Unavailable(name, detail=f"workflow {name!r} begins nothing here now")
-        try:
-            check_steps(then or now, actors, workflows)  # guard: cause-begins-current-workflow
-        except BadWorkflow:  # What it ran has gone since. What there is now can begin.
-            return spec_of(now, actors)
-        return spec_of(then or now, actors)
+    def _spec(self, name: str) -> WorkflowSpec:
+        workflow = self.catalog.workflows.get(name)
+        if workflow is None:  # guard: gone-workflow-cause-left
+            raise Unavailable(name, detail=f"workflow {name!r} starts nothing here now")
+        return spec_of(workflow, self.catalog.actors)
 
-    async def _as_opened(self, name: str, opened: EpisodeOpened) -> Workflow | None:
-        if opened.revision == 0:  # guard: cause-begins-old-workflow
-            return None
-        try:
-            return await self.revisions.workflow(name, opened.revision)
-        except CannotRun:
-            return None
-
-    async def _begin(self, event: WorkflowStarted) -> StartResult:
+    async def _begin(self, event: WorkflowStarted) -> StartOutcome:
         held = held_subject(event)
         taken = event if held is None else await Subjects(self.ports).take(event, held)
         if isinstance(taken, SubjectBusy):
-            return StartResult(instance_id=taken.instance_id, is_skipped=True)
+            return await self._skip(event, taken.instance_id)
         try:
-            await begin_instance(self.ports, taken, at=self.clock.now())
+            is_new = await begin_instance(self.ports, taken, at=self.clock.now())
         except (TooLarge, Unwritable):
             if held is not None:  # guard: unwritable-instance-gives-place-back
                 await Subjects(self.ports).give_back(held, taken.instance_id)
             raise
-        return StartResult(instance_id=taken.instance_id)
+        return StartOutcome.STARTED if is_new else StartOutcome.REPEATED
+
+    async def _skip(self, event: WorkflowStarted, busy: str) -> StartOutcome:
+        return await self._record(event, skipped(event, busy), StartOutcome.SKIPPED)
+
+    async def _record(
+        self,
+        start: InstanceStart | WorkflowStarted,
+        events: Sequence[WorkflowEvent],
+        outcome: StartOutcome,
+    ) -> StartOutcome:
+        """Record that an instance never starts, unless its cause came to something before."""
+        id_, at = start.instance_id, self.clock.now()
+        commit = Commit(id=f"never.{id_}", at=at, events=tuple(events), trace=traceparent())
+        if not await append_first(self.ports.log, self.ports.stack.workflow(id_), commit):
+            return StartOutcome.REPEATED
+        begun = events[0]
+        assert isinstance(begun, WorkflowStarted), "it is the first event"
+        count_events(begun.spec.name, commit.events, mode=begun.mode)
+        return outcome

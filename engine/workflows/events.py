@@ -1,8 +1,7 @@
 """The public events of an instance's newest commit, and its counters. Pure.
 
-A repetition has the same ids; dry runs publish nothing. The event of an instance that did not start
-is published at the end of its starter's episode. Only the node that appended an event counts it:
-the last events of a node that dies are not counted.
+A repetition has the same ids; dry runs publish nothing. Only the node that appended an event counts
+it: the last events of a node that dies are not counted.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Final
 
 from engine import telemetry
 from engine.runtime.publish import PublicEvent
-from engine.workflows.instance import Instance
+from engine.workflows.instance import Instance, was_skipped
 from streams.json import JsonObject
 from streams.model.events import (
     LogEvent,
@@ -46,6 +45,9 @@ _STEP_ENDS: Final[Mapping[StepOutcome, str]] = {
 def count_events(workflow: str, events: Iterable[LogEvent], *, mode: Mode) -> None:
     """Count events that were appended to an instance of `workflow` in this `mode`."""
     labels = {"workflow": workflow, "mode": mode.value}  # guard: dry-instances-counted-apart
+    events = list(events)
+    if any(isinstance(event, WorkflowFinished) and was_skipped(event) for event in events):
+        return telemetry.instances_skipped.add(1, labels)
     for event in events:
         match event:
             case WorkflowStarted():
@@ -55,6 +57,7 @@ def count_events(workflow: str, events: Iterable[LogEvent], *, mode: Mode) -> No
             case _:
                 if outcome := _outcome(event):
                     telemetry.workflow_steps.add(1, {**labels, "outcome": outcome})
+    return None
 
 
 def _outcome(event: LogEvent) -> str:
@@ -78,6 +81,8 @@ def instance_events(instance: Instance) -> tuple[PublicEvent, ...]:
     # guard: dry-workflow-tells-nobody
     if instance.started is None or instance.started.mode is not Mode.LIVE:
         return ()
+    if busy := instance.busy_instance_id:  # guard: skipped-instance-tells-that-alone
+        return (_event(instance, 0, "skipped", {"busy_instance_id": busy}),)
     told = [
         _event(instance, number, what, payload)
         for number, event in enumerate(instance.newest)

@@ -189,6 +189,13 @@ _INSTANCE: Final = "workflow:"
 CALLED_OFF: Final = "called_off"
 """Error class of a nested instance that never started."""
 
+OVERLAP: Final = "overlap"
+"""Error class of an instance that never started because another one held its subject; who cancels
+one whose place another one takes, for people."""
+
+NOT_STARTED: Final = "workflow_not_started"
+"""Error class of an instance whose cause can start none."""
+
 
 class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt has ended, by the journal of its episode or nested instance."""
@@ -227,6 +234,12 @@ class HeldSubject(msgspec.Struct, frozen=True, kw_only=True):
     workflow: str
     subject: str
     overlap: Overlap = "skip"
+
+
+def was_skipped(end: WorkflowFinished) -> bool:
+    """Return whether an instance never started because another one held its subject."""
+    # A failure has any error class; what is canceled has only ours.
+    return end.status is WorkflowStatus.CANCELED and end.error_class == OVERLAP
 
 
 def held_subject(started: WorkflowStarted) -> HeldSubject | None:
@@ -341,6 +354,20 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     def is_held(self) -> bool:
         """Whether it began behind another one of its subject, and nothing has followed since."""
         return self.is_untouched and bool(self.begun.held_by)
+
+    @property
+    def busy_instance_id(self) -> str:
+        """The instance that held its subject, so that it never started; empty: it is not so."""
+        is_skipped = self.finished is not None and was_skipped(self.finished)
+        return self.begun.held_by if is_skipped else ""
+
+    @property
+    def why_not_started(self) -> str:
+        """Why it never started, for people; empty: it has."""
+        end = self.finished
+        if end is None or self.begun.spec.steps:
+            return ""
+        return end.error_detail if was_skipped(end) else f"{end.error_class}: {end.error_detail}"
 
     @property
     def goes_on(self) -> bool:

@@ -13,8 +13,7 @@ from uuid import uuid4
 import msgspec
 
 from engine.app.workflow_plan import START_EXPECTATION, starter_id
-from engine.episodes.episode import fold as fold_episode
-from engine.episodes.fire import FireRequest, fire_dedupe_key, fired_episode_id, send_fire
+from engine.episodes.fire import FireRequest, fire_dedupe_key, send_fire
 from engine.errors import BadRequest, Refused
 from engine.runtime.store import read_current
 from engine.validation import (
@@ -26,13 +25,13 @@ from engine.validation import (
 from engine.workflows.decide import resumed
 from engine.workflows.instance import INSTANCE_ENDED, Instance, fold_instance
 from engine.workflows.instance import instance_id as instance_id_of
-from engine.workflows.start import busy_instance, why_unbegun
 from streams.clock import SystemClock
 from streams.json import JsonObject
 from streams.model.commands import CancelWorkflow, ResumeWorkflow
 from streams.model.triggers import Mode, Overrides
 from streams.model.workflows import ResumeHow
 from streams.ports.all import Ports
+from streams.subjects import Stack
 from streams.tracing import traceparent
 
 _CLOCK: Final = SystemClock()
@@ -96,7 +95,7 @@ async def start_workflow(
         step_overrides=dict(step_overrides or {}),
     )
     await send_fire(ports, starter_id(workflow), asked)
-    return _id_of(ports, workflow, asked.key, asked.mode)
+    return started_id(ports.stack, workflow, asked.key, mode=asked.mode)
 
 
 def new_key() -> str:
@@ -104,27 +103,27 @@ def new_key() -> str:
     return uuid4().hex
 
 
+def started_id(stack: Stack, workflow: str, key: str, *, mode: Mode) -> str:
+    """Return the id of the instance that a request with the idempotency key `key` starts."""
+    dedupe_key = fire_dedupe_key(key, mode)
+    return instance_id_of(stack=stack.name, workflow=workflow, dedupe_key=dedupe_key)
+
+
 async def read_beginning(
     ports: Ports, workflow: str, key: str, *, dry_run: bool = False
 ) -> Beginning:
     """Return the result of a call of `start_workflow` with this `key`, as the journal says now."""
     mode = Mode.DRY_RUN if dry_run else Mode.LIVE
-    instance_id, stack = _id_of(ports, workflow, key, mode), ports.stack
-    episode_id = fired_episode_id(
-        stack=stack.name,
-        actor=starter_id(workflow),
-        expectation=START_EXPECTATION,
-        key=key,
-        mode=mode,
-    )
-    # The episode first: what it has begun, the journal holds by the time that it has ended.
-    episode = fold_episode(await ports.log.read(stack.episode(episode_id)))
-    if await ports.log.last(stack.workflow(instance_id)) is not None:
-        return Beginning(instance_id=instance_id, has_begun=True)
+    instance_id = started_id(ports.stack, workflow, key, mode=mode)
+    instance = fold_instance(await ports.log.read(ports.stack.workflow(instance_id)))
+    if instance.started is None:
+        return Beginning(instance_id=instance_id)
+    why = instance.why_not_started
     return Beginning(
         instance_id=instance_id,
-        refused=why_unbegun(episode),
-        busy_instance_id=busy_instance(episode.converged),
+        has_begun=not why,
+        refused=why,
+        busy_instance_id=instance.busy_instance_id,
     )
 
 
@@ -196,11 +195,6 @@ async def read_instance(ports: Ports, instance_id: str) -> Instance:
     if instance.started is None:
         raise Refused("there is no such instance")
     return instance
-
-
-def _id_of(ports: Ports, workflow: str, key: str, mode: Mode) -> str:
-    dedupe_key = fire_dedupe_key(key, mode)
-    return instance_id_of(stack=ports.stack.name, workflow=workflow, dedupe_key=dedupe_key)
 
 
 async def _look(ports: Ports, instance_id: str, *, by: str, reason: str) -> Instance:

@@ -1,4 +1,4 @@
-"""The start of an instance, as data: its first commit, and the episode of its starter. Pure."""
+"""The start of an instance, as data: what its cause asks for, and its first commit. Pure."""
 
 from __future__ import annotations
 
@@ -7,17 +7,12 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from engine import telemetry
 from engine.app.triggers import entity_id
-from engine.app.workflow_plan import SKIPPED, StartOutcome, starter_id, workflow_of
-from engine.episodes.episode import Episode
+from engine.app.workflow_plan import starter_id
 from engine.errors import BadRequest
-from engine.runtime.publish import PublicEvent
-from engine.workflows.instance import CALLED_OFF, instance_id
-from streams.json import JsonObject
+from engine.workflows.instance import CALLED_OFF, NOT_STARTED, OVERLAP, instance_id
 from streams.model.events import (
-    EpisodeConverged,
-    EpisodeOpened,
+    WorkflowAborted,
     WorkflowCancelAsked,
     WorkflowEvent,
     WorkflowFinished,
@@ -35,54 +30,27 @@ STARTED_BYTES_MAX: Final = 768 * 1024
 """Largest first event, as JSON: it must fit in one message, 1 MiB by the server's default."""
 
 
-def busy_instance(converged: EpisodeConverged | None) -> str:
-    """Return the instance that kept an episode from starting another one; empty: none."""
-    if converged is None:
-        return ""
-    said = msgspec.json.decode(converged.classification, type=StartOutcome)
-    return said.instance_id if said.primary == SKIPPED else ""
-
-
-def why_unbegun(episode: Episode) -> str:
-    """Return why an episode has started no instance, for people; empty: it has, or still may."""
-    end = episode.finished
-    if end is None:  # guard: continuing-episode-may-begin
-        return ""
-    if busy := busy_instance(episode.converged):
-        return f"instance {busy} was not over"
-    return ": ".join(filter(None, (end.error_class, end.error_detail)))
-
-
 def conduct_timer(workflow: str, instance_id: str) -> Timer:
     """Return the timer that calls a node of `workflow` to an instance."""
     return Timer(actor=starter_id(workflow), purpose=CONDUCT, key=instance_id, payload={})
 
 
-def count_skipped(opened: EpisodeOpened, converged: EpisodeConverged | None) -> None:
-    """Count the end of a starter's episode that found another instance running."""
-    workflow = workflow_of(opened.actor_id)
-    if workflow is not None and busy_instance(converged):
-        labels = {"workflow": workflow, "mode": opened.mode.value}
-        telemetry.instances_skipped.add(1, labels)
+class InstanceStart(msgspec.Struct, frozen=True, kw_only=True):
+    """An instance that a cause is to start. The id comes from the cause."""
+
+    workflow: str
+    instance_id: str
+    trigger: Trigger
+    dedupe_key: str
+    mode: Mode = Mode.LIVE
+    overrides: Overrides | None = None
+    step_overrides: dict[str, Overrides] = {}
 
 
-def skipped(
-    opened: EpisodeOpened, converged: EpisodeConverged | None, *, seq: int
-) -> PublicEvent | None:
-    """Return `workflow.skipped` if another instance was busy; None: an instance has started."""
-    workflow = workflow_of(opened.actor_id)
-    busy = busy_instance(converged) if workflow is not None else ""  # guard: starter-alone-skips
-    if not busy:
-        return None
-    payload: JsonObject = {
-        "workflow": workflow,
-        "subject": opened.trigger.entity_id,
-        "busy_instance_id": busy,
-        "episode_id": opened.episode_id,
-        "journal_seq": seq,
-    }
-    id_, hops = f"{opened.episode_id}.skipped", opened.trigger.hops + 1
-    return PublicEvent(name="workflow.skipped", id=id_, payload=payload, hops=hops)
+def start_of(workflow: str, trigger: Trigger, dedupe_key: str, *, stack: str) -> InstanceStart:
+    """Return the instance that a cause starts."""
+    id_ = instance_id(stack=stack, workflow=workflow, dedupe_key=dedupe_key)
+    return InstanceStart(workflow=workflow, instance_id=id_, trigger=trigger, dedupe_key=dedupe_key)
 
 
 class SubStart(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,36 +66,49 @@ class SubStart(msgspec.Struct, frozen=True, kw_only=True):
     overrides: Overrides | None = None
 
 
-def started(
-    spec: WorkflowSpec,
-    trigger: Trigger,
-    *,
-    stack: str,
-    dedupe_key: str,
-    generation: int = 0,
-    mode: Mode = Mode.LIVE,
-    overrides: Overrides | None = None,
-    step_overrides: dict[str, Overrides] | None = None,
-) -> WorkflowStarted:
+def started(spec: WorkflowSpec, start: InstanceStart) -> WorkflowStarted:
     """Return the first event of an instance; `BadRequest` if overrides are wrong or too large."""
-    strays = sorted({*(step_overrides or {})} - {step.id for step in spec.steps})
+    strays = sorted(start.step_overrides.keys() - {step.id for step in spec.steps})
     if strays:
         raise BadRequest(field="step_overrides", problem=f"there is no step {strays[0]!r}")
     event = WorkflowStarted(
-        instance_id=instance_id(
-            stack=stack, workflow=spec.name, dedupe_key=dedupe_key, generation=generation
-        ),
+        instance_id=start.instance_id,
         # guard: dry-run-keeps-stand-ins
-        spec=spec if mode is Mode.DRY_RUN else _without_overrides(spec),
-        trigger=trigger,
-        dedupe_key=dedupe_key,
-        subject=entity_id(trigger.payload, spec.subject_key),
-        generation=generation,
-        mode=mode,
-        overrides=overrides,
-        step_overrides=step_overrides or {},
+        spec=spec if start.mode is Mode.DRY_RUN else _without_overrides(spec),
+        trigger=start.trigger,
+        dedupe_key=start.dedupe_key,
+        subject=entity_id(start.trigger.payload, spec.subject_key),
+        mode=start.mode,
+        overrides=start.overrides,
+        step_overrides=start.step_overrides,
     )
     return _of_a_size(event)
+
+
+def skipped(event: WorkflowStarted, busy: str) -> tuple[WorkflowEvent, ...]:
+    """Return the events of an instance that never starts: `busy` holds its subject."""
+    reason = f"instance {busy} was not over"
+    return (
+        replace(event, spec=replace(event.spec, steps=()), held_by=busy),
+        WorkflowCancelAsked(by=OVERLAP, reason=reason),
+        WorkflowFinished(status=WorkflowStatus.CANCELED, error_class=OVERLAP, error_detail=reason),
+    )
+
+
+def refused(start: InstanceStart, why: str) -> tuple[WorkflowEvent, ...]:
+    """Return the events of an instance that never starts: its cause is impossible, or too large."""
+    failed = WorkflowStatus.FAILED
+    return (
+        WorkflowStarted(
+            instance_id=start.instance_id,
+            spec=WorkflowSpec(name=start.workflow, steps=()),
+            trigger=replace(start.trigger, payload={}),
+            dedupe_key=start.dedupe_key,
+            mode=start.mode,
+        ),
+        WorkflowAborted(error_class=NOT_STARTED, error_detail=why),
+        WorkflowFinished(status=failed, error_class=NOT_STARTED, error_detail=why),
+    )
 
 
 def sub_started(spec: WorkflowSpec, sub: SubStart) -> WorkflowStarted:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from engine.episodes.overlap import places as rules
 from engine.episodes.overlap.places import Places, PlaceTaken
-from engine.workflows.instance import HeldSubject, Instance, held_subject
+from engine.workflows.instance import OVERLAP, HeldSubject, Instance, held_subject
 from streams.errors import Unavailable, UnreadableEvent
 from streams.key_changes import Change, change_key
 from streams.keys import start_key, workflow_subject_key
@@ -32,9 +32,6 @@ from streams.tracing import traceparent
 UNBEGUN_PLACE_S: Final = 180
 """How long an instance that has not begun has its place, in seconds: far longer than its starter
 needs to begin it, or to come again after a crash."""
-
-OVERLAP: Final = "overlap"
-"""Who cancels an instance whose place another one takes, for people."""
 
 
 class Standing(Enum):

@@ -29,10 +29,10 @@ from engine.runtime.permits import Permit
 from engine.runtime.slots import Slots
 from engine.workflows.decide import DecidedBatch, abort_at, decide_all, decided_at
 from engine.workflows.effector import Effector, end_of
-from engine.workflows.instance import Instance, InstanceCommand
+from engine.workflows.instance import OVERLAP, Instance, InstanceCommand
 from engine.workflows.steps import Code, waiting
 from engine.workflows.store import InstanceStore, StoredInstance
-from engine.workflows.subjects import OVERLAP, Standing, Subjects, displaced
+from engine.workflows.subjects import Standing, Subjects, displaced
 from streams.clock import Clock
 from streams.errors import Unavailable, UnreadableEvent, VersionConflict
 from streams.model.commands import Advance, CancelWorkflow, StepDone, WorkflowCommand
@@ -438,11 +438,8 @@ def _is_early(command: WorkflowCommand, hindrance: Hindrance) -> bool:
     return is_call and hindrance.reason == NO_SUCH_INSTANCE  # guard: other-vain-word-letter
 
 
-def services_for(context: ActorContext) -> list[Service]:
-    """Return what takes the commands of the workflow that the actor starts, if any."""
-    workflow = context.starts_workflow
-    if workflow is None:
-        return []
+def services_for(context: ActorContext, workflow: str) -> list[Service]:
+    """Return what takes the commands of `workflow`, on the node of its starter's context."""
     catalog, ports, clock = context.catalog, context.ports, context.clock
     effector = Effector(catalog, ports, clock, context.node)
     store = InstanceStore(ports, context.writer_ids)

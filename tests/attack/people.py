@@ -23,9 +23,6 @@ from tests.attack.app import APPROVER
 from vigil import ApprovalTarget, decide_request
 
 SIGNALED: Final = "wait.resolved"
-STARTER: Final = "workflow-"
-"""The actors that start instances: their episodes are not the end of anything."""
-
 BATCH_MAX: Final = 500
 WAIT_S: Final = 1.0
 
@@ -56,7 +53,7 @@ class People:
 
     async def _hear(self, id_: str, event: LogEvent) -> None:
         match event:
-            case EpisodeOpened(trigger=EventTrigger()) if not event.actor_id.startswith(STARTER):
+            case EpisodeOpened(trigger=EventTrigger()):
                 self._opened.add(id_)
             case EpisodeFinished() if id_ in self._opened:
                 self.ended.set()

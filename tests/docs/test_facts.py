@@ -25,6 +25,7 @@ from engine.triggers import rules
 from engine.triggers.evaluate import DEDUPE_FAILED
 from engine.waits import answer as answers
 from engine.waits import wait as waits
+from engine.workflows.instance import NOT_STARTED
 from tests.docs import facts
 from tests.docs.pages import REFERENCE, pages, rows, section, text_of
 from vigil.errors import EXIT_LOST, EXIT_MISTAKE, EXIT_TROUBLE, EXIT_UNCLEAN
@@ -129,8 +130,9 @@ LATER: Final = (
     answers.WAIT_EXPIRED,
     ALL_OUTPUTS_FAILED,
     NOT_HAPPENED,
+    NOT_STARTED,
 )
-"""What people, or the lack of them, and deliveries make of an episode."""
+"""What people, or the lack of them, deliveries and causes make of an episode or instance."""
 
 
 def contract_errors() -> set[str]:

@@ -51,7 +51,6 @@ def crew_of(app: App, ports: Ports, node: str = "n1", *, clock: Clock = CLOCK) -
         **vars(node_context_of(app, ports, node, clock=clock)),
         actor=actor,
         is_laned=actor.is_laned,
-        starts_workflow=None,
         permits=permits,
         may_go_on=permits.runs,
         running=running,

@@ -18,9 +18,8 @@ from engine.app.app import App
 from engine.app.strategy import ConvergeResult, Strategy, abort
 from engine.app.tools import Failure, Tool, ToolFailed
 from engine.app.triggers import workflow as as_a_step
-from engine.app.workflow_plan import START_EXPECTATION, starter_id
-from engine.episodes.fire import fire
-from engine.workflows.instance import Instance, fold_instance, instance_id
+from engine.workflows.instance import Instance, fold_instance
+from engine.workflows.requests import start_workflow
 from streams.layout import Kind
 from streams.memory import MemoryPorts
 from streams.model.events import StepBegun, StepEnded
@@ -114,11 +113,7 @@ def app_of(
 
 async def begin(ports: MemoryPorts, workflow: str, payload=None, *, key="k1", dry_run=False) -> str:
     """Begin an instance by hand and return its id."""
-    await fire(
-        ports, starter_id(workflow), START_EXPECTATION, payload, by="ada", key=key, dry_run=dry_run
-    )
-    prefix = "dry_run" if dry_run else "manual"
-    return instance_id(stack=ports.stack.name, workflow=workflow, dedupe_key=f"{prefix}:{key}")
+    return await start_workflow(ports, workflow, payload, by="ada", key=key, dry_run=dry_run)
 
 
 async def instance(ports: MemoryPorts, id_: str) -> Instance:

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.app.workflow_plan import START_EXPECTATION, starter_id
 from engine.cluster.modes import ModeOrder, NodeMode, PauseOrder
 from engine.episodes.fire import fired_episode_id
+from engine.workflows.requests import started_id
 from streams.errors import Unavailable
 from streams.json import JsonObject
 from streams.keys import mode_key, pause_key
@@ -76,6 +76,15 @@ class Fired(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the request was acknowledged."""
 
 
+class Started(msgspec.Struct, frozen=True, kw_only=True):
+    """An instance that somebody asked for by hand."""
+
+    instance_id: str
+    is_dry: bool
+    is_sure: bool
+    """Whether the request was acknowledged."""
+
+
 class Pause(msgspec.Struct, frozen=True, kw_only=True):
     """A time in which an actor was to be woken by nobody."""
 
@@ -95,6 +104,7 @@ class Errands:
     nodes: Sequence[str]
     actors: Sequence[str]
     fired: list[Fired] = field(default_factory=list)
+    started: list[Started] = field(default_factory=list)
     pauses: list[Pause] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -234,9 +244,9 @@ class Errands:
             await start_workflow(ports, name, said, by="people", key=key, **options)
         except Unavailable:
             is_sure = False
-        self._note_fired(
-            starter_id(name), START_EXPECTATION, key=key, is_dry=is_dry, is_sure=is_sure
-        )
+        mode = Mode.DRY_RUN if is_dry else Mode.LIVE
+        id_ = started_id(self.servers.ports.stack, name, key, mode=mode)
+        self.started.append(Started(instance_id=id_, is_dry=is_dry, is_sure=is_sure))
 
     async def _switch_nodes(self) -> None:
         registry = self.servers.ports.registry

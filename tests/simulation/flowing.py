@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from engine.app.strategy import Handled
-from engine.app.workflow_plan import START_EXPECTATION
 from streams.model.triggers import Trigger
 from tests.simulation.strategies import Plan, Sum, watch_for
 from vigil import Action, Actor, Failure, StepTaken, Workflow, abort, event, retrying, tool_call
@@ -145,7 +144,6 @@ ENDS: Final = {
     **{name: {_DONE, _CANCELED} for name in ("grow", "spend", "doze", "in_turn")},
     "take_back": {_DONE},
     "shake": {_DONE, _CANCELED, ("failed", "shaken")},
-    START_EXPECTATION: {_DONE, ("failed", "attempts_exhausted")},
 }
 """Expectation → how its episodes may end."""
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Final
 
+from engine.workflows.instance import was_skipped
 from streams.json import unraw
 from streams.model.events import (
     CompensationBegun,
@@ -20,14 +21,13 @@ from streams.model.events import (
     WorkflowFinished,
     WorkflowResumed,
 )
-from streams.model.triggers import WorkflowTrigger
+from streams.model.triggers import ManualTrigger, WorkflowTrigger
 from streams.model.workflows import StepOutcome
 from tests.simulation.evidence import (
     Breaches,
     Evidence,
     Flow,
     Life,
-    event_id_of,
     identity,
     payload_of,
     readable,
@@ -172,28 +172,27 @@ def a_subject_has_one_instance_at_a_time(evidence: Evidence) -> Breaches:
                 yield f"{other} began while {one} went on"
 
 
-def an_event_begins_one_instance_or_is_skipped(evidence: Evidence) -> Breaches:
-    begun = {
-        (flow.name, event_id): flow
+def an_event_has_one_instance_also_if_it_is_skipped(evidence: Evidence) -> Breaches:
+    begun = Counter(
+        (flow.name, event_id)
         for flow in evidence.flows.values()
         if (event_id := getattr(flow.begun.trigger, "event_id", ""))
-    }
+    )
     for name, workflow in BEGUN_BY.items():
         for each in {identity(message) for message in readable(evidence, name)}:
-            starters = [
-                life
-                for life in evidence.of("start")
-                if (life.opened.actor_id, event_id_of(life)) == (f"workflow-{workflow}", each)
-            ]
-            if len(starters) != 1:
-                yield f"{name} {each} has {len(starters)} episodes"
-                continue
-            said = unraw(starters[0].converged.classification) if starters[0].converged else {}
-            flow = begun.get((workflow, each))
-            if said.get("primary") == "started" and (not flow or flow.id != said["instance_id"]):
-                yield f"{name} {each} began {flow}, its episode says {said}"
-            if said.get("primary") == "skipped" and flow is not None:
-                yield f"{name} {each} began {flow}, and was skipped"
+            if begun[workflow, each] != 1:
+                yield f"{name} {each} has {begun[workflow, each]} instances"
+
+
+def what_is_skipped_does_nothing_and_says_for_whose_sake(evidence: Evidence) -> Breaches:
+    for flow in evidence.flows.values():
+        if not _is_skipped(flow):
+            continue
+        if flow.begun.spec.steps or len({placed.seq for placed in flow.events}) > 1:
+            yield f"{flow} was skipped, and went on"
+        busy = evidence.flows.get(flow.begun.held_by)
+        if busy is None or (busy.name, busy.begun.subject) != (flow.name, flow.begun.subject):
+            yield f"{flow} was skipped for {busy or flow.begun.held_by}"
 
 
 def a_result_that_is_used_again_is_of_the_same_work(evidence: Evidence) -> Breaches:
@@ -228,15 +227,36 @@ def the_world_is_told_of_instances(evidence: Evidence) -> Breaches:
     for flow in evidence.flows.values():
         ends = {"done": "completed", "failed": "failed", "canceled": "canceled"}
         status = flow.finished.status.value if flow.finished else ""
+        is_skipped = _is_skipped(flow)
         wanted = {
-            "workflow.started": 1,
-            f"workflow.{ends.get(status)}": 1,
+            "workflow.skipped": int(is_skipped),
+            "workflow.started": int(not is_skipped),
+            f"workflow.{ends.get(status)}": int(not is_skipped),
             "workflow.step_started": len(flow.of(StepBegun)),
             "workflow.step_reused": len(flow.of(StepReused)),
         }
         for name, count in wanted.items():
             if told[flow.id, name] != (0 if flow.is_dry else count):
                 yield f"{flow}: {name} was told {told[flow.id, name]} times, due {count}"
+
+
+def what_is_started_by_hand_has_exactly_one_instance(evidence: Evidence) -> Breaches:
+    started = evidence.history.started
+    by_hand = {
+        flow.id for flow in evidence.flows.values() if isinstance(flow.begun.trigger, ManualTrigger)
+    }
+    sure = {each.instance_id for each in started if each.is_sure}
+    yield from (f"{id_} was asked for and is not there" for id_ in sure - by_hand)
+    asked = {each.instance_id for each in started}
+    yield from (f"{id_} is there and nobody asked for it" for id_ in by_hand - asked)
+    for each in started:
+        flow = evidence.flows.get(each.instance_id)
+        if flow is not None and flow.is_dry != each.is_dry:
+            yield f"{flow}: its mode is {flow.begun.mode}"
+
+
+def _is_skipped(flow: Flow) -> bool:
+    return flow.finished is not None and was_skipped(flow.finished)
 
 
 def _is_step(life: Life) -> bool:
@@ -269,7 +289,9 @@ INVARIANTS: Final[Sequence[Callable[[Evidence], Breaches]]] = (
     what_runs_for_an_item_gets_its_input,
     what_was_done_is_undone_in_reverse_when_an_instance_stops,
     a_subject_has_one_instance_at_a_time,
-    an_event_begins_one_instance_or_is_skipped,
+    an_event_has_one_instance_also_if_it_is_skipped,
+    what_is_skipped_does_nothing_and_says_for_whose_sake,
+    what_is_started_by_hand_has_exactly_one_instance,
     a_result_that_is_used_again_is_of_the_same_work,
     the_world_is_told_of_instances,
 )

@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from engine.app.workflow_plan import START_EXPECTATION
 from engine.episodes.recovery import NO_SUCH_EPISODE
 from engine.outputs.dead_letters import OUTPUT_FAILED
 from engine.runtime.leases import NO_CLAIM
@@ -240,7 +239,7 @@ def i3_what_must_be_durable_before_a_call_is(evidence: Evidence) -> Breaches:
 def i3_results_are_folded_once_and_as_recorded(evidence: Evidence) -> Breaches:
     for life in evidence.lives.values():
         converged = life.converged
-        if converged is None or life.opened.expectation_id in {"settle", "echo", START_EXPECTATION}:
+        if converged is None or life.opened.expectation_id in {"settle", "echo"}:
             continue
         anew = [placed.seq for placed in life.of(EpisodeStarted) if placed.event.fresh]
         results = [
@@ -430,13 +429,7 @@ def no_secret_is_kept(evidence: Evidence) -> Breaches:
             shown = step.kind is StepKind.TOOL_CALL and not step.error_class
             if SECRET.encode() in bytes(step.args) + bytes(step.result_shown):
                 yield f"{life.id}@{placed.seq}: shows a secret"
-            is_ours = life.opened.expectation_id != START_EXPECTATION
-            if (
-                shown
-                and is_ours
-                and step.tool_name != POKE
-                and bytes(step.result_shown) != b'"***"'
-            ):
+            if shown and step.tool_name != POKE and bytes(step.result_shown) != b'"***"':
                 yield f"{life.id}@{placed.seq}: shows {bytes(step.result_shown)!r}"
     for place, row in evidence.history.rows.tables.items():
         if SECRET in str(row):

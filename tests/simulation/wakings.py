@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final
 
+from engine.app.workflow_plan import starter_id
 from engine.triggers import schedule
 from streams.json import JsonObject
 from streams.model.triggers import ManualTrigger, ScheduleTrigger, WorkflowTrigger
@@ -189,7 +190,7 @@ def a_dry_run_changes_nothing(evidence: Evidence) -> Breaches:
 def a_paused_actor_opens_nothing(evidence: Evidence) -> Breaches:
     """Once all nodes know of it, which takes a moment in a world that is fine.
 
-    Steps of workflows are opened all the same: the pause of who begins those keeps new ones away.
+    Steps of workflows are opened all the same: a pause of the workflow keeps new instances away.
     """
     if not evidence.history.programme.is_fine:
         return
@@ -200,6 +201,12 @@ def a_paused_actor_opens_nothing(evidence: Evidence) -> Breaches:
             is_step = isinstance(life.opened.trigger, WorkflowTrigger)
             if life.opened.actor_id == pause.actor and is_paused and not is_step:
                 yield f"{life.id} was opened at {opened_s:.1f} s, in {pause}"
+        for flow in evidence.flows.values():
+            started_s = evidence.stored_s(flow.events[0].seq)
+            is_paused = pause.since_s + SOON_S < started_s < pause.until_s
+            is_its_own = flow.begun.parent is None and starter_id(flow.name) == pause.actor
+            if is_its_own and is_paused:
+                yield f"{flow} was started at {started_s:.1f} s, in {pause}"
 
 
 def _is_undisturbed(evidence: Evidence, actor: str) -> bool:

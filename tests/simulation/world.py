@@ -33,7 +33,7 @@ from streams.wire.messages import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER, Stre
 from tests.simulation import defining, rest
 from tests.simulation.actors import simulated_app
 from tests.simulation.answers import Answers
-from tests.simulation.errands import Errands, Fired, Pause
+from tests.simulation.errands import Errands, Fired, Pause, Started
 from tests.simulation.faults import Fault, Weather
 from tests.simulation.life import Life
 from tests.simulation.outside import Ledger, Outside
@@ -128,6 +128,7 @@ class History:
     asked: Sequence[Asked]
     """Commands that were sent, in order in each partition."""
     fired: Sequence[Fired]
+    started: Sequence[Started]
     pauses: Sequence[Pause]
 
 
@@ -331,6 +332,7 @@ class World:
             pending=idle.pending(ports),
             asked=rest.asked(self.servers),
             fired=self.errands.fired,
+            started=self.errands.started,
             pauses=self.errands.pauses,
         )
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 from uuid import UUID, uuid4
 
+from engine.app.workflow_plan import PREFIX
 from engine.cluster.modes import NodeMode
 from engine.cluster.nodes import ActorInfo, NodeInfo, encoded
 from streams.clock import SystemClock
@@ -64,7 +65,10 @@ def proposed(key: str, **fields: object) -> OutputProposed:
 
 
 def said_by(name: str, problems: Mapping[str, str], **revisions: int) -> NodeInfo:
-    """Return what a node says that runs these revisions of actors, and cannot run others."""
+    """Return what a node says that runs these revisions of actors, and cannot run others.
+
+    An actor that is called as the starter of a workflow is that.
+    """
     return NodeInfo(
         name=name,
         host="h",
@@ -74,7 +78,13 @@ def said_by(name: str, problems: Mapping[str, str], **revisions: int) -> NodeInf
         setting=NodeMode.FULL,
         lease_s=30.0,
         actors={
-            actor: ActorInfo(runs=True, wakes=True, slots=1, revision=revision)
+            actor: ActorInfo(
+                runs=True,
+                wakes=True,
+                slots=1,
+                revision=revision,
+                workflow=actor.removeprefix(PREFIX) if actor.startswith(PREFIX) else "",
+            )
             for actor, revision in revisions.items()
         },
         problems=dict(problems),

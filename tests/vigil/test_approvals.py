@@ -196,6 +196,6 @@ def test_people_read_what_is_to_be_done_before_they_decide():
 
 
 def test_a_request_belongs_to_its_episode_or_to_that_of_its_newest_proposal():
-    assert owner_of(lived(opened(), blocked())) == ("monitor", opened().episode_id)
-    assert owner_of(lived(proposed())) == ("mailer", "e1")
-    assert owner_of([]) == ("", "")
+    assert owner_of(lived(opened(), blocked())) == ("monitor", opened().episode_id, "")
+    assert owner_of(lived(proposed())) == ("mailer", "e1", "")
+    assert owner_of([]) == ("", "", "")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import typer
@@ -115,16 +115,25 @@ def _after(
     return replace(asked, decision=decision) if is_about else asked
 
 
-def owner_of(records: Iterable[Recorded]) -> tuple[str, str]:
-    """Return the actor and the episode of a journal, of the newest proposal; empty: of none."""
-    owner = "", ""
+class Owner(NamedTuple):
+    """Whose a journal is: an episode's, an instance's or, by its newest proposal, an output's."""
+
+    actor_id: str = ""
+    """The actor, or the starter of the workflow; empty: of none."""
+    episode_id: str = ""
+    workflow: str = ""
+
+
+def owner_of(records: Iterable[Recorded]) -> Owner:
+    """Return whose a journal is."""
+    owner = Owner()
     for record in records:
         for event in record.commit.events:
             match event:
                 case events.EpisodeOpened() | events.OutputProposed():
-                    owner = event.actor_id, event.episode_id
+                    owner = Owner(event.actor_id, event.episode_id)
                 case events.WorkflowStarted(spec=spec):
-                    owner = starter_id(spec.name), ""
+                    owner = Owner(starter_id(spec.name), workflow=spec.name)
                 case _:
                     pass
     return owner
@@ -251,7 +260,7 @@ def decide_step(config: Config, instance_id: str, step: str, choice: Choice) -> 
 def _decide(config: Config, target: ApprovalTarget, choice: Choice) -> None:
     choice.check_hash()
     by = who(config, choice.by)
-    pending, actor_id, episode_id = with_ports(config, lambda ports: _read_pending(ports, target))
+    pending, owner = with_ports(config, lambda ports: _read_pending(ports, target))
     approval = pending.approval
     plan_hash, now = approval.plan_hash, _CLOCK.now()
     is_edited = choice.changes is not UNSET
@@ -271,8 +280,7 @@ def _decide(config: Config, target: ApprovalTarget, choice: Choice) -> None:
         )
         sent = SentCommand(
             name=target.id,
-            actor_id=actor_id,
-            episode_id=episode_id,
+            **owner._asdict(),
             subject=target.subject(ports.stack),
             result=partial(_result_of_decision, pending, id_),
         )
@@ -281,7 +289,7 @@ def _decide(config: Config, target: ApprovalTarget, choice: Choice) -> None:
     report(request(config, decided, about=str(target)))
 
 
-async def _read_pending(ports: Ports, target: ApprovalTarget) -> tuple[ApprovalRequest, str, str]:
+async def _read_pending(ports: Ports, target: ApprovalTarget) -> tuple[ApprovalRequest, Owner]:
     records = await ports.log.read(target.subject(ports.stack))
     if not records:
         group = "workflows" if target.kind == "step" else f"{target.kind}s"
@@ -296,7 +304,7 @@ async def _read_pending(ports: Ports, target: ApprovalTarget) -> tuple[ApprovalR
     newest = mine[-1]
     if newest.decision is not None:
         raise Trouble(f"{target} does not wait any more: {newest.decision.in_words}")
-    return newest, *owner_of(records)
+    return newest, owner_of(records)
 
 
 def changed(plan: object, changes: object, target: ApprovalTarget) -> object:

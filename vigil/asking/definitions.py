@@ -10,7 +10,6 @@ from typing import Final
 import msgspec
 
 from engine.app.app import App
-from engine.app.workflow_plan import workflow_of as workflow_begun_by
 from engine.cluster.members import live_nodes
 from engine.cluster.nodes import NodeInfo, known, trigger_texts
 from engine.definitions import difference, store, workflow_of
@@ -58,7 +57,7 @@ class AppliedDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def actor(self) -> str:
-        """The actor that is defined, or the one that begins the workflow."""
+        """The actor that is defined, or the starter of the workflow."""
         return stacks.actor_of(self.registered.kind, self.registered.id)
 
     def as_row(self) -> Row:
@@ -326,12 +325,12 @@ def text_of(
 def list_workflows(config: Config) -> list[Row]:
     """Return a row for each workflow that a node has, or that was ever defined as data."""
     seen = with_ports(config, stacks.read_stack)
-    workflows = map(workflow_begun_by, seen.actors())
+    workflows = {info.workflow for node in seen.nodes for info in node.actors.values()} - {""}
     definitions = {
         each.id: each for each in seen.definitions if each.kind is DefinitionKind.WORKFLOW
     }
-    names = {*definitions, *(name for name in workflows if name is not None)}
-    return [_workflow_row(seen, name, definitions.get(name)) for name in sorted(names)]
+    names = sorted(workflows | definitions.keys())
+    return [_workflow_row(seen, name, definitions.get(name)) for name in names]
 
 
 def _chapters(config: Config, kind: DefinitionKind, id_: str) -> Sequence[store.DefinitionCommit]:

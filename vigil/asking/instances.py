@@ -14,12 +14,14 @@ from typing import Final
 
 import msgspec
 
+from engine.app.dedupe import KEY_CHARS_MAX
 from engine.app.tools import parse_step_overrides
-from engine.app.workflow_plan import START_EXPECTATION, starter_id, workflow_of
+from engine.app.workflow_plan import starter_id
 from engine.cluster.members import live_nodes
 from engine.cluster.modes import SWITCHES
 from engine.cluster.nodes import NodeInfo
 from engine.errors import Refused
+from engine.validation import check_name, check_text
 from engine.workflows import requests
 from engine.workflows.instance import INSTANCE_ENDED, Instance
 from projections.postgres.query_result import ROWS_MAX, Row
@@ -29,7 +31,7 @@ from streams.json import JsonObject
 from streams.model import events
 from streams.model.definitions import RegisteredDefinition, definition_id
 from streams.model.events.definitions import DefinitionKind
-from streams.model.triggers import Overrides
+from streams.model.triggers import Mode, Overrides
 from streams.model.workflows import ResumeHow
 from streams.ports.all import Ports
 from streams.ports.log import Recorded
@@ -42,7 +44,6 @@ from vigil.asking.requests import (
     KeyUse,
     ResultReader,
     SentCommand,
-    key_use_of,
     report,
     request,
     watch,
@@ -116,14 +117,13 @@ def start(config: Config, asked: StartRequest) -> StartedInstance:
         starter, seen = starter_id(asked.workflow), await stacks.read_stack(ports)
         await stacks.require_plausible(config, ports, seen, starter)
         await stacks.require_in_force(ports, seen, starter)
-        used = await key_use_of(ports, starter, START_EXPECTATION, asked.key, dry_run=asked.dry_run)
+        used = await _key_use_of(ports, asked) if is_key_typed else None
         instance_id = await requests.start_workflow(ports, **vars(asked))
-        is_over = used is not None and used.is_over
         started = StartedInstance(
             asked=asked,
             is_key_typed=is_key_typed,
             instance_id=instance_id,
-            obstacle="" if is_over else stacks.waking_obstacle(seen, starter),
+            obstacle="" if used else stacks.waking_obstacle(seen, starter),
             used=used,
         )
         if not started.obstacle:
@@ -199,6 +199,7 @@ def _request(
         sent = SentCommand(
             name=instance_id,
             actor_id=starter_id(instance.begun.spec.name),
+            workflow=instance.begun.spec.name,
             subject=ports.stack.workflow(instance_id),
             result=await send(ports),
         )
@@ -241,12 +242,25 @@ def _result_of_cancel(records: Sequence[Recorded]) -> CommandResult | None:
     return None
 
 
+async def _key_use_of(ports: Ports, asked: StartRequest) -> KeyUse | None:
+    """Return the earlier use of the key of a request; `BadRequest`: it is impossible."""
+    assert asked.key is not None, "a person has typed it"
+    check_name("workflow", asked.workflow)
+    check_text("key", asked.key, least=1, most=KEY_CHARS_MAX)
+    mode = Mode.DRY_RUN if asked.dry_run else Mode.LIVE
+    id_ = requests.started_id(ports.stack, asked.workflow, asked.key, mode=mode)
+    records = await ports.log.read(ports.stack.workflow(id_))
+    return KeyUse(key=asked.key, at=records[0].commit.at, is_over=True) if records else None
+
+
 async def _read_started(ports: Ports, started: StartedInstance) -> Instance | None:
     try:
-        return await requests.read_instance(ports, started.instance_id)
+        instance = await requests.read_instance(ports, started.instance_id)
     except Refused:
-        await _has_begun(ports, started)  # guard: waiter-learns-refusal
         return None
+    # guard: waiter-learns-refusal
+    _require_started(started, instance.why_not_started, busy=instance.busy_instance_id)
+    return instance
 
 
 async def _has_begun(ports: Ports, started: StartedInstance) -> bool:
@@ -254,12 +268,17 @@ async def _has_begun(ports: Ports, started: StartedInstance) -> bool:
     assert asked.key is not None, "who asks without one is given one"
     name, is_dry = asked.workflow, asked.dry_run
     said = await requests.read_beginning(ports, name, asked.key, dry_run=is_dry)
-    if said.refused:  # guard: asker-learns-refusal
-        # Its episode has ended, so the key stays without an instance, also when that one is over.
-        is_spent = started.is_key_typed and said.busy_instance_id  # guard: key-chooser-told-used
-        hint = "; once it is, use another --key" if is_spent else ""
-        raise Trouble(f"{name}: no instance begins: {said.refused}{hint}")
+    _require_started(started, said.refused, busy=said.busy_instance_id)
     return said.has_begun
+
+
+def _require_started(started: StartedInstance, why: str, *, busy: str) -> None:
+    """Raise `Trouble` if there is a reason `why` no instance starts."""
+    if why:  # guard: asker-learns-refusal
+        # The key has an instance that never started, also when the busy one is over.
+        is_spent = started.is_key_typed and busy  # guard: key-chooser-told-used
+        hint = "; once it is, use another --key" if is_spent else ""
+        raise Trouble(f"{started.asked.workflow}: no instance begins: {why}{hint}")
 
 
 REMEDY: Final = (
@@ -309,9 +328,7 @@ def served(nodes: Iterable[NodeInfo], definitions: Iterable[RegisteredDefinition
     """Return the workflows that a node runs, or finishes as they are disabled, by name."""
     there = list(nodes)
     # guard: idle-holder-serves-none
-    running = (
-        workflow_of(actor) for node in there for actor, info in node.actors.items() if info.runs
-    )
+    running = (info.workflow for node in there for info in node.actors.values() if info.runs)
     closed = (each.id for each in definitions if any(_sees_to(node, each) for node in there))
     return sorted({*filter(None, running), *closed})  # guard: lacking-told-from-disabled
 

@@ -16,7 +16,6 @@ from typing import Final, TypeAlias, TypeVar
 import typer
 
 from engine.app.dedupe import KEY_CHARS_MAX
-from engine.app.workflow_plan import workflow_of
 from engine.cluster.members import live_nodes
 from engine.cluster.nodes import NodeInfo
 from engine.episodes.episode import fold
@@ -69,7 +68,8 @@ class SentCommand:
     name: str
     actor_id: str
     episode_id: str = ""
-    """Whose it is; empty: that of an instance of a workflow."""
+    """Whose it is; empty: that of an instance of `workflow`."""
+    workflow: str = ""
     subject: str
     result: ResultReader
 
@@ -227,10 +227,9 @@ async def _why_unheard(
     ports: Ports, nodes: Sequence[NodeInfo], sent: SentCommand
 ) -> Unheard | None:
     """Return why none of `nodes` handles a request; None: one does, as far as they tell."""
-    workflow = workflow_of(sent.actor_id)
-    if workflow is not None:
-        registered = definition_of(await read_definitions(ports), DefinitionKind.WORKFLOW, workflow)
-        return instance_unheard(nodes, workflow, registered=registered)
+    if name := sent.workflow:
+        registered = definition_of(await read_definitions(ports), DefinitionKind.WORKFLOW, name)
+        return instance_unheard(nodes, name, registered=registered)
     try:
         episode = fold(await ports.log.read(ports.stack.episode(sent.episode_id)))
     except UnreadableEvent:  # A newer version has written it, and its nodes know.

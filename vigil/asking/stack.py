@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from engine.app.workflow_plan import starter_id, workflow_of
+from engine.app.workflow_plan import PREFIX, starter_id
 from engine.cluster import modes
 from engine.cluster.members import live_nodes
 from engine.cluster.modes import Orders
@@ -182,16 +182,15 @@ async def read_definitions(ports: Ports) -> list[RegisteredDefinition]:
 
 
 def actor_of(kind: DefinitionKind, id_: str) -> str:
-    """Return the actor by which a node is seen to run what is defined."""
+    """Return the actor, or the starter, by which a node is seen to run what is defined."""
     return starter_id(id_) if kind is DefinitionKind.WORKFLOW else id_
 
 
 def defined_by(actor: str) -> tuple[DefinitionKind, str]:
     """Return what defines an actor, if anything does: the reverse of `actor_of`."""
-    workflow = workflow_of(actor)
-    return (
-        (DefinitionKind.AGENT, actor) if workflow is None else (DefinitionKind.WORKFLOW, workflow)
-    )
+    if actor.startswith(PREFIX):
+        return DefinitionKind.WORKFLOW, actor.removeprefix(PREFIX)
+    return DefinitionKind.AGENT, actor
 
 
 def definition_of(

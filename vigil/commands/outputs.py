@@ -255,7 +255,7 @@ async def _send(
         id_ = await send(ports, key)
     except (Refused, BadName) as error:
         return CommandOutcome(name=key, refused=str(error))
-    actor_id, episode_id = owner_of(records)
+    actor_id, episode_id, _ = owner_of(records)
     return SentCommand(
         name=key,
         actor_id=actor_id,

@@ -190,10 +190,14 @@ class WorkflowSnapshot:
     results: dict[str, Any]
     """Step → result, of those that are done."""
     waits: tuple[Waiting, ...]
+    error_class: str
+    """Why it failed, or was skipped: `overlap`; empty: it did not."""
+    error_detail: str
 
     def __str__(self) -> str:
         steps = ", ".join(f"{name} {status}" for name, status in self.steps.items())
-        return f"{self.name} {self.id} is {self.status}: {steps}"
+        why = f" ({self.error_class}: {self.error_detail})" if self.error_class else ""
+        return f"{self.name} {self.id} is {self.status}{why}: {steps}"
 
 
 def episode_of(records: Sequence[Recorded], objects: MemoryObjects) -> EpisodeSnapshot:
@@ -322,7 +326,7 @@ def requests_in(waits: Iterable[Waiting]) -> list[Waiting]:
 
 def workflow_of(instance_id: str, instance: Instance) -> WorkflowSnapshot:
     """Return an instance as a test sees it."""
-    specs = instance.specs
+    specs, end = instance.specs, instance.finished
     return WorkflowSnapshot(
         id=instance_id,
         name=instance.begun.spec.name,
@@ -337,6 +341,8 @@ def workflow_of(instance_id: str, instance: Instance) -> WorkflowSnapshot:
             if state.is_settled
         },
         waits=tuple(_step_waits(instance_id, instance)),
+        error_class=end.error_class if end else "",
+        error_detail=end.error_detail if end else "",
     )
 
 

@@ -110,7 +110,7 @@ def encoded(hold: Hold | None) -> bytes | None:
 def slim(opened: EpisodeOpened) -> EpisodeOpened:
     """Return an opening without what only its strategy needs."""
     bare = without_payload(opened)
-    return replace(bare, metadata={}, overrides=None, step_overrides={}, held_by="")
+    return replace(bare, metadata={}, overrides=None, held_by="")
 
 
 def is_asked_for(opened: EpisodeOpened) -> bool:

@@ -80,8 +80,6 @@ class EpisodeOpened(Event, frozen=True, kw_only=True, tag="episode.opened@1"):
     """Not begun by then, it is canceled; None: it waits for as long as it takes."""
     revision: int = 0
     """Of the definition that its actor was made of; 0: the actor is declared in code."""
-    step_overrides: dict[str, Overrides] = msgspec.field(default_factory=dict)
-    """Of a dry run that begins a workflow: step → what goes before `overrides` there."""
     metadata: JsonObject = msgspec.field(default_factory=dict)
     """What whoever fired it says of it, for people and queries."""
     log_strategy: LogStrategy = LogStrategy.FULL_DEBUG

@@ -137,7 +137,7 @@ async def test_an_id_that_stands_for_what_begins_a_workflow_is_refused(ports):
     async with running(app_with(), ports):
         await apply(ports, agent("a", id_="workflow-w"))
         info = await says(ports, lambda info: info.problems)
-    assert "as the actors do that begin workflows" in info.problems["agent.workflow-w"]
+    assert "as the queues of workflows do" in info.problems["agent.workflow-w"]
 
 
 async def test_a_definition_that_only_a_newer_version_can_read_is_not_run(ports):

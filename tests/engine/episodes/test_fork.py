@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from engine.app.actions import approval, observe, tool_call
 from engine.app.tools import overrides
-from engine.app.workflow_plan import starter_id
 from engine.episodes.episode import evolve, fold
 from engine.episodes.fork import begun_with, fork
 from engine.errors import BadRequest, Refused
@@ -231,7 +230,6 @@ def test_what_the_opening_said_of_its_own_start_is_not_said_of_the_fork():
             journal(STARTED, did(1, LOOK, {}), EpisodeStarted(node="n", attempt=2, fresh=True)),
             "1 steps before its strategy began anew, not 2",
         ),
-        (journal(actor_id=starter_id("onboard")), "it starts a workflow"),
     ],
 )
 def test_a_past_that_is_not_there_is_refused(records, why):

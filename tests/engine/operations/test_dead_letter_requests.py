@@ -14,7 +14,7 @@ from engine.dead_letters.write import DeadLetterWriter
 from engine.errors import Rejected
 from engine.operations.dead_letters import DeadLetterRequests
 from engine.workflows.begin import begin_instance
-from engine.workflows.start import started
+from engine.workflows.start import start_of, started
 from streams.errors import BadName, Unavailable
 from streams.layout import Stream
 from streams.memory.commands import MemoryCommandQueue
@@ -255,7 +255,7 @@ async def bury_to_instance(ports, command, *, data=None):
 async def begun_instance(ports, made) -> str:
     spec = spec_of(made, app_of_workflows(made, script=Script()).actors)
     trigger = ManualTrigger(requested_by="ada")
-    event = started(spec, trigger, stack=ports.stack.name, dedupe_key="manual:k")
+    event = started(spec, start_of(spec.name, trigger, "manual:k", stack=ports.stack.name))
     await begin_instance(ports, event, at=CLOCK.now())
     return event.instance_id
 

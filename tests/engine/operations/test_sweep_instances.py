@@ -14,7 +14,7 @@ from engine.workflows.begin import begin_instance
 from engine.workflows.decide import decide
 from engine.workflows.effects import follow_up
 from engine.workflows.requests import cancel_workflow
-from engine.workflows.start import started
+from engine.workflows.start import start_of, started
 from engine.workflows.steps import Code
 from streams.clock import SystemClock
 from streams.model.commands import Advance
@@ -61,7 +61,7 @@ async def forgotten(ports, app):
     """An instance that has begun, and nobody was called to."""
     spec = spec_of(app.workflows["w"], app.actors)
     trigger = ManualTrigger(requested_by="ada")
-    event = started(spec, trigger, stack=ports.stack.name, dedupe_key="manual:k")
+    event = started(spec, start_of(spec.name, trigger, "manual:k", stack=ports.stack.name))
     await begin_instance(ports, event, at=SystemClock().now())
     await emptied(ports)
     return event.instance_id

@@ -14,7 +14,7 @@ from engine.workflows import begin
 from engine.workflows.begin import begin_instance
 from engine.workflows.instance import fold_instance, held_subject
 from engine.workflows.requests import cancel_workflow
-from engine.workflows.start import started
+from engine.workflows.start import start_of, started
 from engine.workflows.subjects import UNBEGUN_PLACE_S, Subjects
 from streams.errors import TooLarge
 from streams.keys import start_key, workflow_subject_key
@@ -80,27 +80,32 @@ async def test_with_allow_every_cause_begins_an_instance():
         assert seen(vigil) == ["blocked"] * 3
 
 
-async def test_with_skip_causes_begin_nothing_while_an_instance_waits():
+async def test_with_skip_causes_start_nothing_while_an_instance_waits():
     async with run(app_of("skip")) as vigil:
         for number in range(3):
             await happens(vigil, number)
-        assert seen(vigil) == ["blocked"]
+        assert seen(vigil) == ["blocked", "canceled", "canceled"]
+        first, *others = vigil.workflows(name="review")
+        assert {each.error_class for each in others} == {"overlap"}
+        assert {each.error_detail for each in others} == {f"instance {first.id} was not over"}
+        assert [each.steps for each in others] == [{}, {}]
         await approve(vigil)
         await happens(vigil, 3)
-        assert seen(vigil) == ["done", "blocked"]
+        assert seen(vigil) == ["done", "canceled", "canceled", "blocked"]
 
 
 async def test_with_buffer_one_the_first_of_them_goes_on_after_the_end():
     async with run(app_of("buffer_one")) as vigil:
         for number in range(4):
             await happens(vigil, number)
-        assert seen(vigil) == ["blocked", "running"]
+        refused = ["canceled", "canceled"]
+        assert seen(vigil) == ["blocked", "running", *refused]
         assert steps(vigil)[1] == WAITING
         await approve(vigil)
-        assert seen(vigil) == ["done", "blocked"]
+        assert seen(vigil) == ["done", "blocked", *refused]
         await happens(vigil, 4)
         await approve(vigil)
-        assert seen(vigil) == ["done", "done", "blocked"]
+        assert seen(vigil) == ["done", "done", *refused, "blocked"]
 
 
 async def test_with_cancel_other_the_newest_goes_on_once_the_others_are_undone():
@@ -179,7 +184,7 @@ def beginning(app, number) -> WorkflowStarted:
         entity_id="acme",
     )
     spec = spec_of(app.workflows["review"], app.actors)
-    return started(spec, trigger, stack="vigil", dedupe_key=trigger.event_id)
+    return started(spec, start_of(spec.name, trigger, trigger.event_id, stack="vigil"))
 
 
 async def test_one_that_was_displaced_before_it_began_ends_as_canceled():
@@ -357,9 +362,9 @@ async def test_one_that_cannot_be_written_gives_its_place_back(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(begin, "begin_instance", refuses)
             await happens(vigil, 1)
-        assert seen(vigil) == []
+        assert seen(vigil) == ["failed"]
         await happens(vigil, 2)
-        assert seen(vigil) == ["blocked"]
+        assert seen(vigil) == ["failed", "blocked"]
 
 
 def test_a_sweep_calls_one_that_waits_whatever_timer_it_has():

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from engine.app.workflow import Workflow
 from engine.errors import Refused
@@ -23,7 +24,7 @@ from engine.workflows.instance import (
     ResultLookedUp,
     fold_instance,
 )
-from engine.workflows.start import started
+from engine.workflows.start import start_of, started
 from engine.workflows.steps import Code
 from streams.json import NOTHING, raw, unraw
 from streams.model.commands import Advance, CancelWorkflow, DecideStep, ResumeWorkflow, Verdict
@@ -122,7 +123,8 @@ class Flow:
         self.instance: Instance = UNSTARTED
         self.now = EPOCH
         trigger = ManualTrigger(requested_by="ada", payload=payload or {})
-        begun = started(spec_of(workflow), trigger, stack=STACK, dedupe_key="manual:1", **options)
+        start = start_of(workflow.name, trigger, "manual:1", stack=STACK)
+        begun = started(spec_of(workflow), replace(start, **options))
         self.commit((begun,))
 
     def commit(self, events: tuple[WorkflowEvent, ...]) -> None:

@@ -1,4 +1,4 @@
-"""The tool that begins instances, called as an episode does, also again after a crash."""
+"""A cause starts its instance, or is recorded as one that starts none, also again after a crash."""
 
 from __future__ import annotations
 
@@ -8,50 +8,41 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from engine.app.actor import Actor
-from engine.app.tools import ToolFailed
 from engine.app.workflow import Workflow
 from engine.definitions.make import in_code
-from engine.definitions.resolver import RevisionResolver
 from engine.episodes.overlap.places import Places
-from engine.runtime.catalog import Catalog, CatalogContents
-from engine.workflows.begin import StartTool
+from engine.runtime.catalog import Catalog
+from engine.workflows.begin import InstanceStarter, StartOutcome
 from engine.workflows.instance import HeldSubject
+from engine.workflows.start import STARTED_BYTES_MAX, InstanceStart, start_of
 from engine.workflows.subjects import UNBEGUN_PLACE_S, Subjects
-from streams.errors import Unavailable
+from streams.errors import TooLarge, Unavailable
+from streams.json import raw
 from streams.keys import workflow_subject_key
 from streams.memory import MemoryPorts, memory_ports
 from streams.memory.bucket import MemoryBucket
-from streams.model.events import EpisodeOpened, WorkflowFinished, WorkflowStarted
-from streams.model.triggers import Budget, ManualTrigger, Mode
+from streams.model.events import WorkflowFinished, WorkflowStarted
+from streams.model.triggers import ManualTrigger, Mode, Overrides
 from streams.model.workflows import WorkflowStatus
 from streams.ports.bucket import BucketEntry
 from streams.ports.log import Commit
-from tests.engine.defining import agent, app_with, apply, flow
 from tests.engine.stage import CLOCK, Later
-from tests.engine.workflow_stage import Script, app_of, history
+from tests.engine.workflow_stage import Script, app_of, history, instance
 
 KEY = workflow_subject_key("w", "7")
 
 
-def cause(number: int = 1, *, mode: Mode = Mode.LIVE, client: int = 7) -> EpisodeOpened:
-    return EpisodeOpened(
-        episode_id=f"e{number}",
-        actor_id="workflow-w",
-        expectation_id="start",
-        trigger=ManualTrigger(requested_by="ada", payload={"client": client}),
-        dedupe_key=f"manual:{number}",
-        budget=Budget(),
-        mode=mode,
-    )
+def cause(number: int = 1, *, mode: Mode = Mode.LIVE, client: object = 7) -> InstanceStart:
+    trigger = ManualTrigger(requested_by="ada", payload={"client": client})
+    made = start_of("w", trigger, f"manual:{number}", stack="vigil")
+    return msgspec.structs.replace(made, mode=mode)
 
 
 @pytest.fixture
-def starter(ports) -> StartTool:
+def starter(ports) -> InstanceStarter:
     made = Workflow("w", subject_key="client", overlap="skip")
     made.step("a", "act", "a")
-    app = app_of(made, script=Script())
-    return StartTool(Catalog(in_code(app)), RevisionResolver(ports, app), ports, CLOCK)
+    return InstanceStarter(Catalog(in_code(app_of(made, script=Script()))), ports, CLOCK)
 
 
 HELD = HeldSubject(workflow="w", subject="7")
@@ -67,9 +58,12 @@ async def free(ports) -> None:
     await Subjects(ports).see_to_end(HELD)
 
 
-async def begin(starter: StartTool, opened: EpisodeOpened) -> tuple[str, bool]:
-    begun = await starter.serve(opened, "start", {"workflow": "w"})
-    return begun["instance_id"], begun["is_skipped"]
+async def begin(starter: InstanceStarter, start: InstanceStart) -> tuple[str, bool]:
+    """Return the id of the cause's instance, or of the one for whose sake it is skipped."""
+    await starter.start(start)
+    begun = await instance(starter.ports, start.instance_id)
+    busy = begun.busy_instance_id
+    return busy or start.instance_id, bool(busy)
 
 
 async def end(ports, instance_id: str) -> None:
@@ -107,9 +101,12 @@ async def test_a_cause_that_comes_again_after_a_crash_begins_nothing_else(ports,
     assert isinstance(started, WorkflowStarted)
 
 
-async def test_another_cause_is_skipped_and_says_which_instance_is_busy(starter):
+async def test_another_cause_is_skipped_and_says_which_instance_is_busy(ports, starter):
     busy, _ = await begin(starter, cause(1))
     assert await begin(starter, cause(2)) == (busy, True)
+    never = await instance(ports, cause(2).instance_id)
+    assert (never.status, never.steps) == (WorkflowStatus.CANCELED, {})
+    assert never.why_not_started == f"instance {busy} was not over"
     assert not (await begin(starter, cause(3, client=8)))[1]
 
 
@@ -145,6 +142,46 @@ async def test_a_cause_that_comes_again_names_its_own_instance_though_another_is
     assert await holder(ports) == second
 
 
+async def test_a_cause_that_was_skipped_stays_so_when_it_comes_again(ports, starter):
+    first, _ = await begin(starter, cause(1))
+    assert await begin(starter, cause(2)) == (first, True)
+    await end(ports, first)
+    assert await starter.start(cause(2)) is StartOutcome.REPEATED
+    assert (await instance(ports, cause(2).instance_id)).busy_instance_id == first
+    assert not (await begin(starter, cause(3)))[1]
+
+
+async def test_a_cause_that_can_start_none_is_an_instance_that_has_failed_at_once(ports, starter):
+    strays = msgspec.structs.replace(
+        cause(1, mode=Mode.DRY_RUN), step_overrides={"nope": Overrides()}
+    )
+    large = cause(2, client="x" * STARTED_BYTES_MAX)
+    for start, why in ((strays, "there is no step 'nope'"), (large, "the limit is 786,432")):
+        assert await starter.start(start) is StartOutcome.REFUSED
+        never = await instance(ports, start.instance_id)
+        assert never.status is WorkflowStatus.FAILED
+        assert never.why_not_started.startswith("workflow_not_started: ")
+        assert why in never.why_not_started
+        assert await starter.start(start) is StartOutcome.REPEATED
+
+
+async def test_what_the_journal_cannot_store_gives_its_place_back(ports, starter):
+    class Narrow:
+        """A log that takes no instance with steps."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(ports.log, name)
+
+        async def append(self, subject: str, commit: Commit, *, after: int) -> int:
+            if commit.events[0].spec.steps:
+                raise TooLarge(subject, size_bytes=2, limit_bytes=1)
+            return await ports.log.append(subject, commit, after=after)
+
+    narrow = replace(starter, ports=replace(ports, log=Narrow()))
+    assert await narrow.start(cause(1)) is StartOutcome.REFUSED
+    assert not (await begin(starter, cause(2)))[1]
+
+
 async def test_an_end_that_is_seen_to_again_leaves_the_subject_to_another_instance(ports, starter):
     first, _ = await begin(starter, cause(1))
     await end(ports, first)
@@ -174,14 +211,14 @@ async def test_an_instance_that_has_not_begun_has_its_subject_for_three_minutes(
     clock = Later()
     ports = memory_ports(clock=clock)
     dead = replace(starter, ports=replace(ports, commands=Gone()))
-    with pytest.raises(ToolFailed, match="tool_unavailable"):
+    with pytest.raises(Unavailable):
         await begin(dead, cause(1))
     busy = await holder(ports)
     living = replace(starter, ports=ports)
     clock.ahead_s = UNBEGUN_PLACE_S - 1
     assert await begin(living, cause(2)) == (busy, True)
     clock.ahead_s = UNBEGUN_PLACE_S + 1
-    assert not (await begin(living, cause(2)))[1]
+    assert not (await begin(living, cause(3)))[1]
 
 
 class Gone:
@@ -223,33 +260,15 @@ async def test_who_takes_a_subject_for_what_is_over_meanwhile_does_not_keep_it(s
     assert await ports.gates.get(KEY) is None
 
 
-async def test_a_workflow_that_has_gone_from_this_node_is_for_another_try(starter):
-    with pytest.raises(ToolFailed, match="tool_unavailable"):
-        await starter.serve(cause(), "start", {"workflow": "other"})
+async def test_a_cause_of_a_workflow_that_has_gone_from_this_node_is_left_to_others(starter):
+    with pytest.raises(Unavailable, match="starts nothing here now"):
+        await starter.start(msgspec.structs.replace(cause(), workflow="other"))
 
 
-@pytest.mark.parametrize("begun_by", [1, 2])
-async def test_a_cause_begins_the_workflow_as_it_was_when_it_came_if_that_can_still_begin(
-    ports, begun_by
-):
-    await apply(ports, flow("old", expectation="thing" if begun_by == 1 else "gone"))
-    await apply(ports, flow("new"))
-    app = app_with()
-    revisions = RevisionResolver(ports, app)
-    worker = await _actor(ports, revisions)
-    now = await revisions.workflow("w", 2)
-    contents = CatalogContents(actors={"worker": worker}, workflows={"w": now})
-    opened = msgspec.structs.replace(cause(), revision=1)
-    id_, _ = await begin(StartTool(Catalog(contents), revisions, ports, CLOCK), opened)
-    (started,) = await history(ports, id_)
-    assert started.spec.revision == begun_by
-
-
-async def _actor(ports, revisions) -> Actor:
-    await apply(ports, agent("a"))
-    return await revisions.actor("worker", 1)
-
-
-async def test_what_is_no_call_to_begin_a_workflow_is_no_try_again(starter):
-    with pytest.raises(ToolFailed, match="workflow_not_started"):
-        await starter.serve(cause(), "stop", {"workflow": "w"})
+async def test_a_dry_run_keeps_what_was_asked_for_in_the_place_of_the_outside(ports, starter):
+    own = Overrides(synthesis=raw("ill"))
+    asked = {"overrides": Overrides(), "step_overrides": {"a": own}}
+    start = msgspec.structs.replace(cause(mode=Mode.DRY_RUN), **asked)
+    assert await starter.start(start) is StartOutcome.STARTED
+    (begun,) = await history(ports, start.instance_id)
+    assert (begun.overrides, begun.step_overrides) == (Overrides(), {"a": own})

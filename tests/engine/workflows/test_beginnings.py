@@ -18,15 +18,15 @@ from structlog.testing import capture_logs
 
 from engine.app.actor import ATTEMPTS_MAX
 from engine.app.workflow import Workflow
-from engine.app.workflow_plan import START_EXPECTATION, StartResult, spec_of
+from engine.app.workflow_plan import spec_of
 from engine.definitions.make import in_code
 from engine.definitions.resolver import RevisionResolver
 from engine.episodes.overlap.places import Places
 from engine.runtime.catalog import CannotRun, Catalog
 from engine.workflows import worker
-from engine.workflows.begin import StartTool, begin_instance
+from engine.workflows.begin import InstanceStarter, StartOutcome, begin_instance
 from engine.workflows.effector import Effector
-from engine.workflows.start import started
+from engine.workflows.start import InstanceStart, start_of, started
 from engine.workflows.store import InstanceStore
 from engine.workflows.subjects import UNBEGUN_PLACE_S
 from engine.workflows.worker import InstanceHandler, WorkflowWorker
@@ -36,8 +36,8 @@ from streams.keys import workflow_subject_key
 from streams.layout import Kind, Stream
 from streams.memory import MemoryPorts, memory_ports
 from streams.model.commands import Advance, CancelWorkflow
-from streams.model.events import DeadLettered, EpisodeOpened, WorkflowStarted
-from streams.model.triggers import Budget, ManualTrigger
+from streams.model.events import DeadLettered, WorkflowStarted
+from streams.model.triggers import ManualTrigger
 from streams.model.workflows import WorkflowStatus
 from streams.ports.log import START as NOTHING
 from streams.ports.log import Commit
@@ -50,16 +50,9 @@ NEVER: Final = -1
 ARRIVES_S: Final = 60.0 + 102.0
 """How long what a node has sent may take: it tries for the first, and its kernel for the rest."""
 
-CAUSE: Final = EpisodeOpened(
-    episode_id="e1",
-    actor_id="workflow-w",
-    expectation_id=START_EXPECTATION,
-    trigger=ManualTrigger(requested_by="ada", payload={"client": 7}),
-    dedupe_key="manual:1",
-    budget=Budget(),
-)
+TRIGGER: Final = ManualTrigger(requested_by="ada", payload={"client": 7})
 
-ANOTHER: Final = msgspec.structs.replace(CAUSE, episode_id="e2", dedupe_key="manual:2")
+CAUSE, ANOTHER = (start_of("w", TRIGGER, f"manual:{n}", stack="vigil") for n in (1, 2))
 
 
 class Died(Exception):
@@ -100,12 +93,10 @@ def flow() -> Workflow:
     return made
 
 
-async def begin(ports: MemoryPorts, cause: EpisodeOpened = CAUSE) -> StartResult:
-    """Begin an instance, and return what the starter says of it."""
+async def begin(ports: MemoryPorts, cause: InstanceStart = CAUSE) -> StartOutcome:
+    """Begin an instance, and return what comes of it."""
     app = app_of(flow(), script=Script())
-    starter = StartTool(Catalog(in_code(app)), RevisionResolver(ports, app), ports, CLOCK)
-    said = await starter.serve(cause, START_EXPECTATION, {"workflow": "w"})
-    return msgspec.convert(said, StartResult)
+    return await InstanceStarter(Catalog(in_code(app)), ports, CLOCK).start(cause)
 
 
 async def begin_and_die(ports: MemoryPorts, fate: Fate) -> None:
@@ -121,8 +112,7 @@ async def begin_and_die(ports: MemoryPorts, fate: Fate) -> None:
 
 def first_event() -> WorkflowStarted:
     app = app_of(flow(), script=Script())
-    spec = spec_of(app.workflows["w"], app.actors)
-    return started(spec, CAUSE.trigger, stack="vigil", dedupe_key=CAUSE.dedupe_key)
+    return started(spec_of(app.workflows["w"], app.actors), CAUSE)
 
 
 ID: Final = first_event().instance_id
@@ -168,7 +158,7 @@ async def _has_begun_and_kept_its_subject(fatal: int) -> bool:
         return False
     await desk_of(ports)[0].put(ID, [CALL])
     clock.ahead_s = UNBEGUN_PLACE_S + 1
-    assert await begin(ports, ANOTHER) == StartResult(instance_id=ID, is_skipped=True)
+    assert await begin(ports, ANOTHER) is StartOutcome.SKIPPED
     return True
 
 
@@ -177,7 +167,7 @@ async def test_what_nobody_goes_on_with_for_long_keeps_its_subject():
     ports = memory_ports(clock=clock)
     await begin(ports)
     clock.ahead_s = UNBEGUN_PLACE_S + 1
-    assert await begin(ports, ANOTHER) == StartResult(instance_id=ID, is_skipped=True)
+    assert await begin(ports, ANOTHER) is StartOutcome.SKIPPED
 
 
 @pytest.mark.parametrize("is_taken", [False, True], ids=["free", "taken"])
@@ -189,11 +179,12 @@ async def test_who_follows_a_beginning_when_all_is_over_leaves_the_subject_as_it
     stored = await handler.store.read(ID)
     await desk_of(ports)[0].put(ID, [CancelWorkflow(workflow="w", instance_id=ID, by="ada")])
     assert await ports.gates.get(KEY) is None, "it is over before a step has begun"
-    next_one = await begin(ports, ANOTHER) if is_taken else None
+    if is_taken:
+        assert await begin(ports, ANOTHER) is StartOutcome.STARTED
     await handler.effector.follow(stored)
     entry = await ports.gates.get(KEY)
     holder = entry and msgspec.json.decode(entry.value, type=Places).holder
-    assert holder == (next_one and next_one.instance_id)
+    assert holder == (ANOTHER.instance_id if is_taken else None)
 
 
 class Counting:

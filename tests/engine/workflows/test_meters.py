@@ -128,7 +128,6 @@ def test_items_of_steps_are_counted_by_what_came_of_them(seen):
         ("vigil.instances.started", ["review", "dry_run", 1]),
         ("vigil.instances.ended", ["review", "dry_run", "done", 1]),
         ("vigil.workflow.steps", ["review", "dry_run", "done", 1]),
-        ("vigil.episodes", ["workflow-review", "dry_run", "done", 1]),
         ("vigil.episodes", ["act", "dry_run", "done", 1]),
     ],
 )

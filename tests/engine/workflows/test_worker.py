@@ -21,7 +21,7 @@ from engine.runtime.catalog import Catalog
 from engine.workflows.decide import decide
 from engine.workflows.effector import Effector
 from engine.workflows.instance import fold_instance
-from engine.workflows.start import started
+from engine.workflows.start import start_of, started
 from engine.workflows.steps import Code
 from engine.workflows.store import InstanceStore
 from engine.workflows.worker import InstanceHandler
@@ -247,9 +247,8 @@ def _names(ports) -> list[str]:
 
 
 def _begun_and_skipped(ports) -> tuple[int, int]:
-    ends = [p for name, p in told(ports) if name == "episode.completed" and p["actor_id"] != "act"]
-    said = [each["classification"]["primary"] for each in ends]
-    return said.count("started"), said.count("skipped")
+    said = _names(ports)
+    return said.count("workflow.started"), said.count("workflow.skipped")
 
 
 async def test_a_subject_whose_instance_is_over_is_taken_from_whoever_left_it_locked(ports, script):
@@ -352,7 +351,7 @@ async def _left_after_begin(ports, app) -> str:
     """Leave an instance that has begun a step whose episode nobody has opened."""
     workflow = app.workflows["w"]
     spec, trigger = spec_of(workflow, app.actors), ManualTrigger(requested_by="ada")
-    first = started(spec, trigger, stack=ports.stack.name, dedupe_key="manual:left")
+    first = started(spec, start_of(spec.name, trigger, "manual:left", stack=ports.stack.name))
     subject, now = ports.stack.workflow(first.instance_id), CLOCK.now()
     await ports.log.append(subject, Commit(id="x1", at=now, events=(first,)), after=0)
     so_far = fold_instance(await ports.log.read(subject))

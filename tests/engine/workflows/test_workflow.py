@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from engine.app.actions import converge
 from engine.app.actor import Actor
@@ -27,7 +28,7 @@ from engine.app.workflow import (
 from engine.app.workflow_plan import DEPTH_MAX, checked_workflows, problem_of_code, spec_of
 from engine.errors import BadRequest, BadWorkflow, DeclarationError
 from engine.workflows.instance import attempt_id, attempt_key, instance_id, reuse_key
-from engine.workflows.start import started
+from engine.workflows.start import start_of, started
 from streams.json import raw
 from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import AdaptiveBudget, Budget, ManualTrigger, Mode, PublicEvents
@@ -323,17 +324,17 @@ def test_code_that_lacks_what_an_instance_needs_is_told_apart():
 # How an instance begins.
 
 
-def begun(spec, **options):
-    options = {"stack": "s", "dedupe_key": "manual:1"} | options
+def begun(spec, *, dedupe_key="manual:1", stack="s", **options):
     trigger = ManualTrigger(requested_by="ada", payload={"client": {"id": 7}})
-    return started(spec, trigger, **options)
+    start = start_of(spec.name, trigger, dedupe_key, stack=stack)
+    return started(spec, replace(start, **options))
 
 
 def test_the_same_cause_begins_the_same_instance():
     spec = spec_of(with_step("a", "risk", "rate"), ACTORS)
     assert begun(spec) == begun(spec)
-    others = [begun(spec, dedupe_key="manual:2"), begun(spec, stack="t"), begun(spec, generation=1)]
-    assert len({each.instance_id for each in [begun(spec), *others]}) == 4
+    others = [begun(spec, dedupe_key="manual:2"), begun(spec, stack="t")]
+    assert len({each.instance_id for each in [begun(spec), *others]}) == 3
 
 
 def test_an_instance_is_about_what_its_subject_key_leads_to():
@@ -365,7 +366,7 @@ def test_what_fits_in_no_commit_does_not_begin():
     spec = spec_of(with_step("a", "risk", "rate"), ACTORS)
     trigger = ManualTrigger(requested_by="ada", payload={"text": "x" * 800_000})
     with pytest.raises(BadRequest, match="the limit is 786,432"):
-        started(spec, trigger, stack="s", dedupe_key="k")
+        started(spec, start_of(spec.name, trigger, "k", stack="s"))
 
 
 # Failures.

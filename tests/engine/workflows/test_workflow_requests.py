@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from functools import partial
 
 import pytest
 
 from engine.app.workflow import Workflow
-from engine.app.workflow_plan import START_EXPECTATION, starter_id
-from engine.episodes.fire import fired_episode_id
+from engine.episodes.fire import fire
 from engine.workflows.requests import Beginning, read_beginning, start_workflow
 from streams.json import unraw
-from streams.model.events import EpisodeFinished, StepApproved
-from streams.model.triggers import Mode
+from streams.model.events import StepApproved
 from streams.model.workflows import StepStatus, WorkflowStatus
-from tests.engine.stage import WAIT_S, decide, eventually, running, told
+from tests.engine.stage import decide, eventually, running, told
 from tests.engine.workflow_stage import Script, app_of, ended, history, instance, reached
 from vigil import BadRequest, Refused, cancel_workflow, overrides, resume_workflow
 
@@ -156,24 +153,14 @@ async def test_only_a_dry_run_has_overrides_of_steps_even_if_they_say_nothing(po
         await start_workflow(ports, "w", by="ada", step_overrides={})
 
 
-async def test_overrides_of_a_step_that_is_not_there_begin_nothing_and_the_episode_says_so(
+async def test_overrides_of_a_step_that_is_not_there_start_nothing_and_the_instance_says_so(
     ports, script
 ):
     asked = {"by": "ada", "key": "k", "dry_run": True, "step_overrides": {"c": overrides()}}
     async with running(app_of(flow(), script=script), ports):
-        id_ = await start_workflow(ports, "w", **asked)
-        finished = await lived(ports, starts_of(ports, key="k", mode=Mode.DRY_RUN))
-    assert finished.error_class == "workflow_not_started"
-    assert "there is no step 'c'" in finished.error_detail
-    assert await history(ports, id_) == []
-
-
-def starts_of(ports, *, key: str, mode: Mode = Mode.LIVE) -> str:
-    """Return the id of the episode that begins the instance of a request."""
-    stack, actor = ports.stack.name, starter_id("w")
-    return fired_episode_id(
-        stack=stack, actor=actor, expectation=START_EXPECTATION, key=key, mode=mode
-    )
+        never = await ended(ports, await start_workflow(ports, "w", **asked))
+    assert (never.finished.error_class, never.steps) == ("workflow_not_started", {})
+    assert "there is no step 'c'" in never.finished.error_detail
 
 
 async def test_who_asks_learns_that_an_instance_has_begun(ports, script):
@@ -197,18 +184,19 @@ async def test_who_asks_learns_which_instance_is_busy_with_the_subject(ports, sc
 
 
 async def test_the_world_is_told_once_of_a_start_that_another_instance_has_kept_off(ports, script):
-    busy, _ = await skipped_start(ports, script)
-    episode = starts_of(ports, key="second")
-    of_episode = [(name, each) for name, each in told(ports) if each.get("episode_id") == episode]
-    end = dict(of_episode)["episode.completed"]
-    (skipped,) = [each for name, each in told(ports) if name == "workflow.skipped"]
-    assert skipped == {
-        "workflow": "w",
-        "subject": "7",
-        "busy_instance_id": busy,
-        "episode_id": episode,
-        "journal_seq": end["journal_seq"],
-    }
+    busy, id_ = await skipped_start(ports, script)
+    (said,) = [(name, each) for name, each in told(ports) if each.get("instance_id") == id_]
+    (commit,) = await ports.log.read(ports.stack.workflow(id_))
+    assert said == (
+        "workflow.skipped",
+        {
+            "workflow": "w",
+            "instance_id": id_,
+            "subject": "7",
+            "busy_instance_id": busy,
+            "journal_seq": commit.seq,
+        },
+    )
 
 
 async def skipped_start(ports, script) -> tuple[str, str]:
@@ -229,19 +217,12 @@ async def skipped_start(ports, script) -> tuple[str, str]:
 async def test_who_asks_learns_why_none_can_begin(ports, script):
     asked = {"by": "ada", "key": "k", "dry_run": True, "step_overrides": {"c": overrides()}}
     async with running(app_of(flow(), script=script), ports):
-        await start_workflow(ports, "w", **asked)
-        await lived(ports, starts_of(ports, key="k", mode=Mode.DRY_RUN))
+        await ended(ports, await start_workflow(ports, "w", **asked))
     said = await read_beginning(ports, "w", "k", dry_run=True)
     assert said.refused == "workflow_not_started: step_overrides: there is no step 'c'"
     assert (await read_beginning(ports, "w", "k")).refused == ""
 
 
-async def lived(ports, episode_id) -> EpisodeFinished:
-    """Wait until an episode has ended, and return how."""
-    async with asyncio.timeout(WAIT_S), ports.log.follow() as follower:
-        while True:
-            for record in await follower.receive(most=100, wait_s=WAIT_S):
-                for each in record.commit.events:
-                    is_ours = record.subject == ports.stack.episode(episode_id)
-                    if is_ours and isinstance(each, EpisodeFinished):
-                        return each
+async def test_a_workflow_is_not_fired_as_an_actor_is(ports):
+    with pytest.raises(BadRequest, match="actor: workflow 'w' has no episodes; start it"):
+        await fire(ports, "workflow-w", "start", by="ada")
