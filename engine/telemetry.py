@@ -26,6 +26,13 @@ gate_rulings: Final = _meter.create_counter(
     "vigil.gate.rulings", unit="{ruling}", description="Rulings of the gate, by actor and reason"
 )
 
+refusals_dropped: Final = _meter.create_counter(
+    "vigil.refusals.dropped",
+    unit="{refusal}",
+    description="Refusals that were counted and are not kept: full (more than there is room for),"
+    " not_stored",
+)
+
 episodes_ended: Final = _meter.create_counter(
     "vigil.episodes", unit="{episode}", description="Episodes that ended, by actor, mode and status"
 )

@@ -25,13 +25,14 @@ _TOKEN = re.compile(r"[0-9]{1,2}of[0-9]{1,2}")
 
 
 class Stream(StrEnum):
-    """The five streams of a stack; of work, journal and state, each partition has one."""
+    """The six streams of a stack; of work, journal and state, each partition has one."""
 
     EVENTS = "events"
     WORK = "work"
     JOURNAL = "journal"
     STATE = "state"
     DEAD = "dead"
+    REFUSALS = "refusals"
 
 
 PARTITIONED: Final = frozenset({Stream.WORK, Stream.JOURNAL, Stream.STATE})
@@ -49,6 +50,7 @@ _ROOTS: Final = {
     Stream.JOURNAL: ("episode", "output", "workflow"),
     Stream.STATE: ("definition", "finding", "lane", "signal"),
     Stream.DEAD: ("dead",),
+    Stream.REFUSALS: ("refusal",),
 }
 """The second tokens of a stream's subjects."""
 
@@ -83,7 +85,7 @@ class Layout(msgspec.Struct, frozen=True):
             raise BadName(f"partitions: {self.partitions}; use 1 to {PARTITIONS_MAX}")
 
     def stream(self, stream: Stream, partition: int = 0) -> str:
-        """Return the name of one of the five streams, or of one partition of it."""
+        """Return the name of one of the six streams, or of one partition of it."""
         return f"{self.name}-{self.part(stream, partition)}"
 
     def part(self, stream: Stream, partition: int = 0) -> str:

@@ -14,6 +14,7 @@
 <stack>.definition.<kind and id>         stream <stack>-state     a definition's life, in order
 <stack>.signal.<reference>               stream <stack>-state     who waits for it, and its signals
 <stack>.dead.<origin>.<cause>            stream <stack>-dead      what could not be done, and why
+<stack>.refusal.<actor>.<expectation>    stream <stack>-refusals  why events did not fire it
 
 Names of streams and buckets are spelled in `layout.py`, keys of buckets in `keys.py`.
 
@@ -177,6 +178,17 @@ class Stack(Layout, frozen=True):
         if subject not in {self.due(actor, each) for each in self.partitions_of(Stream.WORK)}:
             raise BadName(f"no timer fires into {subject!r}")
         return actor
+
+    # What did not fire.
+
+    def refusal(self, actor: str, expectation: str) -> str:
+        """Return the subject of the refusals of one expectation."""
+        names = f"{name(actor, of='actor')}.{name(expectation, of='expectation')}"
+        return f"{self.name}.refusal.{names}"
+
+    def refusals_of(self, actor: str = "") -> str:
+        """Return the filter for the refusals of `actor`; empty: of all."""
+        return f"{self.name}.refusal.{name(actor, of='actor') + '.*' if actor else '>'}"
 
     # The journal and the state: one exact subject per aggregate.
 

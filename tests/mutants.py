@@ -57,6 +57,8 @@ OVERTAKEN: Final = "tests/engine/waits/test_overtaken.py"
 BLOCKING_IN_TURN: Final = "tests/engine/waits/test_wait_in_lane.py"
 ANSWERING: Final = "tests/engine/waits/test_answer.py"
 FEEDS_OF_OTHERS: Final = "tests/contracts/test_feeds.py"
+DROPPING: Final = "tests/engine/runtime/test_dropping.py"
+KEPT_REFUSALS: Final = "tests/engine/triggers/test_refusals.py"
 SHARED_QUEUE: Final = "tests/streams/jetstream/test_shared_queue.py"
 LATE_STARTS: Final = "tests/engine/triggers/test_late_starts.py"
 CRASHES_OF_GATES: Final = "tests/gates/test_crashes.py"
@@ -7905,5 +7907,41 @@ TABLE: Final[Sequence[Mutant]] = (
         "on_exhausted: large results are told whole",
         always,
         EXHAUSTED,
+    ),
+    Mutant(
+        "newer-refusal-passed-over",
+        "refusals: what a newer version has written is passed over",
+        always,
+        "tests/streams/jetstream/test_refusals.py",
+    ),
+    Mutant(
+        "full-line-drops-its-oldest",
+        "refusals: a busy expectation loses its own oldest",
+        never,
+        DROPPING,
+    ),
+    Mutant(
+        "full-buffer-drops-oldest",
+        "refusals: a full buffer loses what has waited longest",
+        never,
+        DROPPING,
+    ),
+    Mutant(
+        "unstored-dropped-and-counted",
+        "refusals: what cannot be stored is dropped, and harms nothing",
+        uncaught,
+        "tests/engine/node/test_refusals.py",
+    ),
+    Mutant(
+        "unwatched-event-not-kept",
+        "refusals: events of other expectations are not kept",
+        never,
+        KEPT_REFUSALS,
+    ),
+    Mutant(
+        "repeated-event-no-duplicate",
+        "refusals: an event that comes again is no duplicate of itself",
+        always,
+        KEPT_REFUSALS,
     ),
 )

@@ -13,7 +13,7 @@ example text compared with a number: check the type).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -32,6 +32,8 @@ _ORDERS: Final[Mapping[Order, Callable[[Any, Any], bool]]] = {
     "lt": operator.lt,
     "le": operator.le,
 }
+
+_SPELLED: Final[Mapping[Order, str]] = {"gt": "gt", "ge": "gte", "lt": "lt", "le": "lte"}
 
 MisfitReason: TypeAlias = Literal["filter", "filter_key_missing", "filter_type"]
 
@@ -88,6 +90,9 @@ class Misfit(msgspec.Struct, frozen=True):
 
     reason: MisfitReason
     path: str
+    condition: Condition
+    found: object
+    """The payload's value there, or `ABSENT`."""
 
 
 def gt(bound: Scalar) -> Condition:
@@ -167,10 +172,40 @@ def filter_of(wanted: Mapping[str, object]) -> Filter:
 def misfit(wanted: Filter, payload: JsonObject) -> Misfit | None:
     """Return the first reason why `payload` does not fit `wanted`; None if it fits."""
     for path, condition in wanted.items():
-        reason = _reason(condition, value_at(payload, path))
+        found = value_at(payload, path)
+        reason = _reason(condition, found)
         if reason is not None:
-            return Misfit(reason, path)
+            return Misfit(reason, path, condition, found)
     return None
+
+
+def spelled(condition: Condition) -> object:
+    """Return a condition as definitions spell it, for people.
+
+    Of several with the same operator, which no definition can spell, it has a list as `all`.
+    """
+    match condition:
+        case OneOf(values=(value,)) if not isinstance(value, dict | list):
+            return value
+        case OneOf(values=(value,)):
+            return {"eq": value}
+        case OneOf(values=values):
+            return list(values)
+        case Other(than=value):
+            return {"neq": value}
+        case Compared(how=how, bound=bound):
+            return {_SPELLED[how]: bound}
+        case Between(low=low, high=high):
+            return {"between": [low, high]}
+        case Exists(wanted=wanted):
+            return {"exists": wanted}
+        case AllOf(conditions=conditions):
+            return _all_spelled([operators_of(spelled(each)) for each in conditions])
+
+
+def _all_spelled(spelled_: Sequence[Mapping[str, object]]) -> object:
+    merged = {name: value for each in spelled_ for name, value in each.items()}
+    return merged if len(merged) == sum(map(len, spelled_)) else {"all": list(spelled_)}
 
 
 def _reason(condition: Condition, found: object) -> MisfitReason | None:

@@ -47,6 +47,7 @@ from engine.validation import backoff_s
 from streams.errors import LeaseLost, Unavailable, UnreadableEvent, VersionConflict
 from streams.keys import lane_claim
 from streams.model.events import EpisodeOpened
+from streams.model.refusals import AgainstLane
 from streams.ports.delivery import ACK_WAIT_S
 
 LOOK_S: Final = 5.0
@@ -252,6 +253,10 @@ class Term:
                 self._count_overflow(openings[episode_id].expectation_id)
                 if decision.is_open.get(episode_id):
                     await self._effects.cancel(episode_id, no_place(why))
+                else:
+                    self.evaluator.note_overflow(
+                        openings[episode_id], self._room_of(self._store.lane)
+                    )
             for ticket in before.waiting if moved.shed else ():
                 if ticket.episode_id in moved.shed:
                     self._count_overflow(ticket.expectation_id)
@@ -306,6 +311,15 @@ class Term:
     async def _watch_end(self) -> None:
         await self.over.wait()
         self._mailbox.nudge()
+
+    def _room_of(self, lane: Lane) -> AgainstLane:
+        actor = self.context.actor
+        return AgainstLane(
+            admitted=len(lane.admitted),
+            waiting=len(lane.waiting),
+            queue_max=0 if actor.overflow == "drop" else actor.queue_max,
+            overflow=actor.overflow,
+        )
 
     def _count_overflow(self, expectation: str) -> None:
         labels = {"actor": self.context.actor.id, "expectation": expectation, "reason": OVERFLOW}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count, repeat
 from typing import Final
@@ -27,11 +28,13 @@ from engine.execution.steps import PublishTool
 from engine.execution.suspects import run_suspect
 from engine.execution.takeover import LapseWatcher
 from engine.findings.index import FindingIndex
+from engine.node.refusals import RefusalWriter
 from engine.node.supervisor import ActorSupervisor, FallbackWatcher, NodeParts
 from engine.outputs.pool import AdapterPool
 from engine.reactor.reactor import Reactor, followed, watch_nodes
 from engine.runtime.catalog import Catalog
 from engine.runtime.context import NodeContext
+from engine.runtime.dropping import DroppingBuffer
 from engine.runtime.isolation import Isolation
 from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.store import Turns
@@ -41,14 +44,17 @@ from engine.waits import signals as waits
 from streams.clock import Clock, SystemClock
 from streams.errors import Incompatible, Unavailable
 from streams.model.losses import LogLost
+from streams.model.refusals import Refusal
 from streams.ports.all import Ports
+from streams.ports.refusals import KEPT_MAX
 from streams.tokens import name as checked_name
 
 GRACE_S: Final = 30.0
 """How long a stopping node waits for its episodes to reach a barrier."""
 
 DRAIN_S: Final = 5.0
-"""Longest wait of a stopping node for its last public events; another node publishes the rest."""
+"""Longest wait of a stopping node for its last public events; another node publishes the rest. And
+for its last refusals."""
 
 RESTART_S: Final = 0.2
 """First pause before a failed task is started again, in seconds; doubles each time."""
@@ -108,6 +114,9 @@ class Node:
         self._adapters = AdapterPool(self._app.outputs, ports, self._clock)
         self._members = Membership(ports.gates, self._clock)
         self._lease_events = LeaseEvents()
+        self.refusals: DroppingBuffer[Refusal] = DroppingBuffer(line_max=KEPT_MAX)
+        """Why events did not fire, as far as it is not stored yet."""
+        self._refusal_writer = RefusalWriter(self.refusals, ports.refusals, self._clock)
         self._running = RunningEpisodes()
         self._since, self._nodes_gone = self._clock.now(), LeaseEvents()
         self._reactors = [
@@ -157,7 +166,7 @@ class Node:
             finishing = asyncio.create_task(_finish(servers, tasks))
             helpers.append(finishing)
             _, late = await asyncio.wait([finishing], timeout=self._grace_s)
-            await self._end_reactors(reacting)
+            await self._drain(reacting)
         finally:
             await _cancel(helpers)
             await servers.cut_off()
@@ -208,12 +217,22 @@ class Node:
         else:
             await self._keep_going(reactor.follow)
 
+    async def _drain(self, reacting: Sequence[asyncio.Task[None]]) -> None:
+        await self._end_reactors(reacting)
+        await self._store_refusals()
+
     async def _end_reactors(self, reacting: Sequence[asyncio.Task[None]]) -> None:
         """Have published what was committed until now, and let other nodes lead."""
         for each in self._reactors:
             each.end()
         if reacting:
             await asyncio.wait(reacting, timeout=DRAIN_S)
+
+    async def _store_refusals(self) -> None:
+        """Store why the last events did not fire, if that can be done soon."""
+        with suppress(TimeoutError, Incompatible):
+            async with self._clock.timeout(DRAIN_S):
+                await self._refusal_writer.flush()
 
     async def _wait_looked(self, loader: DefinitionLoader) -> None:
         """Wait until the node knows what is defined, and what it may do."""
@@ -263,6 +282,7 @@ class Node:
             turns=Turns(),
             lease_events=self._lease_events,
             writer_ids=self._writer_ids(),
+            refusals=self.refusals,
             isolation=self._isolation,
         )
 
@@ -308,6 +328,7 @@ class Node:
             self._mode_watcher.follow,
             node_context.leases.beat,
             self._adapters.call_back,
+            self._refusal_writer.run,
             *watching,
         ]
 

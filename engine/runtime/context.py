@@ -9,6 +9,7 @@ from typing import Self
 from engine.app.actor import Actor
 from engine.app.app import App
 from engine.runtime.catalog import Catalog, Revisions
+from engine.runtime.dropping import DroppingBuffer
 from engine.runtime.isolation import Isolation
 from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.permits import Permit, Permits
@@ -18,6 +19,7 @@ from engine.runtime.tasks import NodeTasks
 from engine.usercode.tool_calls import ToolCalls
 from streams.clock import Clock
 from streams.model.events import EpisodeOpened
+from streams.model.refusals import Refusal
 from streams.ports.all import Ports
 
 
@@ -40,6 +42,8 @@ class NodeContext:
     turns: Turns
     writer_ids: Iterator[str]
     """Unique ids for commits."""
+    refusals: DroppingBuffer[Refusal]
+    """Why events did not fire, on its way to be stored."""
     isolation: Isolation | None = None
     """Where suspects run; None: here, as all others."""
     is_alone: bool = False

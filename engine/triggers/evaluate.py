@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -27,6 +28,7 @@ from engine.app.workflow_plan import START_EXPECTATION, Starter
 from engine.dead_letters.write import rejected
 from engine.episodes import open as opening
 from engine.episodes.breakers.store import EpisodeContext
+from engine.episodes.events import OVERFLOW
 from engine.episodes.overlap.hold import OVERLAP, SubjectHeld, in_words, is_asked_for
 from engine.episodes.overlap.store import Holds
 from engine.errors import EpisodeFailed
@@ -34,6 +36,7 @@ from engine.findings.expire import DueFinding, FindingExpiry
 from engine.runtime.context import ActorContext
 from engine.triggers import rules
 from engine.triggers.debounce_store import DebounceStore
+from engine.triggers.refusals import DUPLICATE, RefusalNotes
 from engine.triggers.rules import (
     Debounced,
     Fire,
@@ -59,6 +62,13 @@ from streams.errors import (
 )
 from streams.keys import cooldown_key
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
+from streams.model.refusals import (
+    WAITS,
+    AgainstDebounce,
+    AgainstFilter,
+    AgainstHolder,
+    AgainstLane,
+)
 from streams.model.triggers import LogStrategy, Mode, PublicEvents, Trigger
 from streams.ports.bucket import Bucket
 from streams.ports.delivery import Unreadable
@@ -95,6 +105,27 @@ class CooldownSnapshot:
     breaker_revision: int
 
 
+class Cooldown(msgspec.Struct, frozen=True):
+    """The cooldown of a subject, as its key has it."""
+
+    episode_id: str
+    """The episode that began it; empty: there is no cooldown."""
+    until: datetime | None = None
+    """When it ends, by the clock of the node that began it; None: that is not noted."""
+
+
+NO_COOLDOWN: Final = Cooldown("")
+
+
+def cooldown_in(value: bytes | None) -> Cooldown:
+    """Return the cooldown in the value of its key."""
+    episode_id, _, until = (value or b"").decode(errors="replace").partition(" ")
+    try:
+        return Cooldown(episode_id, datetime.fromisoformat(until) if until else None)
+    except ValueError:
+        return Cooldown(episode_id)
+
+
 @dataclass(frozen=True)
 class Cooldowns:
     """Reads and changes the cooldowns and breakers of one actor, on one node."""
@@ -112,10 +143,12 @@ class Cooldowns:
     ) -> CooldownSnapshot:
         """Return the state for what would open `opened`."""
         seen = await self.context.breakers.read(expectation)
+        cooled = await self._cooled(expectation, opened)
         trigger_state = TriggerState(
             episode_id=id_of(opened),
             now=self.context.clock.now(),
-            cooled_by=await self._cooled_by(expectation, opened),
+            cooled_by=cooled.episode_id,
+            cooled_until=cooled.until,
             breaker=seen.state,
             is_calm=is_calm,
             is_superseded=is_superseded,
@@ -139,7 +172,7 @@ class Cooldowns:
         try:
             await self._cool(expectation, opened, after=0)  # guard: one-cooldown-per-moment
         except RevisionConflict:
-            return await self._cooled_by(expectation, opened) == id_of(opened)
+            return (await self._cooled(expectation, opened)).episode_id == id_of(opened)
         return True
 
     async def cool_anew(self, expectation: Expectation, opened: Opening) -> None:
@@ -158,23 +191,24 @@ class Cooldowns:
         key = self._key(expectation, opened)
         entry = await self._gates.get(key)
         # guard: cooldown-ended-by-owner
-        if entry is None or entry.value != id_of(opened).encode():
+        if entry is None or cooldown_in(entry.value).episode_id != id_of(opened):
             return
         try:
             await self._gates.delete(key, after=entry.revision)
         except RevisionConflict:
             return  # It has lapsed, or what a person fired has begun it anew.
 
-    async def _cooled_by(self, expectation: Expectation, opened: Opening) -> str:
+    async def _cooled(self, expectation: Expectation, opened: Opening) -> Cooldown:
         if not expectation.cooldown_s:
-            return ""
+            return NO_COOLDOWN
         entry = await self._gates.get(self._key(expectation, opened))
-        return "" if entry is None or entry.value is None else entry.value.decode(errors="replace")
+        return NO_COOLDOWN if entry is None else cooldown_in(entry.value)
 
     async def _cool(self, expectation: Expectation, opened: Opening, *, after: int | None) -> None:
+        until = self.context.clock.now() + timedelta(seconds=expectation.cooldown_s)
         await self._gates.put(
             self._key(expectation, opened),
-            id_of(opened).encode(),
+            f"{id_of(opened)} {until.isoformat()}".encode(),
             after=after,
             ttl_s=expectation.cooldown_s,
         )
@@ -280,12 +314,14 @@ class TriggerEvaluator:
     _debouncer: DebounceStore = field(init=False)
     _expiry: FindingExpiry = field(init=False)
     _holds: Holds = field(init=False)
+    _notes: RefusalNotes = field(init=False)
 
     def __post_init__(self) -> None:
         self.builder = OpeningBuilder(self.context)
         self._cooldowns, self._debouncer = Cooldowns(self.context), DebounceStore(self.context)
         self._expiry = FindingExpiry(self.context)
         self._holds = Holds(self.context.ports, self.context.clock)
+        self._notes = RefusalNotes(self.context)
 
     async def rule(
         self, event: DomainEvent, *, is_repeat: bool, is_late: bool = False
@@ -337,7 +373,12 @@ class TriggerEvaluator:
 
     def note_duplicate(self, opened: Opening) -> None:
         """Count an episode or instance that was not opened because it had been."""
-        self._count("duplicate", self._expectation_of(opened))
+        self._count(DUPLICATE, self._expectation_of(opened))
+        self._notes.note_duplicate(opened)
+
+    def note_overflow(self, opened: EpisodeOpened, against: AgainstLane) -> None:
+        """Note an episode that there is no room for in the lane."""
+        self._notes.note(opened, OVERFLOW, against)
 
     def note_overlap(self, opened: Opening) -> None:
         """Count an episode or instance that was not opened because of another one."""
@@ -392,6 +433,7 @@ class TriggerEvaluator:
             match ruling:
                 case Refuse():
                     self._count(ruling.reason, part.expectation)
+                    self._notes.note(opened, ruling.reason, ruling.against)
                     await self._let_go(part, opened, is_late)
                     return None
                 case Debounced() if isinstance(part, Gated):
@@ -486,6 +528,7 @@ class TriggerEvaluator:
         self, opened: EpisodeOpened, held: SubjectHeld, expectation: Expectation
     ) -> None:
         self._count(OVERLAP, expectation)
+        self._notes.note(opened, OVERLAP, AgainstHolder(episode_id=held.episode_id))
         why = in_words(opened, held)
         log.info("refused: overlap", actor=opened.actor_id, expectation=expectation.name, why=why)
         if is_asked_for(opened):  # guard: overlap-asker-sees-holder
@@ -546,7 +589,11 @@ class TriggerEvaluator:
         except TooLarge as error:
             stack = self.context.ports.stack
             return rejected(part.event, stack, reason="too_large", detail=str(error))
-        self._count("waits_for_calm" if is_held else "superseded", part.expectation)
+        reason = WAITS if is_held else "superseded"
+        self._count(reason, part.expectation)
+        rules_of, event = part.expectation, part.event
+        against = AgainstDebounce(debounce_s=rules_of.debounce_s, max_wait_s=rules_of.max_wait_s)
+        self._notes.note_event(event, rules_of, reason, against)
         return None
 
     async def _keyed(
@@ -563,14 +610,17 @@ class TriggerEvaluator:
 
     def _refused(self, refusal: Refuse, expectation: Expectation, event: DomainEvent) -> None:
         self._count(refusal.reason, expectation)
-        place = (expectation.name, refusal.reason, refusal.detail)
-        if refusal.reason in MISTAKES and place not in self._warned:
+        self._notes.note_event(event, expectation, refusal.reason, refusal.against)
+        if refusal.reason not in MISTAKES or not isinstance(refusal.against, AgainstFilter):
+            return
+        place = (expectation.name, refusal.reason, refusal.against.path)
+        if place not in self._warned:
             self._warned.add(place)
             log.warning(
                 MISTAKES[refusal.reason],
                 actor=self.context.actor.id,
                 expectation=expectation.name,
-                key=refusal.detail,
+                key=refusal.against.path,
                 event_id=event.id,
                 further="counted, not logged",
             )

@@ -19,14 +19,24 @@ from typing import Final, Literal, TypeAlias, get_args
 import msgspec
 
 from engine.app.actor import Expectation
-from engine.app.conditions import Misfit, MisfitReason, misfit
+from engine.app.conditions import Misfit, MisfitReason, misfit, spelled
 from engine.app.triggers import EventSource, Schedule, trigger_of
 from engine.episodes.breakers import breaker
 from engine.episodes.breakers.breaker import CLOSED, BreakerState, Passage
 from engine.findings.expire import DueFinding
+from engine.validation import ABSENT
 from engine.workflows.start import InstanceStart
 from streams.json import JsonObject
 from streams.model.events import EpisodeOpened
+from streams.model.refusals import (
+    AgainstBreaker,
+    AgainstCooldown,
+    AgainstFilter,
+    AgainstHops,
+    AgainstSample,
+    Comparison,
+    shown,
+)
 from streams.model.triggers import EventTrigger, ScheduleTrigger
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import HOPS_MAX, DomainEvent
@@ -54,6 +64,8 @@ class TriggerState(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
     cooled_by: str = ""
     """The episode that began the subject's cooldown; empty: there is none."""
+    cooled_until: datetime | None = None
+    """When the cooldown ends; None: there is none, or nobody has noted it."""
     breaker: BreakerState = CLOSED
     is_calm: bool = False
     """Whether the debounce is over."""
@@ -83,7 +95,8 @@ class Refuse(msgspec.Struct, frozen=True):
     """Open nothing; the reason is counted."""
 
     reason: Reason
-    detail: str = ""
+    against: Comparison | None = None
+    """What the event was compared with; None: the reason says it all."""
 
 
 Ruling: TypeAlias = Fire | LookUp | Debounced | Refuse
@@ -108,9 +121,9 @@ def rule(
         if not isinstance(passed, Passage):
             return passed
         becomes, coalesced = passed.becomes, trigger_state.coalesced
-    # guard: only-a-sample-fires
-    if share_of(happened.id, stack, actor, expectation.name) >= expectation.sample:
-        return Refuse("sampled_out")
+    share = share_of(happened.id, stack, actor, expectation.name)
+    if share >= expectation.sample:  # guard: only-a-sample-fires
+        return _sampled_out(expectation, share)
     fired = trigger_of(happened, subject_key=expectation.subject_key, coalesced=coalesced)
     return Fire(fired, becomes)
 
@@ -127,10 +140,10 @@ def rule_tick(
     # A schedule sets its own rate, so cooldown and debounce do not apply.
     passage = _passage(expectation, trigger_state)
     if not passage.allowed:  # guard: open-breaker-holds-ticks
-        return Refuse("breaker_open")
-    cause = ticked.scheduled_at.isoformat()
-    if share_of(cause, stack, actor, expectation.name) >= expectation.sample:
-        return Refuse("sampled_out")
+        return _breaker_open(expectation, trigger_state.breaker)
+    share = share_of(ticked.scheduled_at.isoformat(), stack, actor, expectation.name)
+    if share >= expectation.sample:
+        return _sampled_out(expectation, share)
     return Fire(ticked, passage.becomes)
 
 
@@ -140,9 +153,33 @@ def _unfit(expectation: Expectation, happened: DomainEvent) -> Refuse | None:
     if not watching:
         return Refuse("not_watched")
     if happened.hops > HOPS_MAX:  # guard: hops-cap
-        return Refuse("too_many_hops", f"{happened.hops} of at most {HOPS_MAX}")
+        return Refuse("too_many_hops", AgainstHops(hops=happened.hops, hops_max=HOPS_MAX))
     unfit = _misfit_of_all(watching, happened.payload)
-    return None if unfit is None else Refuse(unfit.reason, unfit.path)
+    return None if unfit is None else Refuse(unfit.reason, _against_filter(unfit))
+
+
+def _against_filter(unfit: Misfit) -> AgainstFilter:
+    is_missing = unfit.found is ABSENT
+    return AgainstFilter(
+        path=unfit.path,
+        wanted=shown(spelled(unfit.condition)),
+        found=None if is_missing else shown(unfit.found),
+        is_missing=is_missing,
+    )
+
+
+def _sampled_out(expectation: Expectation, share: float) -> Refuse:
+    return Refuse("sampled_out", AgainstSample(share=share, sample=expectation.sample))
+
+
+def _breaker_open(expectation: Expectation, state: BreakerState) -> Refuse:
+    assert expectation.breaker is not None, "it has refused"
+    against = AgainstBreaker(
+        status=state.status,
+        failures=state.failures,
+        until=breaker.tried_at(state, expectation.breaker),
+    )
+    return Refuse("breaker_open", against)
 
 
 def _misfit_of_all(watching: Sequence[EventSource], payload: JsonObject) -> Misfit | None:
@@ -161,14 +198,15 @@ def _past(expectation: Expectation, trigger_state: TriggerState) -> Passage | De
     # died before the episode was open.
     # guard: cooldown-holds-back
     if expectation.cooldown_s and trigger_state.cooled_by not in {"", trigger_state.episode_id}:
-        return Refuse("cooldown", f"since episode {trigger_state.cooled_by}")
+        by, until = trigger_state.cooled_by, trigger_state.cooled_until
+        return Refuse("cooldown", AgainstCooldown(episode_id=by, until=until))
     if expectation.debounce_s and not trigger_state.is_calm:  # guard: calm-awaited
         return Debounced()
     if expectation.debounce_s and trigger_state.is_superseded:  # guard: held-too-late
         return Refuse("superseded")
     passage = _passage(expectation, trigger_state)
     # guard: open-breaker-holds-events
-    return passage if passage.allowed else Refuse("breaker_open")
+    return passage if passage.allowed else _breaker_open(expectation, trigger_state.breaker)
 
 
 def _passage(expectation: Expectation, trigger_state: TriggerState) -> Passage:

@@ -21,6 +21,7 @@ from streams.memory.domain_events import MemoryDomainEvents
 from streams.memory.leases import MemoryLeases
 from streams.memory.log import MemoryLog
 from streams.memory.objects import MemoryObjects
+from streams.memory.refusals import MemoryRefusals
 from streams.memory.states import MemoryStates
 from streams.memory.stream import MemoryStream
 from streams.memory.timers import MemoryTimers
@@ -47,6 +48,7 @@ class MemoryPorts(Ports):
     gates: MemoryBucket
     timers: MemoryTimers
     objects: MemoryObjects
+    refusals: MemoryRefusals
     states: MemoryStates
 
 
@@ -65,6 +67,7 @@ def memory_ports(
         gates=MemoryBucket(clock),
         timers=MemoryTimers(streams, stack=stack),
         objects=MemoryObjects(clock),
+        refusals=MemoryRefusals(clock, stack=stack),
         states=MemoryStates(streams, clock, stack=stack),
     )
 

@@ -10,6 +10,7 @@ from streams.ports.domain_events import DomainEvents
 from streams.ports.leases import Leases
 from streams.ports.log import EventLog
 from streams.ports.objects import ObjectStore
+from streams.ports.refusals import Refusals
 from streams.ports.states import StreamStates
 from streams.ports.timers import Timers
 from streams.subjects import Stack
@@ -32,5 +33,7 @@ class Ports:
     timers: Timers
     objects: ObjectStore
     """What no message can hold: large results of tools."""
+    refusals: Refusals
+    """Why events did not fire, for people."""
     states: StreamStates
     """How the streams themselves are."""

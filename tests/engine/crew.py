@@ -13,6 +13,7 @@ from engine.findings.index import FindingIndex
 from engine.outputs.pool import AdapterPool, OutputContext
 from engine.runtime.catalog import Catalog
 from engine.runtime.context import NodeContext
+from engine.runtime.dropping import DroppingBuffer
 from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.permits import Permits
 from engine.runtime.slots import Slots
@@ -21,6 +22,7 @@ from engine.runtime.tasks import NodeTasks
 from engine.usercode.tool_calls import ToolCalls
 from streams.clock import Clock
 from streams.ports.all import Ports
+from streams.ports.refusals import KEPT_MAX
 from tests.engine.stage import CLOCK
 
 
@@ -41,6 +43,7 @@ def node_context_of(
         tool_calls=ToolCalls(clock, ports.gates),
         turns=Turns(),
         writer_ids=(f"{node}.{number}" for number in count(1)),
+        refusals=DroppingBuffer(line_max=KEPT_MAX),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from engine.triggers.evaluate import cooldown_in
 from engine.triggers.rules import share_of
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeStarted
 from tests.simulation.evidence import (
@@ -45,7 +46,7 @@ def a_cooldown_is_taken_by_one_episode_at_a_time(evidence: Evidence) -> Breaches
     """By the server's time. Only a fire by hand may take it from another."""
     for key, takes in _takes(evidence).items():
         for before, after in pairwise(takes):
-            same = before.value == after.value
+            same = _taken_by(before) == _taken_by(after)
             if not same and not _is_by_hand(evidence, after) and _gap_s(before, after) < COOLDOWN_S:
                 yield f"{key}: {after} only {_gap_s(before, after):.2f} s after {before}"
 
@@ -55,7 +56,7 @@ def what_opens_has_taken_the_cooldown(evidence: Evidence) -> Breaches:
     taken_s: dict[str, float] = {}
     for takes in _takes(evidence).values():
         for take in takes:
-            taken_s.setdefault(take.value.decode(), take.at_s)
+            taken_s.setdefault(_taken_by(take), take.at_s)
     for life in evidence.of("cool"):
         late_s = evidence.opened_s(life) - taken_s.get(life.id, float("inf"))
         if late_s < 0 or (evidence.history.programme.is_fine and late_s > SOON_S):
@@ -73,10 +74,10 @@ def what_a_cooldown_refuses_was_in_its_time(evidence: Evidence) -> Breaches:
         if own in opened:
             continue
         all_ = [take for each in takes.values() for take in each if _key(take) == key_of(event)]
-        own_s = [take.at_s for take in all_ if take.value.decode() == own]
+        own_s = [take.at_s for take in all_ if _taken_by(take) == own]
         is_fine = evidence.history.programme.is_fine
         since_s = max([at_s(event) - COOLDOWN_S, *(own_s if is_fine else ())])
-        others = [take for take in all_ if take.value.decode() != own and take.at_s >= since_s]
+        others = [take for take in all_ if _taken_by(take) != own and take.at_s >= since_s]
         if not others:
             yield f"{identity(event)} opened nothing, and nobody else has the cooldown"
 
@@ -244,8 +245,12 @@ def _takes(evidence: Evidence) -> dict[str, list[Kept]]:
     return found
 
 
+def _taken_by(take: Kept) -> str:
+    return cooldown_in(take.value).episode_id
+
+
 def _is_by_hand(evidence: Evidence, take: Kept) -> bool:
-    return take.value.decode() in {each.episode_id for each in evidence.history.fired}
+    return _taken_by(take) in {each.episode_id for each in evidence.history.fired}
 
 
 def _gap_s(before: Kept, after: Kept) -> float:

@@ -857,5 +857,6 @@ def wired(life: Life, servers: Servers) -> Ports:
         gates=WiredBucket(wire, servers.ports.gates),
         timers=WiredTimers(wire),
         objects=WiredObjects(wire),
+        refusals=servers.ports.refusals,
         states=servers.ports.states,
     )

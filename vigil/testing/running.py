@@ -43,6 +43,7 @@ from streams.memory import MemoryPorts, memory_ports
 from streams.memory.fake_leases import FakeLeases
 from streams.model.events import DeadLettered
 from streams.model.findings import Finding
+from streams.model.refusals import Refusal
 from streams.model.triggers import Overrides
 from streams.ports.domain_events import DomainEvent
 from streams.ports.log import Recorded
@@ -82,6 +83,9 @@ STEP_S_MAX: Final = 1.0
 
 LANES_S: Final = 30.0
 """How long the lanes of a cluster may wait for each other, in seconds."""
+
+REFUSALS_TOLD_MAX: Final = 10
+"""Most refusals in a story."""
 
 RECENT_MAX: Final = 8
 """Most runs of one test whose stories are shown if it fails."""
@@ -424,6 +428,53 @@ class RunningApp:
         )
         return [each for each in events if isinstance(each, DeadLettered)]
 
+    def refusals(
+        self,
+        *,
+        id: str | None = None,
+        actor: str | None = None,
+        expectation: str | None = None,
+        subject: str | None = None,
+        reason: str | None = None,
+    ) -> list[Refusal]:
+        """Return why events did not fire, the oldest first: all that match all arguments.
+
+        `id` is the event's. Each has a `reason`, and `words` that say what it was compared with. As
+        on servers, there are the newest 200 of each expectation, of one day.
+        """
+        found = [each.refusal for each in self.ports.refusals.kept(at=self.now)]
+        if self._node is not None:
+            found += self._node.refusals.waiting
+        return fitting(
+            found,
+            event_id=id,
+            actor=actor,
+            expectation=expectation,
+            subject=subject,
+            reason=reason,
+        )
+
+    def refusal(
+        self,
+        *,
+        id: str | None = None,
+        actor: str | None = None,
+        expectation: str | None = None,
+        subject: str | None = None,
+        reason: str | None = None,
+    ) -> Refusal:
+        """Return the only refusal that matches; otherwise an `AssertionError` shows all of them."""
+        __tracebackhide__ = True
+        wanted = {
+            "id": id,
+            "actor": actor,
+            "expectation": expectation,
+            "subject": subject,
+            "reason": reason,
+        }
+        known = [_refusal_told(each) for each in self.refusals()]
+        return only(self.refusals(**wanted), _described("refusal", wanted), known)
+
     async def check_replay(self, *, processes: int = PROCESSES) -> int:
         """Replay every episode so far from its journal, and return how many there are.
 
@@ -467,7 +518,10 @@ class RunningApp:
         return await record(self.ports, episode_id)
 
     def story(self) -> str:
-        """Return all episodes, instances, findings, outputs and dead letters as text."""
+        """Return all episodes, instances, findings, outputs and dead letters as text.
+
+        And the newest of what did not fire.
+        """
         findings = [
             f"finding {each.finding_key} is {each.status}, {each.severity}: {each.summary}"
             for each in self.findings(status=None)
@@ -476,7 +530,8 @@ class RunningApp:
         letters = [f"dead letter: {each.reason}: {each.detail}" for each in self.dead_letters()]
         workflows = [f"workflow {each}" for each in self.workflows()]
         episodes = [f"episode {each}" for each in self.episodes()]
-        told = [*episodes, *workflows, *findings, *outputs, *letters]
+        refused = [_refusal_told(each) for each in self.refusals()[-REFUSALS_TOLD_MAX:]]
+        told = [*episodes, *workflows, *findings, *outputs, *letters, *refused]
         return "\n".join([f"it is {self.now:%Y-%m-%d %H:%M:%S} UTC", *(told or ["nothing yet"])])
 
     # Its life, for `run`.
@@ -589,6 +644,11 @@ class RunningApp:
             if its_kind is kind:
                 found[key].append(each)
         return found
+
+
+def _refusal_told(refusal: Refusal) -> str:
+    which = f"{refusal.event} {refusal.event_id} of {refusal.actor}, {refusal.expectation}"
+    return f"refused as {refusal.reason}: {which}: {refusal.words}"
 
 
 def _described(what: str, wanted: Mapping[str, str | None]) -> str:

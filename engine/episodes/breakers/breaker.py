@@ -13,7 +13,7 @@ same call twice in a row changes nothing, so a crash may repeat it.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
@@ -80,6 +80,12 @@ def pass_through(
         return Passage(allowed=False)
     probing = msgspec.structs.replace(state, status="half_open", probe=episode_id, probe_since=now)
     return Passage(allowed=True, becomes=probing)
+
+
+def tried_at(state: BreakerState, breaker: Breaker) -> datetime | None:
+    """Return when a breaker that is not closed lets the next event through; None: now."""
+    since = state.probe_since if state.status == "half_open" else state.opened_at
+    return None if since is None else since + timedelta(seconds=breaker.half_open_after_s)
 
 
 def _is_over(since: datetime | None, breaker: Breaker, now: datetime) -> bool:

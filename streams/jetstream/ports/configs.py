@@ -14,6 +14,7 @@ from streams.jetstream.connection.settings import DAY_S, LinkSettings
 from streams.json import JsonObject
 from streams.layout import AGGREGATE_STREAMS, Stream
 from streams.model.losses import CLAIMS, GATES, OBJECTS, REGISTRY
+from streams.ports.refusals import KEPT_MAX, KEPT_S
 from streams.subjects import Stack
 
 PARTITIONS: Final = "vigil.partitions"
@@ -121,6 +122,14 @@ def shapes(stack: Stack, settings: LinkSettings) -> list[JsonObject]:
         ),
         *partitioned(stack, settings),
         _stream(stack, Stream.DEAD, settings),
+        _stream(
+            stack,
+            Stream.REFUSALS,
+            settings,
+            discard="old",
+            max_msgs_per_subject=KEPT_MAX,
+            max_age=KEPT_S * NS_PER_S,
+        ),
         _bucket(stack.claims_bucket(), settings),
         registry(stack, settings),
         _bucket(stack.gates_bucket(), settings, marker_s=GATES_MARKER_S),
@@ -147,7 +156,10 @@ def registry(stack: Stack, settings: LinkSettings) -> JsonObject:
 
 
 def names_of(stack: Stack) -> Mapping[str, str]:
-    """Return the server's names of all streams and buckets of `stack`, by those within it."""
+    """Return the server's names of the streams and buckets of `stack`, by those within it.
+
+    Without refusals, which may be lost, and end nothing.
+    """
     streams = (*AGGREGATE_STREAMS, Stream.WORK, Stream.EVENTS, Stream.DEAD)
     return {
         **{

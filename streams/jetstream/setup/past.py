@@ -59,8 +59,8 @@ async def require_registry(link: Link, stack: Stack, known: Mapping[str, int]) -
 
 async def require_unnoted(link: Link, stack: Stack, name: str) -> None:
     """Raise `LogLost` if the missing stream called `name` is one that a node has seen."""
-    part = next(part for part, each in names_of(stack).items() if each == name)
-    known = (await notes_of(link, stack)).get(part)
+    part = next((part for part, each in names_of(stack).items() if each == name), "")
+    known = (await notes_of(link, stack)).get(part)  # Nobody notes anything of refusals.
     if known is not None and await _is_gone(link, name):
         loss = Loss(part=part, lack=Lack.MISSING, known_seq=known.seq)
         raise LogLost(stack.name, [loss])

@@ -15,6 +15,7 @@ from streams.jetstream.ports.domain_events import JetStreamDomainEvents
 from streams.jetstream.ports.leases import JetStreamLeases
 from streams.jetstream.ports.log import JetStreamLog
 from streams.jetstream.ports.objects import JetStreamObjects
+from streams.jetstream.ports.refusals import JetStreamRefusals
 from streams.jetstream.ports.timers import JetStreamTimers
 from streams.jetstream.setup import compression, setup
 from streams.jetstream.setup.compression import require_uncompressed
@@ -71,6 +72,7 @@ async def connect(
             gates=gates,
             timers=JetStreamTimers(link, stack),
             objects=JetStreamObjects(link, stack.object_store()),
+            refusals=JetStreamRefusals(link, stack),
             states=JetStreamStates(link, stack),
         )
 

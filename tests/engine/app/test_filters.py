@@ -10,9 +10,9 @@ from enum import StrEnum
 import pytest
 
 from engine.app.conditions import (
-    Misfit,
     all_of,
     between,
+    conditions_of,
     exists,
     filter_of,
     ge,
@@ -23,6 +23,7 @@ from engine.app.conditions import (
     misfit,
     missing,
     ne,
+    spelled,
 )
 
 
@@ -32,6 +33,11 @@ class Mount(StrEnum):
 
 def fits(condition, value):
     return misfit(filter_of({"it": condition}), {"it": value})
+
+
+def place(unfit):
+    """Return what class of misfit it is, and where; None: it fits."""
+    return unfit and (unfit.reason, unfit.path)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +74,7 @@ def test_a_payload_with_all_that_is_wanted_fits(wanted, payload):
     ],
 )
 def test_a_value_that_is_not_as_wanted_is_told_by_its_path(wanted, payload, path):
-    assert misfit(filter_of(wanted), payload) == Misfit("filter", path)
+    assert place(misfit(filter_of(wanted), payload)) == ("filter", path)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +82,9 @@ def test_a_value_that_is_not_as_wanted_is_told_by_its_path(wanted, payload, path
 )
 def test_a_value_that_is_not_there_is_told_apart(wanted):
     payload = {"disks": {"mount": "/"}}
-    assert misfit(filter_of({"disk.mount": wanted}), payload) == Misfit(
-        "filter_key_missing", "disk.mount"
+    assert place(misfit(filter_of({"disk.mount": wanted}), payload)) == (
+        "filter_key_missing",
+        "disk.mount",
     )
 
 
@@ -103,7 +110,7 @@ def test_a_value_that_is_not_there_is_told_apart(wanted):
 )
 def test_a_condition_has_an_inside_and_an_outside(condition, inside, outside):
     assert [fits(condition, value) for value in inside] == [None] * len(inside)
-    assert [fits(condition, value) for value in outside] == [Misfit("filter", "it")] * len(outside)
+    assert [place(fits(condition, value)) for value in outside] == [("filter", "it")] * len(outside)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +129,7 @@ def test_a_condition_has_an_inside_and_an_outside(condition, inside, outside):
     ],
 )
 def test_text_and_numbers_do_not_compare_and_that_is_told_apart(condition, value):
-    assert fits(condition, value) == Misfit("filter_type", "it")
+    assert place(fits(condition, value)) == ("filter_type", "it")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +144,7 @@ def test_text_and_numbers_do_not_compare_and_that_is_told_apart(condition, value
     ],
 )
 def test_true_is_not_1_however_deep(wanted, value):
-    assert fits(in_(wanted), value) == Misfit("filter", "it")
+    assert place(fits(in_(wanted), value)) == ("filter", "it")
     assert fits(ne(wanted), value) is None
 
 
@@ -146,19 +153,19 @@ def test_true_is_not_1_however_deep(wanted, value):
     [
         (missing(), {}, None),
         (missing(), {"disk": {"used": 1}}, None),
-        (missing(), {"disk": {"error": None}}, Misfit("filter", "disk.error")),
+        (missing(), {"disk": {"error": None}}, ("filter", "disk.error")),
         (exists(), {"disk": {"error": None}}, None),
-        (exists(), {"disk": {}}, Misfit("filter", "disk.error")),
+        (exists(), {"disk": {}}, ("filter", "disk.error")),
     ],
 )
 def test_null_is_something_and_absence_can_be_asked_for(condition, payload, expected):
-    assert misfit(filter_of({"disk.error": condition}), payload) == expected
+    assert place(misfit(filter_of({"disk.error": condition}), payload)) == expected
 
 
 def test_the_first_misfit_is_the_one_that_is_told():
     wanted = filter_of({"a": 1, "b": gt(2), "c": 3})
-    assert misfit(wanted, {"a": 1, "b": "x"}) == Misfit("filter_type", "b")
-    assert misfit(wanted, {"a": 0, "b": "x"}) == Misfit("filter", "a")
+    assert place(misfit(wanted, {"a": 1, "b": "x"})) == ("filter_type", "b")
+    assert place(misfit(wanted, {"a": 0, "b": "x"})) == ("filter", "a")
 
 
 @pytest.mark.parametrize(
@@ -199,3 +206,26 @@ def test_a_filter_that_cannot_work_is_refused_with_its_path(wanted, problem):
     with pytest.raises(ValueError, match="filter") as refused:
         filter_of(wanted)
     assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        "/",
+        ["/", "/var"],
+        {"gt": 90},
+        {"gt": 1, "lte": 3},
+        {"between": [1, 3]},
+        {"neq": "a"},
+        {"exists": True},
+        {"exists": False},
+        {"eq": [1, 2]},
+        {"eq": {"a": 1}},
+    ],
+)
+def test_a_condition_is_told_as_definitions_spell_it(wanted):
+    assert spelled(conditions_of(wanted)) == wanted
+
+
+def test_several_of_one_operator_are_told_one_by_one():
+    assert spelled(all_of(ne(1), ne(2))) == {"all": [{"neq": 1}, {"neq": 2}]}

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from engine.app.checks import Breaker
 from engine.episodes.breakers.breaker import BreakerState
-from engine.triggers.evaluate import Cooldowns
+from engine.triggers.evaluate import Cooldowns, cooldown_in
 from engine.triggers.rules import Fire
 from streams.keys import cooldown_key
 from streams.memory import memory_ports
@@ -43,7 +43,7 @@ async def look(cooldowns, app, opened):
 
 async def cooled(ports, *, host="a"):
     entry = await ports.gates.get(cooldown_key("worker", "thing", host))
-    return entry and entry.value.decode()
+    return entry and cooldown_in(entry.value).episode_id
 
 
 async def test_who_fires_begins_the_cooldown_and_everybody_sees_whose_it_is(app, ports):

@@ -38,7 +38,7 @@ async def test_every_client_finds_out_how_many_partitions_there_are(nats, stack)
         assert [each.commit.id for each in await ports.log.read(ports.stack.episode("e1"))] == ["c"]
     found = await inspect(nats.url, stack=stack)
     assert found.partitions == 3
-    assert [(each.exists, each.contradictions) for each in found.streams] == [(True, ())] * 15
+    assert [(each.exists, each.contradictions) for each in found.streams] == [(True, ())] * 16
 
 
 @pytest.mark.parametrize(("there", "wanted"), [(3, 1), (1, 3)])

@@ -17,7 +17,7 @@ from streams.jetstream.ports.configs import CONSUMERS_MAX, bucket_stream, shapes
 from streams.layout import Stream
 from tests.contracts.samples import commit
 
-STREAMS: Final = 9
+STREAMS: Final = 10
 
 
 @asynccontextmanager
