@@ -64,6 +64,10 @@ class Stack(Layout, frozen=True):
         """Return the subject of the domain event `name`."""
         return f"{self.name}.event.{event_name(name)}"
 
+    def every_event(self) -> str:
+        """Return the filter for every domain event."""
+        return f"{self.name}.event.>"
+
     def event_name_of(self, subject: str) -> str:
         """Return the name of the domain event published on `subject`."""
         return subject.removeprefix(f"{self.name}.event.")

@@ -7944,4 +7944,22 @@ TABLE: Final[Sequence[Mutant]] = (
         always,
         KEPT_REFUSALS,
     ),
+    Mutant(
+        "opened-event-not-told-refused",
+        "events why: an event that opened an episode is told so",
+        never,
+        "tests/engine/operations/test_why_event.py",
+    ),
+    Mutant(
+        "equal-cause-would-fire-once",
+        "events would: equal causes fire once",
+        never,
+        "tests/engine/operations/test_would_fire.py",
+    ),
+    Mutant(
+        "would-fire-begins-cooldown",
+        "events would: what fires begins the cooldown",
+        never,
+        "tests/engine/operations/test_would_fire.py",
+    ),
 )

@@ -65,6 +65,17 @@ async def call(callback: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) ->
         raise EpisodeFailed(CRASH, _trace(error)) from error
 
 
+def call_now(callback: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Return what a function of the user returns that does not wait.
+
+    `EpisodeFailed`: it raised something, which the detail has in one line.
+    """
+    try:
+        return callback(*args, **kwargs)
+    except Exception as error:
+        raise EpisodeFailed(CRASH, f"{type(error).__name__}: {error}") from error
+
+
 async def attempt(work: Awaitable[R], *, begin: Callable[[], None] | None = None) -> R:
     """Await a tool's or a synthesizer's `work`; what it raises becomes a `ToolFailed`.
 

@@ -15,7 +15,7 @@ from streams.memory.durable import Durable, MemorySource
 from streams.memory.stream import MemoryStream
 from streams.model.foreign_streams import FeedStart, ForeignStream, start_anew
 from streams.ports.delivery import Unreadable
-from streams.ports.domain_events import NO_HEADERS, DomainEvent, Publication, Sent
+from streams.ports.domain_events import NO_HEADERS, PAGE_MAX, DomainEvent, Publication, Sent
 from streams.subjects import Stack
 from streams.tokens import matches
 from streams.wire.messages import (
@@ -180,6 +180,14 @@ class MemoryDomainEvents:
         """See `DomainEvents.stored`."""
         found = self._stream.of(self._stack.event(name), after=after)
         return [self._parse(each) for each in found if each.seq <= up_to]
+
+    async def page(
+        self, *, after: int, since: datetime | None = None
+    ) -> Sequence[DomainEvent | Unreadable]:
+        """See `DomainEvents.page`."""
+        if not after and since is not None:
+            after = self._stream.seq_before(since)
+        return [self._parse(each) for each in self._stream.past(after, most=PAGE_MAX)]
 
     async def watched(self, actor: str) -> frozenset[str]:
         """See `DomainEvents.watched`."""

@@ -33,6 +33,9 @@ HOPS_MAX: Final = 16
 """Longest chain of engine-made events that may wake actors."""
 
 
+PAGE_MAX: Final = 1_000
+"""Most events of one page."""
+
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -185,6 +188,15 @@ class DomainEvents(Protocol):
         """Return the stack's own events called `name` past sequence `after`, up to `up_to`.
 
         All that were acknowledged to their publishers and are still kept, oldest first.
+        """
+
+    async def page(
+        self, *, after: int, since: datetime | None = None
+    ) -> Sequence[DomainEvent | Unreadable]:
+        """Return the oldest of the stack's own events past sequence `after`; none: no more.
+
+        Up to `PAGE_MAX` of those that are still kept, of all names. Without `after`, that is 0,
+        only those that were stored at `since` or later.
         """
 
     async def watched(self, actor: str) -> frozenset[str]:

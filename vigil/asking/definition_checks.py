@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from engine.app.actions import Action, converge
+from engine.app.actor import Actor
 from engine.app.app import App, on_stack
 from engine.app.strategy import ConvergeResult, Strategy
 from engine.app.tools import check_name
@@ -83,6 +84,22 @@ def planned(
     there = {definition_id(each.kind, each.id): each for each in definitions}
     there |= {definition_id(each.kind, each.id): _edition(each) for each in drafts}
     return list(there.values())
+
+
+def actors_of(drafts: Iterable[Draft]) -> list[Actor]:
+    """Return the actors that `drafts` define, whose strategies do nothing: their rules are whole.
+
+    Raises `Mistake`, which names the file and what is wrong in it.
+    """
+    drafts = list(drafts)
+    app = _app_with({name for each in drafts for name in _named(each)})
+    actors: list[Actor] = []
+    for draft in drafts:
+        made = make(_edition(draft), app)
+        if made.problem or made.actor is None:
+            raise Mistake(f"{draft.file}: {made.problem}")
+        actors.append(made.actor)
+    return actors
 
 
 def unchecked(drafts: Iterable[Draft]) -> list[str]:

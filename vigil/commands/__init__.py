@@ -47,6 +47,9 @@ ENTRIES: Final = {
     ),
     "project": Listed("serve", "Run a projector by itself, until SIGINT or SIGTERM."),
     "publish": Listed("publish", "Publish a domain event."),
+    "events": Listed(
+        "events", "Events: why one fired nothing, what rules would do.", is_group=True
+    ),
     "apply": Listed("definitions", "Apply definition files to the running stack."),
     "fire": Listed("fire", "Open an episode by hand, now or later, and print its id."),
     "actors": Listed("actors", "Actors: list, pause, resume, define.", is_group=True),

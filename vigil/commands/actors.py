@@ -1,4 +1,4 @@
-"""`vigil actors`: who runs them, what waits for them, pausing them, closing breakers, defining."""
+"""`vigil actors`: who runs them, what waits for them, why they did not fire, pausing, defining."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ from streams.subjects import Stack
 from vigil import options
 from vigil.asking import stack as stacks
 from vigil.asking.connect import pooled, with_ports
+from vigil.asking.refusals import REFUSAL_COLUMNS, REFUSAL_SPARE, refusal_row
 from vigil.asking.requests import waiting
 from vigil.asking.rows import answer
 from vigil.commands import definitions
 from vigil.errors import Trouble
-from vigil.options import By, IsJson, Timeout, who
+from vigil.options import By, IsJson, Limit, Timeout, who
 from vigil.printing import tables
 from vigil.printing.output import show_record, show_rows
 from vigil.printing.tables import Row, as_words
@@ -182,6 +183,34 @@ def reset(
         return f"{actor}, {expectation}: {was}"
 
     print(with_ports(config, closed))
+
+
+@app.command()
+def why(
+    ctx: typer.Context,
+    *,
+    actor: ActorId,
+    expectation: Annotated[str, Argument(metavar="EXPECTATION", help="Its name.")],
+    limit: Limit = 20,
+    is_json: IsJson = False,
+) -> None:
+    """List why events did not fire an expectation, the newest first, with what it compared.
+
+    The newest 200 of the last 24 hours are kept. `vigil events why ID` tells of one event.
+    """
+    config = options.config(ctx)
+
+    async def found(ports: Ports) -> tuple[list[Row], str]:
+        refusals = await ports.refusals.newest(actor, expectation)
+        if not refusals:
+            seen = await stacks.read_stack(ports)
+            await stacks.require_plausible(config, ports, seen, actor)
+            stacks.require_expectation(seen, actor, expectation)
+        why_none = f"no event was refused in the last 24 hours, for {expectation} of {actor}"
+        return [refusal_row(each) for each in refusals[:limit]], why_none
+
+    rows, why_none = with_ports(config, found, is_reading=True)
+    show_rows(rows, REFUSAL_COLUMNS, is_json=is_json, spare=REFUSAL_SPARE, why_none=why_none)
 
 
 definitions.add_to(app)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import sysconfig
 import traceback
@@ -54,6 +55,36 @@ def load(name: str, *, option: str = "--app") -> App:
         what = f"a {type(found).__name__}, not an App"
         raise Mistake(f"{said}: {attribute!r} in {module.__file__} is {what}")
     return found
+
+
+def load_file(file: str, *, option: str) -> App:
+    """Return the only app in a Python file, or after `:` that of a name, such as `rule.py:app`.
+
+    Raises `Mistake` as `load` does, and if there are several.
+    """
+    path, _, attribute = file.partition(":")
+    folder, name = Path(path).resolve().parent, Path(path).stem
+    if not Path(path).is_file():
+        raise Mistake(f"{option} {file}: there is no such file")
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise Mistake(f"{option} {file}: it is no file of Python")
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))  # It may import its neighbours.
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise Mistake(f"{option} {file}: {_told(error)}") from error
+    apps = {key: each for key, each in vars(module).items() if isinstance(each, App)}
+    if attribute:
+        apps = {key: each for key, each in apps.items() if key == attribute}
+    if len({id(each) for each in apps.values()}) != 1:
+        there = f"it has {', '.join(apps)}; say which, as {path}:NAME" if apps else "no App in it"
+        raise Mistake(f"{option} {file}: {there}")
+    return next(iter(apps.values()))
 
 
 def tell_unknown_names(app: App) -> None:

@@ -122,6 +122,14 @@ async def every_after(
             yield stored
 
 
+async def page_after(
+    link: Link, stream: str, subject: str, *, seq: int, since: datetime | None = None
+) -> list[Stored]:
+    """Return the first messages on `subject` past `seq`, or since a time, directly."""
+    page, _ = await _page(link, stream, subject, seq=seq, since=since)
+    return page
+
+
 async def newest(link: Link, stream: str, subjects: Sequence[str]) -> list[Stored]:
     """Return the last message on each of `subjects` that has one, directly."""
     found: list[Stored] = []
@@ -202,10 +210,17 @@ def _refusal(stream: str, error: api.RequestRefused) -> Unavailable:
 
 
 async def _page(
-    link: Link, stream: str, subject: str, *, seq: int, most: int = BATCH_MAX
+    link: Link,
+    stream: str,
+    subject: str,
+    *,
+    seq: int,
+    most: int = BATCH_MAX,
+    since: datetime | None = None,
 ) -> tuple[list[Stored], bool]:
+    begin = {"seq": seq + 1} if since is None else {"start_time": since.isoformat()}
     question = {
-        "seq": seq + 1,
+        **begin,
         "next_by_subj": subject,
         "batch": most,
         "max_bytes": BATCH_BYTES_MAX,

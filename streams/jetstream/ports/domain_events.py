@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -153,6 +154,16 @@ class JetStreamDomainEvents:
         """See `DomainEvents.stored`."""
         found = await stored.all_between(
             self._link, self._stream, self._stack.event(name), after=after, up_to=up_to
+        )
+        return [self._parse(each) for each in found]
+
+    async def page(
+        self, *, after: int, since: datetime | None = None
+    ) -> Sequence[DomainEvent | Unreadable]:
+        """See `DomainEvents.page`."""
+        begins = since if not after else None
+        found = await stored.page_after(
+            self._link, self._stream, self._stack.every_event(), seq=after, since=begins
         )
         return [self._parse(each) for each in found]
 

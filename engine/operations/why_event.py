@@ -1,0 +1,240 @@
+"""What became of one event: for each expectation, that it opened an episode, or why it did not.
+
+It is told from what is there: refusals of the last day, the journal, and what live nodes declare.
+An episode's id follows from its cause, so no table is needed to see whether an event opened one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+import msgspec
+
+from engine.app.dedupe import ByPayload, ByValue, Dedupe, by_event, episode_id, event_key, key_of
+from engine.cluster.members import live_nodes
+from engine.cluster.nodes import ExpectationInfo, NodeInfo, event_in
+from streams.clock import Clock
+from streams.model.events import EpisodeOpened
+from streams.model.refusals import WAITS, AgainstEpisode, Refusal
+from streams.model.triggers import EventTrigger
+from streams.ports.all import Ports
+from streams.ports.domain_events import DomainEvent
+from streams.ports.refusals import KEPT_MAX, KEPT_S
+
+EVENTS_READ_MAX: Final = 200_000
+"""Most events of the last day among which the event is looked for: some seconds."""
+
+EXPECTATIONS_MAX: Final = 5_000
+"""Most expectations whose episode of the event is looked for."""
+
+EventOutcome = Literal["opened", "refused", "waits", "unknown"]
+
+
+class EventVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What one expectation did with an event."""
+
+    actor: str
+    expectation: str
+    outcome: EventOutcome
+    """`waits`: it is debounced, and may still fire; `unknown`: nothing is known."""
+    episode_id: str = ""
+    """Of `opened`: the episode; of a duplicate: the one that the same cause has opened."""
+    refusal: Refusal | None = None
+    """Of `refused` and `waits`: the latest one."""
+    why: str
+    """For people, in one line."""
+
+
+class EventVerdicts(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an event."""
+
+    name: str
+    """The event's name; empty: the event was not found."""
+    at: datetime | None
+    """When the server stored it; None: the event was not found."""
+    verdicts: Sequence[EventVerdict]
+    """By actor and expectation; none: no expectation is known to have seen it."""
+    why_none: str = ""
+    """Why there is none, for people."""
+
+
+async def why_event(ports: Ports, event_id: str, *, clock: Clock) -> EventVerdicts:
+    """Return what each expectation did with the event `event_id`, as far as that can be told."""
+    event = await _found(ports, event_id, clock=clock)
+    nodes = await live_nodes(ports.gates)
+    kept = await _refusals(ports)
+    own = [each for each in kept if each.event_id == event_id]
+    name = event.name if event is not None else next((each.event for each in own), "")
+    refused = {(each.actor, each.expectation): each for each in own}
+    declared = _declared(nodes)
+    watching = {place for place, info in declared.items() if _watches(info, name)}
+    opened = await _opened(ports, event_id, event, _asked(declared, watching, refused, name))
+    verdicts = [
+        _verdict(place, opened, refused, kept, at=event.at if event else None)
+        for place in sorted({*watching, *refused, *opened})
+    ]
+    return EventVerdicts(
+        name=name or next(iter(opened.values()), _NOTHING_OPENED).name,
+        at=event.at if event is not None else None,
+        verdicts=verdicts,
+        why_none="" if verdicts else _why_none(event_id, event, nodes),
+    )
+
+
+class OpenedBy(msgspec.Struct, frozen=True):
+    """The episode that an event has opened."""
+
+    episode_id: str
+    name: str
+    """The event's."""
+
+
+_NOTHING_OPENED: Final = OpenedBy("", "")
+
+Place = tuple[str, str]
+"""An actor and its expectation."""
+
+
+async def _found(ports: Ports, event_id: str, *, clock: Clock) -> DomainEvent | None:
+    """Return the event, if it is among those of the last day that are read."""
+    since, after, read = clock.now() - timedelta(seconds=KEPT_S), 0, 0
+    while read < EVENTS_READ_MAX:
+        page = await ports.domain_events.page(after=after, since=since)
+        if not page:
+            return None
+        for each in page:
+            if isinstance(each, DomainEvent) and each.id == event_id:
+                return each
+        after, read = page[-1].seq, read + len(page)
+    return None
+
+
+async def _refusals(ports: Ports) -> Sequence[Refusal]:
+    """Return all that are kept, the oldest first."""
+    found: list[Refusal] = []
+    seq = 0
+    while page := await ports.refusals.after(seq):
+        found += [each.refusal for each in page]
+        seq = page[-1].seq
+    return found
+
+
+def _declared(nodes: Iterable[NodeInfo]) -> dict[Place, ExpectationInfo]:
+    return {
+        (actor, name): info
+        for node in nodes
+        for actor, has in node.actors.items()
+        for name, info in has.expectations.items()
+    }
+
+
+def _watches(info: ExpectationInfo, name: str) -> bool:
+    return any(event_in(trigger) == name for trigger in info.triggers)
+
+
+def _asked(
+    declared: Mapping[Place, ExpectationInfo],
+    watching: set[Place],
+    refused: Mapping[Place, Refusal],
+    name: str,
+) -> dict[Place, Dedupe]:
+    """Return the expectations whose episode is looked for, with their rule for equal causes."""
+    # Without its name, any that watches events may have had it.
+    some = watching if name else {each for each in declared if declared[each].triggers}
+    places = sorted({*some, *refused})[:EXPECTATIONS_MAX]
+    return {place: _dedupe_of(declared.get(place)) for place in places}
+
+
+def _dedupe_of(info: ExpectationInfo | None) -> Dedupe:
+    said = info.options.get("dedupe") if info is not None else None
+    if said is None:
+        return by_event()
+    if "path" in said:
+        return msgspec.convert(said, ByValue)
+    return msgspec.convert(said, ByPayload)
+
+
+async def _opened(
+    ports: Ports, event_id: str, event: DomainEvent | None, asked: Mapping[Place, Dedupe]
+) -> dict[Place, OpenedBy]:
+    """Return which of the expectations have an episode that the event has opened."""
+    subjects: dict[str, Place] = {}
+    for (actor, expectation), dedupe in asked.items():
+        key = event_key(event_id) if event is None else key_of(dedupe, event)
+        id_ = episode_id(
+            stack=ports.stack.name, actor=actor, expectation=expectation, dedupe_key=key
+        )
+        subjects[ports.stack.episode(id_)] = (actor, expectation)
+    found: dict[Place, OpenedBy] = {}
+    for subject in await ports.log.newest(list(subjects)):
+        first = (await ports.log.read(subject))[0]
+        by = next((each for each in first.commit.events if isinstance(each, EpisodeOpened)), None)
+        if by is not None and _is_by(by, event_id):
+            assert isinstance(by.trigger, EventTrigger), "an event has opened it"
+            found[subjects[subject]] = OpenedBy(by.episode_id, by.trigger.event_type)
+    return found
+
+
+def _is_by(opened: EpisodeOpened, event_id: str) -> bool:
+    return isinstance(opened.trigger, EventTrigger) and opened.trigger.event_id == event_id
+
+
+def _verdict(
+    place: Place,
+    opened: Mapping[Place, OpenedBy],
+    refused: Mapping[Place, Refusal],
+    kept: Sequence[Refusal],
+    *,
+    at: datetime | None,
+) -> EventVerdict:
+    actor, expectation = place
+    if place in opened:  # guard: opened-event-not-told-refused
+        id_ = opened[place].episode_id
+        return EventVerdict(
+            actor=actor,
+            expectation=expectation,
+            outcome="opened",
+            episode_id=id_,
+            why=f"it opened episode {id_}",
+        )
+    refusal = refused.get(place)
+    if refusal is not None:
+        return EventVerdict(
+            actor=actor,
+            expectation=expectation,
+            outcome="waits" if refusal.reason == WAITS else "refused",
+            episode_id=_episode_of(refusal),
+            refusal=refusal,
+            why=f"{refusal.reason}: {refusal.words}",
+        )
+    own = [each for each in kept if (each.actor, each.expectation) == place]
+    return EventVerdict(
+        actor=actor, expectation=expectation, outcome="unknown", why=_why_unknown(own, at)
+    )
+
+
+def _episode_of(refusal: Refusal) -> str:
+    """Return the episode that the same cause has opened; empty: none has."""
+    return refusal.against.episode_id if isinstance(refusal.against, AgainstEpisode) else ""
+
+
+def _why_unknown(own: Sequence[Refusal], at: datetime | None) -> str:
+    """Return why nothing is known of what an expectation that watches an event did with it."""
+    if at is not None and len(own) >= KEPT_MAX and own[0].at >= at:
+        return f"its refusal may be gone: {KEPT_MAX} later ones are kept"
+    return (
+        "nothing is known: it still waits, its own rule for equal causes opened another episode, "
+        "or its node was lost before it stored why"
+    )
+
+
+def _why_none(event_id: str, event: DomainEvent | None, nodes: Sequence[NodeInfo]) -> str:
+    if event is not None:
+        whom = "no expectation of a node that is up" if nodes else "no node is up, and none"
+        return f"{whom} watches {event.name!r}"
+    return (
+        f"no event {event_id!r} in the last 24 hours, nor anything that says what became of it: "
+        "refusals are kept for so long"
+    )
