@@ -58,6 +58,7 @@ BLOCKING_IN_TURN: Final = "tests/engine/waits/test_wait_in_lane.py"
 ANSWERING: Final = "tests/engine/waits/test_answer.py"
 FEEDS_OF_OTHERS: Final = "tests/contracts/test_feeds.py"
 DROPPING: Final = "tests/engine/runtime/test_dropping.py"
+REFUSAL_ROWS: Final = "tests/projections/test_refusal_rows.py"
 KEPT_REFUSALS: Final = "tests/engine/triggers/test_refusals.py"
 SHARED_QUEUE: Final = "tests/streams/jetstream/test_shared_queue.py"
 LATE_STARTS: Final = "tests/engine/triggers/test_late_starts.py"
@@ -7961,5 +7962,17 @@ TABLE: Final[Sequence[Mutant]] = (
         "events would: what fires begins the cooldown",
         never,
         "tests/engine/operations/test_would_fire.py",
+    ),
+    Mutant(
+        "remade-refusals-read-anew",
+        "rows: a stream of refusals that was made anew is read from its beginning",
+        never,
+        REFUSAL_ROWS,
+    ),
+    Mutant(
+        "old-refusals-forgotten",
+        "rows: refusals that are over a day old are deleted",
+        never,
+        REFUSAL_ROWS,
     ),
 )

@@ -1,4 +1,4 @@
-"""The sources of a projector, as batches of row changes: journal, state, dead letters, claims.
+"""The sources of a projector, as batches of row changes: journal, state, claims and others.
 
 A `SourceBatch` has the changes for some messages, and the position that the checkpoint moves to
 with them. A transaction costs as much as a hundred rows, so messages are gathered: the first after
@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from projections import claims
+from projections import claims, refusals
 from projections.project import AggregateFolds
 from projections.rows import RowBatch, arrange
 from streams.clock import Clock
@@ -61,6 +61,13 @@ takes. It bounds the memory for very large ones."""
 
 COMING_S: Final = 0.01
 """Longest wait for messages that the server has announced, in seconds."""
+
+REFUSALS_LOOK_S: Final = 2.0
+"""Between two looks for refusals, in seconds: nodes store them once a second, and nobody waits for
+their rows."""
+
+FORGET_S: Final = 60.0
+"""Between two deletions of refusals that are too old, in seconds."""
 
 SILENCE_S: Final = 5.0
 """Longest wait for a message before looking again, in seconds."""
@@ -282,6 +289,46 @@ class _ClaimReader:
             position=self._position,
             events=len(seen),
             pending=0,
+        )
+
+
+class RefusalSource:
+    """Why events did not fire: what is new in the stream, page by page."""
+
+    projection = "refusals"
+
+    def __init__(self, ports: Ports, clock: Clock) -> None:
+        self._ports = ports
+        self._clock = clock
+
+    @asynccontextmanager
+    async def open(self, *, after: int, mark: str) -> AsyncIterator[BatchReader]:  # noqa: ARG002 - as every feed is opened
+        """Read on past a position."""
+        yield _RefusalReader(self._ports, self._clock, after=after)
+
+
+class _RefusalReader:
+    def __init__(self, ports: Ports, clock: Clock, *, after: int) -> None:
+        self._port, self._clock, self._position = ports.refusals, clock, after
+        self._forgets_s = clock.monotonic_s()
+
+    async def receive(self) -> SourceBatch | None:
+        is_time = self._clock.monotonic_s() >= self._forgets_s
+        # Refusals may be lost, and their stream is then made anew.
+        # guard: remade-refusals-read-anew
+        if is_time and await self._port.newest_seq() < self._position:
+            self._position = 0
+        found = await self._port.after(self._position)
+        if not found and not is_time:
+            await self._clock.sleep(REFUSALS_LOOK_S)
+            return None
+        changes = refusals.project(found)
+        if is_time:  # guard: old-refusals-forgotten
+            self._forgets_s = self._clock.monotonic_s() + FORGET_S
+            changes.append(refusals.forget(self._clock.now()))
+        self._position = found[-1].seq if found else self._position
+        return SourceBatch(
+            batches=arrange(changes), position=self._position, events=len(found), pending=0
         )
 
 

@@ -29,6 +29,7 @@ from projections.postgres.batches import (
     BatchSource,
     ClaimSource,
     LogSource,
+    RefusalSource,
     SourceBatch,
 )
 from projections.postgres.migrator import migrate
@@ -115,6 +116,7 @@ def _feeds(ports: Ports, clock: Clock) -> Iterator[BatchSource]:
         for partition in ports.stack.partitions_of(stream):
             yield LogSource(ports, stream, partition, clock=clock)
     yield ClaimSource(ports, clock)
+    yield RefusalSource(ports, clock)
 
 
 async def _wait_first_end(*works: Coroutine[None, None, object]) -> None:

@@ -18,7 +18,8 @@ class ProjectorPosition(msgspec.Struct, frozen=True, kw_only=True):
 
     stack: str
     projection: str
-    """`journal` or `state`, or a partition as in `journal-0of4`; `dead` or `claims`."""
+    """`journal` or `state`, or a partition as in `journal-0of4`; `dead`, `claims` or
+    `refusals`."""
     position: int
     """Everything up to this sequence is in the rows."""
     mark: str = ""

@@ -42,6 +42,10 @@ class MemoryRefusals:
         subject, at = self._stack.refusal(actor, expectation), self._clock.now()
         return [each.refusal for each in reversed(self._kept(subject, at))]
 
+    async def newest_seq(self) -> int:
+        """See `Refusals.newest_seq`."""
+        return self._seq
+
     async def after(self, seq: int, *, actor: str = "") -> Sequence[RecordedRefusal]:
         """See `Refusals.after`."""
         begins = self._stack.refusals_of(actor).rstrip("*>")

@@ -50,6 +50,12 @@ class Refusals(Protocol):
         Raises `BadName` if neither can be a name.
         """
 
+    async def newest_seq(self) -> int:
+        """Return the sequence of the newest refusal that was ever stored, or 0.
+
+        It goes back only if the stream was lost and made anew.
+        """
+
     async def after(self, seq: int, *, actor: str = "") -> Sequence[RecordedRefusal]:
         """Return the oldest refusals past sequence `seq`, up to `PAGE_MAX`; none: it has no more.
 

@@ -82,6 +82,13 @@ async def test_many_are_read_page_by_page(ports):
     assert await ids(ports) == [each.event_id for each in stored]
 
 
+async def test_the_newest_sequence_is_that_of_the_last_one(ports):
+    assert await ports.refusals.newest_seq() == 0
+    await ports.refusals.store([refusal(number) for number in range(3)])
+
+    assert await ports.refusals.newest_seq() == 3 == (await ports.refusals.after(0))[-1].seq
+
+
 async def test_what_can_be_no_name_is_refused(ports):
     with pytest.raises(BadName):
         await ports.refusals.newest("a.b", "disk")

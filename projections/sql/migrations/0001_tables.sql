@@ -1936,6 +1936,43 @@ COMMENT ON COLUMN work_claims.error_detail IS 'Why the work failed, in words.';
 CREATE INDEX work_claims_by_owner ON work_claims (stack, owner_node) WHERE state = 'claimed';
 
 
+CREATE TABLE refusals (
+    stack text NOT NULL,
+    journal_seq bigint NOT NULL,
+    event_id text NOT NULL,
+    event text NOT NULL,
+    actor_id text NOT NULL,
+    expectation_id text NOT NULL,
+    subject_id text,
+    refused_at timestamptz NOT NULL,
+    node text NOT NULL,
+    reason text NOT NULL,
+    compared_with text NOT NULL,
+    against jsonb,
+    PRIMARY KEY (stack, journal_seq, refused_at)
+);
+COMMENT ON TABLE refusals IS
+    'Events that did not fire an expectation, and what they were compared with; for 24 hours. Some may be missing.';
+COMMENT ON COLUMN refusals.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN refusals.journal_seq IS 'Its sequence in the stream of refusals.';
+COMMENT ON COLUMN refusals.event_id IS 'The event''s id; of a tick, its dedupe key.';
+COMMENT ON COLUMN refusals.event IS 'The event''s name; tick: of a schedule.';
+COMMENT ON COLUMN refusals.actor_id IS 'The actor.';
+COMMENT ON COLUMN refusals.expectation_id IS 'The expectation that it did not fire.';
+COMMENT ON COLUMN refusals.subject_id IS
+    'What the event is about, by the expectation''s subject key. NULL: it has none.';
+COMMENT ON COLUMN refusals.refused_at IS 'When it was refused, by the node''s clock.';
+COMMENT ON COLUMN refusals.node IS 'The node that refused it.';
+COMMENT ON COLUMN refusals.reason IS 'Why: a stable class.';
+COMMENT ON COLUMN refusals.compared_with IS 'What it was compared with, in words.';
+COMMENT ON COLUMN refusals.against IS
+    'The same as data. NULL: the reason says it all.';
+
+CREATE INDEX refusals_by_expectation
+ON refusals (stack, actor_id, expectation_id, refused_at DESC);
+CREATE INDEX refusals_by_time ON refusals (stack, refused_at);
+
+
 CREATE TABLE projection_checkpoints (
     stack text NOT NULL,
     projection text NOT NULL,
@@ -1949,7 +1986,7 @@ COMMENT ON TABLE projection_checkpoints IS
     'How far the rows have come; updated in the same transaction as the rows.';
 COMMENT ON COLUMN projection_checkpoints.stack IS 'The stack that it belongs to.';
 COMMENT ON COLUMN projection_checkpoints.projection IS
-    'What it follows: journal, state, dead or claims; state-0of4 is one of four partitions of a state.';
+    'What it follows: journal, state, dead, claims or refusals; state-0of4 is one of four partitions of a state.';
 COMMENT ON COLUMN projection_checkpoints.journal_seq IS
     'The rows contain everything up to this sequence (for claims: revision).';
 COMMENT ON COLUMN projection_checkpoints.mark IS

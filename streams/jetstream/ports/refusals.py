@@ -44,6 +44,10 @@ class JetStreamRefusals:
         found = await self._page(subject, seq=0)
         return [each.refusal for each in reversed(found)]
 
+    async def newest_seq(self) -> int:
+        """See `Refusals.newest_seq`."""
+        return await stored.newest_seq(self._link, self._stream)
+
     async def after(self, seq: int, *, actor: str = "") -> Sequence[RecordedRefusal]:
         """See `Refusals.after`."""
         return await self._page(self._stack.refusals_of(actor), seq=seq)
