@@ -96,8 +96,8 @@ _UNCOMPRESS: Final = "Stop every node and run `vigil uncompress` once."
 _SYNC: Final = "it must be `always` in their configuration"
 _OF_TROUBLE: Final = "Do what it says, or see the projector's log; it tries again by itself."
 
-_CLAIMS: Final = "claims"
-"""The projection that follows no stream of commits."""
+_OF_NO_COMMITS: Final = frozenset({"claims", "refusals"})
+"""The projections that follow no stream of commits."""
 
 _CLOCK: Final = SystemClock()
 
@@ -255,7 +255,7 @@ async def look_at_lags(pool: Pool, stack: Stack, heads: Mapping[str, int]) -> li
         await _of_lag(pool, stack, each, head=head, place=places.get(each, _NOWHERE))
         for each, head in heads.items()
     ]
-    strange = sorted(places.keys() - heads.keys() - {_CLAIMS}) if heads else []
+    strange = sorted(places.keys() - heads.keys() - _OF_NO_COMMITS) if heads else []
     says = "the rows show streams of another layout"
     others = [DoctorCheck(f"projection {each}", "problem", says, _OF_ANOTHER) for each in strange]
     return [*lags, *others]
