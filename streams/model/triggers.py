@@ -102,7 +102,7 @@ class Budget(Struct, frozen=True, kw_only=True):
     """What one episode may use. A limit of 0 is no limit."""
 
     turns: int = 12
-    """Actions asked of the strategy."""
+    """Steps of the strategy, or calls of a function; the conclusion needs none."""
     tokens: int = 25_000
     """Model tokens, as synthesizers report them."""
     wall_s: float = 120.0
