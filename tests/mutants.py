@@ -4471,7 +4471,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "unwritable-instance-gives-place-back",
         "overlap of workflows: an instance that cannot be written gives its place back",
         never,
-        OVERLAPPING_FLOWS,
+        STARTING,
     ),
     Mutant(
         "displaced-instance-begins-nothing",

@@ -165,20 +165,31 @@ async def test_a_cause_that_can_start_none_is_an_instance_that_has_failed_at_onc
         assert await starter.start(start) is StartOutcome.REPEATED
 
 
-async def test_what_the_journal_cannot_store_gives_its_place_back(ports, starter):
-    class Narrow:
-        """A log that takes no instance with steps."""
+class Narrow:
+    """A log that takes no instance with steps, or none at all."""
 
-        def __getattr__(self, name: str) -> object:
-            return getattr(ports.log, name)
+    def __init__(self, ports: MemoryPorts, *, takes_refusals: bool) -> None:
+        self._log, self._takes_refusals = ports.log, takes_refusals
 
-        async def append(self, subject: str, commit: Commit, *, after: int) -> int:
-            if commit.events[0].spec.steps:
-                raise TooLarge(subject, size_bytes=2, limit_bytes=1)
-            return await ports.log.append(subject, commit, after=after)
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
 
-    narrow = replace(starter, ports=replace(ports, log=Narrow()))
+    async def append(self, subject: str, commit: Commit, *, after: int) -> int:
+        if commit.events[0].spec.steps or not self._takes_refusals:
+            raise TooLarge(subject, size_bytes=2, limit_bytes=1)
+        return await self._log.append(subject, commit, after=after)
+
+
+async def test_an_instance_that_does_not_fit_has_failed_and_gives_its_place_back(ports, starter):
+    narrow = replace(starter, ports=replace(ports, log=Narrow(ports, takes_refusals=True)))
     assert await narrow.start(cause(1)) is StartOutcome.REFUSED
+    assert not (await begin(starter, cause(2)))[1]
+
+
+async def test_a_cause_of_which_nothing_can_be_stored_gives_its_place_back(ports, starter):
+    narrow = replace(starter, ports=replace(ports, log=Narrow(ports, takes_refusals=False)))
+    with pytest.raises(TooLarge):
+        await narrow.start(cause(1))
     assert not (await begin(starter, cause(2)))[1]
 
 
