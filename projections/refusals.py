@@ -1,6 +1,7 @@
-"""The refusals read model: a row for each event that did not fire an expectation, for a day. Pure.
+"""The refusals read model: a row for each event that did not fire an expectation. Pure.
 
-The rows are not rebuilt from the log, which forgets them as they do.
+There are as many as the stream keeps: the newest of each expectation, for a day. They are not
+rebuilt from the log, which forgets them as they do.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from projections.rows import Row, RowChange, Statement, key
-from streams.ports.refusals import KEPT_S, RecordedRefusal
+from streams.ports.refusals import KEPT_MAX, KEPT_S, RecordedRefusal
 
 ADD: Final = Statement(name="add_refusals", table="refusals", keys=("journal_seq", "refused_at"))
+
+TRIM: Final = Statement(name="trim_refusals", table="refusals", keys=("actor_id", "expectation_id"))
 
 FORGET: Final = Statement(name="forget_refusals", table="refusals", keys=())
 
@@ -38,6 +41,14 @@ class RefusalState(Row, kw_only=True):
     against: Any
 
 
+class TrimmedRefusals(Row, kw_only=True):
+    """One row of `sql/trim_refusals.sql`: an expectation that has more refusals now."""
+
+    actor_id: str
+    expectation_id: str
+    rows_max: int
+
+
 class ForgottenRefusals(Row, kw_only=True):
     """The row of `sql/forget_refusals.sql`."""
 
@@ -47,7 +58,17 @@ class ForgottenRefusals(Row, kw_only=True):
 
 def project(records: Iterable[RecordedRefusal]) -> list[RowChange]:
     """Return the row changes that refusals ask for."""
-    return [RowChange(ADD, _row(each)) for each in records]
+    rows = [_row(each) for each in records]
+    places = dict.fromkeys((row.actor_id, row.expectation_id) for row in rows)
+    # guard: refusal-rows-as-kept
+    trimmed = [
+        TrimmedRefusals(actor_id=actor, expectation_id=name, rows_max=KEPT_MAX)
+        for actor, name in places
+    ]
+    return [
+        *(RowChange(ADD, row) for row in rows),
+        *(RowChange(TRIM, row) for row in trimmed),
+    ]
 
 
 def forget(now: datetime) -> RowChange:

@@ -7970,6 +7970,12 @@ TABLE: Final[Sequence[Mutant]] = (
         REFUSAL_ROWS,
     ),
     Mutant(
+        "refusal-rows-as-kept",
+        "rows: of the refusals of an expectation only the newest stay",
+        gives("[]"),
+        REFUSAL_ROWS,
+    ),
+    Mutant(
         "old-refusals-forgotten",
         "rows: refusals that are over a day old are deleted",
         never,

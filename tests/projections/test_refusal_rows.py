@@ -8,6 +8,7 @@ from projections.postgres import store
 from projections.postgres.batches import FORGET_S, RefusalSource
 from streams.memory.refusals import MemoryRefusals
 from streams.model.refusals import AgainstFilter
+from streams.ports.refusals import KEPT_MAX, RecordedRefusal
 from tests.contracts.test_refusals import refusal
 from tests.projections.test_feeds import StoppedClock
 from tests.simulation.time import SimClock
@@ -31,6 +32,19 @@ async def ids(pool, ports):
         ports.stack.name,
     )
     return [row["event_id"] for row in found]
+
+
+def pages_of(stored, *, most=KEPT_MAX):
+    """Return the `after` of a port that has kept all of `stored`."""
+
+    async def after(seq, *, actor=""):
+        return [
+            RecordedRefusal(number, each)
+            for number, each in enumerate(stored, start=1)
+            if number > seq
+        ][:most]
+
+    return after
 
 
 def source(ports, clock=None):
@@ -71,6 +85,17 @@ async def test_what_is_over_a_day_old_is_deleted(ports, pool):
         await applied(pool, ports, reader)
 
     assert await ids(pool, ports) == ["x2"]
+
+
+async def test_an_expectation_has_its_newest_as_the_stream_does(ports, pool, monkeypatch):
+    stored = [refusal(number, at=NOW + timedelta(seconds=number)) for number in range(250)]
+    monkeypatch.setattr(ports.refusals, "after", pages_of(stored))
+    async with source(ports).open(after=0, mark="") as reader:
+        await applied(pool, ports, reader)
+        assert len(await ids(pool, ports)) == KEPT_MAX
+        await applied(pool, ports, reader)
+
+    assert await ids(pool, ports) == [f"x{number}" for number in range(50, 250)]
 
 
 async def test_where_nothing_is_new_nothing_is_written(ports):

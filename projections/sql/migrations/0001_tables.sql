@@ -1952,7 +1952,7 @@ CREATE TABLE refusals (
     PRIMARY KEY (stack, journal_seq, refused_at)
 );
 COMMENT ON TABLE refusals IS
-    'Events that did not fire an expectation, and what they were compared with; for 24 hours. Some may be missing.';
+    'Events that did not fire an expectation, and what they were compared with: the newest 200 of each expectation, for 24 hours. Some may be missing.';
 COMMENT ON COLUMN refusals.stack IS 'The stack that it belongs to.';
 COMMENT ON COLUMN refusals.journal_seq IS 'Its sequence in the stream of refusals.';
 COMMENT ON COLUMN refusals.event_id IS 'The event''s id; of a tick, its dedupe key.';
