@@ -6879,6 +6879,48 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/execution/test_driver.py",
     ),
     Mutant(
+        "own-timeout-ends-attempts",
+        "retries: a timeout of the function's own ends the attempts in a pause",
+        never,
+        "tests/engine/functions/test_retries.py",
+    ),
+    Mutant(
+        "answer-given-while-canceled",
+        "functions: what is given to a branch that is being canceled is its answer",
+        never,
+        "tests/engine/functions/test_own_timeouts.py",
+    ),
+    Mutant(
+        "replay-waits-for-nothing",
+        "a replay waits for nothing",
+        without("1"),
+        "tests/engine/operations/test_replay.py",
+    ),
+    Mutant(
+        "restart-knows-tokens-used",
+        "a class that begins anew knows the tokens that it has used",
+        never,
+        "tests/engine/execution/test_driver.py",
+    ),
+    Mutant(
+        "class-cut-off-stays-so",
+        "a class that catches its end is asked for nothing more",
+        never,
+        "tests/engine/execution/test_driver.py",
+    ),
+    Mutant(
+        "exhausted-state-after-last-step",
+        "on_exhausted: a state from the middle of a replay is none",
+        always,
+        EXHAUSTED,
+    ),
+    Mutant(
+        "exhausted-state-as-kept",
+        "on_exhausted: what a function does to its state is not told",
+        gives("run.state"),
+        EXHAUSTED,
+    ),
+    Mutant(
         "class-converges-once-replayed",
         "a class that ends before its history is not asked for its conclusion",
         dropped,

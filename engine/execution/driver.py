@@ -53,7 +53,7 @@ from engine.execution.report import FindingReports
 from engine.execution.steps import OutputSteps, StepExecutor, shown_args
 from engine.findings.store import FindingReader
 from engine.functions.begin import begin
-from engine.functions.history import history_of
+from engine.functions.history import History, history_of
 from engine.functions.result import conclusion
 from engine.functions.run import OWN_TIMEOUT, FunctionRun, Rest
 from engine.outputs.pool import OutputContext
@@ -112,6 +112,11 @@ class EpisodeTurns:
     def waits_for_people(self) -> bool:
         """Whether approvals, waits and sleeps are real; a dry run answers them itself."""
         return self.opened.mode is Mode.LIVE
+
+    @property
+    def holds_sleeps(self) -> bool:
+        """Whether a short sleep is waited for."""
+        return True
 
     @property
     def steps_recorded(self) -> int:
@@ -468,6 +473,8 @@ class Driver:
     async def _run(self, records: Sequence[Recorded]) -> None:
         expectation, stack = self.turns.executor.expectation, self.context.ports.stack.name
         history = await call(history_of, records)
+        if not records:  # guard: restart-knows-tokens-used
+            history = History(tokens_before=self.journal.episode.tokens_used)
         run, ctx = await call(begin, expectation, history, self.opened, self.turns, stack=stack)
         self._function_run = run
         ended = await run.to_the_end(ctx, self.opened.trigger)

@@ -16,7 +16,7 @@ from engine.functions.of_class import StrategyLoop
 from engine.functions.order import REMEDY, REMEDY_OF_CLASS, REMEDY_OF_FORK
 from engine.functions.run import FunctionRun, LiveTurns, called
 from engine.usercode.call import call
-from streams.json import unraw
+from streams.json import NOTHING, unraw
 from streams.model.events import EpisodeOpened
 
 OF_A_CLASS: Final = (
@@ -68,10 +68,11 @@ async def begin(
         raise NondeterministicReplay(OF_A_CLASS)
     code = partial(called, strategy, turns.scope)
     run = FunctionRun(code, history, turns, seed=seed, remedy=remedy)
-    schema, resumed = expectation.state_schema, None
+    schema, state = expectation.state_schema, NOTHING
     if kept is not None:
-        resumed = unraw(await call(migrate, kept.state, schema, version=kept.schema_version))
-    run.note_state(resumed)
+        state = await call(migrate, kept.state, schema, version=kept.schema_version)
+    run.note_state(unraw(state))
+    resumed = unraw(state)  # guard: exhausted-state-as-kept
     findings, version = turns.findings, schema.version
     return run, FunctionContext(run, opened, findings, resumed=resumed, schema_version=version)
 

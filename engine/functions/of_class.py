@@ -70,26 +70,29 @@ class StrategyLoop:
     ) -> ConvergeResult | Converge | None:
         """Return the conclusion, or None if the strategy asks for none."""
         IN_STRATEGY.set(True)
-        run.note_state(await self._first_state(trigger))
-        is_kept = self.checkpoint is not None
+        state, is_kept = await self._first_state(trigger), self.checkpoint is not None
+        run.check_uninterrupted()
         while True:
+            if run.has_replayed:  # guard: exhausted-state-after-last-step
+                run.note_state(state)
             ctx = self._context(run)
-            action = await self._next_step(run.state, ctx)
+            action = await self._next_step(state, ctx)
+            run.check_uninterrupted()
             match action:
                 case Done():
                     return None
                 case Converge():
                     run.check_all_asked()  # guard: class-converges-once-replayed
-                    return await self._converge(run.state, ctx) if self.converges else action
+                    return await self._converge(state, ctx) if self.converges else action
                 case _:
                     waits = isinstance(action, Pause) and self.waits_for_people
                     if run.has_replayed and (waits or not is_kept):  # guard: class-state-kept
-                        run.record(await self._keep(run.state, wait.PHASE if waits else INIT))
+                        run.record(await self._keep(state, wait.PHASE if waits else INIT))
                         is_kept = True
                     taken = await run.taken(action)
-                    run.note_state(await self._handle(run, action, taken))
+                    state = await self._handle(run, state, action, taken)
                     if isinstance(action, Checkpoint) and isinstance(taken, Performed):
-                        run.record(await self._keep(run.state, action.phase))
+                        run.record(await self._keep(state, action.phase))
                         await run.settle()
 
     async def _first_state(self, trigger: Trigger) -> Any:  # noqa: ANN401 - a strategy's own
@@ -109,26 +112,26 @@ class StrategyLoop:
             )
         return action
 
-    async def _handle(self, run: FunctionRun, action: Step, taken: Taken) -> Any:  # noqa: ANN401
+    async def _handle(self, run: FunctionRun, state: Any, action: Step, taken: Taken) -> Any:  # noqa: ANN401
         step_no, kind = run.step_no_of(taken), taken.kind
         step = StepTaken(step_no=step_no, kind=kind, tool=taken.tool_name, action=action)
         if taken.error_class:
             result: object = Failure(taken.error_class, taken.error_detail)
         else:
             result = await run.result_of(taken)
-        handled = await call(self.strategy.handle_result, run.state, step, result)
+        handled = await call(self.strategy.handle_result, state, step, result)
         if isinstance(handled, Abort):
             raise EpisodeFailed(handled.error_class, handled.detail)
-        state = handled.state if isinstance(handled, Retry) else handled
-        if state is None and run.state is not None:  # guard: strategy-returns-state
+        new = handled.state if isinstance(handled, Retry) else handled
+        if new is None and state is not None:  # guard: strategy-returns-state
             what = "handle_result() returned None; return the state"
             raise EpisodeFailed(InvalidResult.error_class, what)
         try:
             # guard: unstorable-state-told
-            _encoder.encode(state)  # Before it must be stored, so that it is told at once.
+            _encoder.encode(new)  # Before it must be stored, so that it is told at once.
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise EpisodeFailed(Unencodable.error_class, f"state: {error}") from error
-        return state
+        return new
 
     async def _converge(self, state: object, ctx: Context) -> ConvergeResult:
         result = await _free(self.strategy.converge, state, replace(ctx, findings=self.findings))

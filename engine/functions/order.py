@@ -54,6 +54,9 @@ class Asked:
     """The user's line."""
     answer: asyncio.Future[StepRecorded | None]
     """None: nothing is recorded, and the call goes live."""
+    given: StepRecorded | None = None
+    is_given: bool = False
+    """Whether there is an answer, `given`, though the future may have been canceled before."""
 
     async def answered(self, scope: CancelScope) -> StepRecorded | None:
         """Return the answer. May be `Interrupted`.
@@ -67,6 +70,8 @@ class Asked:
             except asyncio.CancelledError:
                 if scope.is_canceled:
                     raise
+                if self.is_given:  # guard: answer-given-while-canceled
+                    return self.given
                 if answer.cancelled():  # guard: recorded-answered-though-late
                     self.answer = asyncio.get_running_loop().create_future()
 
@@ -178,6 +183,7 @@ class Order:
 
     def _give(self, asked: Asked, step: StepRecorded | None) -> None:
         self.wake()
+        asked.given, asked.is_given = step, True
         if not asked.answer.done():  # Its branch may be canceled.
             asked.answer.set_result(step)
 

@@ -101,6 +101,10 @@ class LiveTurns(Protocol):
         """Whether approvals, waits and sleeps are real; otherwise `take` answers them."""
 
     @property
+    def holds_sleeps(self) -> bool:
+        """Whether a short sleep is waited for; otherwise the run ends at any."""
+
+    @property
     def steps_recorded(self) -> int:
         """How many steps the episode has recorded."""
 
@@ -250,6 +254,11 @@ class FunctionRun:
         self.check_all_asked()
         return returned
 
+    def check_uninterrupted(self) -> None:
+        """Raise `CancelledError` once more if code of users has caught it."""
+        if self._scope.is_canceled:  # guard: class-cut-off-stays-so
+            raise asyncio.CancelledError
+
     def check_all_asked(self) -> None:
         """Raise `EpisodeFailed` if the function ends without having asked for what is recorded."""
         open_ = (self._turns.announced_at(each.path) for each in self._history.announced)
@@ -335,7 +344,9 @@ class FunctionRun:
         mark = done.fingerprint
         while done.retry_s:
             pause = Sleep(done.retry_s)
-            await self._done(pause, fingerprint(pause), again.next_path(), again)
+            paused = await self._done(pause, fingerprint(pause), again.next_path(), again)
+            if paused.error_class:  # guard: own-timeout-ends-attempts
+                return paused
             done = await self._done(action, mark, again.next_path(), again)
         return done
 
@@ -533,11 +544,14 @@ class FunctionRun:
             performed = self._turns.time_out(action, path=path)
         finally:
             self._begun -= is_new  # guard: recorded-turn-once
-        await self.settle()
+        await self._settle()
         return performed
 
     async def settle(self) -> None:
         """Wait until what was recorded is durable, where the expectation wants that."""
+        await self._live(self._settle())
+
+    async def _settle(self) -> None:
         await self._surely(self._turns.settle)  # guard: durable-is-no-timeout
 
     def _check_own_timeout(self, known: int = 0) -> int:
@@ -589,7 +603,7 @@ class FunctionRun:
         finally:
             self._begun -= is_new
         self._turns.record(seen)
-        await self.settle()
+        await self._settle()
         return seen
 
     async def _wait(
@@ -619,7 +633,7 @@ class FunctionRun:
         self._resting[rest.path] = rest
         self._order.rest()
         timer = None
-        if rest.until is not None and not rest.over.done():
+        if rest.until is not None and self._turns.holds_sleeps and not rest.over.done():
             timer = asyncio.create_task(self._wake(rest, rest.until))
         try:
             await rest.over
@@ -643,7 +657,8 @@ class FunctionRun:
         sleeps = [(rest.until, rest) for rest in self._resting.values() if rest.until is not None]
         if sleeps:
             until, rest = min(sleeps, key=lambda each: each[0])
-            if (until - self._clock.now()).total_seconds() <= HELD_S:
+            is_held = (until - self._clock.now()).total_seconds() <= HELD_S
+            if is_held and self._turns.holds_sleeps:  # guard: replay-waits-for-nothing
                 return
         else:
             rest = min(self._resting.values(), key=lambda each: _position(each.path))

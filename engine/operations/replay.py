@@ -204,6 +204,7 @@ async def replay(
         asks = _asked_at_the_end(ended, episode)
     except _WentLive as live:
         _check_not_over(episode, asks=f"{live}")
+        _check_waits(episode, live.action)
         asks, place = live.action, live.place
     except EpisodeFailed as failed:
         if failed.error_class == NondeterministicReplay.error_class:
@@ -218,8 +219,8 @@ def _asked_at_the_end(ended: object | Rest, episode: Episode) -> Action:
     """Return what a strategy asks for last; `NondeterministicReplay`: the journal has another."""
     blocked = episode.blocked if episode.status is Status.BLOCKED else None
     if isinstance(ended, Rest):
-        if blocked is not None:
-            recovery.check_same(blocked, asked=fingerprint(ended.action), action=ended.action)
+        _check_not_over(episode, asks=recovery.kind_of(ended.action))
+        _check_waits(episode, ended.action)
         return ended.action
     if blocked is not None:  # guard: replay-waits-as-recorded
         was = recovery.text_of_step(blocked)
@@ -227,9 +228,15 @@ def _asked_at_the_end(ended: object | Rest, episode: Episode) -> Action:
     has_ended = isinstance(ended, Converge) or conclusion(ended) is not None
     if has_ended and _is_done_without_result(episode):
         raise NondeterministicReplay("it was done; the replay has a result")
-    if not has_ended and not _has_nothing(episode.converged):
+    if not has_ended and _has_converged(episode) and not _has_nothing(episode.converged):
         raise NondeterministicReplay("it converged; the replay returns nothing")
     return Converge() if has_ended else Done()
+
+
+def _check_waits(episode: Episode, action: Step) -> None:
+    """Raise `NondeterministicReplay` if an episode that waits is to do something else."""
+    if episode.status is Status.BLOCKED and episode.blocked is not None:
+        recovery.check_same(episode.blocked, asked=fingerprint(action), action=action)
 
 
 def _check_not_over(episode: Episode, *, asks: str) -> None:
@@ -248,9 +255,9 @@ def _has_nothing(converged: EpisodeConverged | None) -> bool:
 
 
 class _WentLive(Exception):
-    """The function asks for what is not recorded."""
+    """The strategy asks for what is not recorded."""
 
-    def __init__(self, action: Action) -> None:
+    def __init__(self, action: Step) -> None:
         super().__init__(recovery.kind_of(action))
         self.action, self.place = action, place_of_call()
 
@@ -264,6 +271,7 @@ class _ReplayTurns:
     actor: Actor
     clock: Clock = SystemClock()  # noqa: RUF009 - it has no state
     waits_for_people: bool = True
+    holds_sleeps: bool = False
     scope: CancelScope = field(default_factory=lambda: CancelScope(SystemClock()))
 
     @property

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 import msgspec
 import pytest
 
-from engine.app.actions import checkpoint, done, observe, synthesize, tool_call
+from engine.app.actions import checkpoint, converge, done, observe, synthesize, tool_call
 from engine.app.findings import raise_finding
 from engine.app.strategy import ConvergeResult, abort, retry
 from engine.app.tools import Synthesis, ToolFailed
@@ -480,6 +481,37 @@ async def test_a_replay_that_asks_for_another_action_ends_the_episode(ports, ask
     assert life_.end.error_detail.startswith("call 1 was observation")
     assert said in life_.end.error_detail
     assert b"t0ken" not in stored(ports)
+
+
+async def test_a_class_that_begins_anew_knows_the_tokens_it_has_used(ports):
+    known = []
+
+    class Thrifty(Scripted):
+        def next_step(self, state, ctx):
+            known.append(ctx.tokens_used)
+            return super().next_step(state, ctx)
+
+    app = app_of(Thrifty(observe("a")), recovery="restart")
+    past = kept(), did(1, observe("a"), "a", tokens=5)
+    async with running(app, ports):
+        await lived(ports, await leave(ports, app, *past))
+    assert known == [5, 5]
+
+
+async def test_a_class_that_catches_its_end_is_asked_for_nothing_more():
+    asked = []
+
+    class Stubborn(Scripted):
+        async def next_step(self, state, ctx):
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            return converge()
+
+        def converge(self, state, ctx):
+            asked.append(state)
+
+    life_ = await play(Stubborn(), budget=Budget(turns=0, tokens=0, wall_s=0.05))
+    assert (life_.end.error_class, asked) == ("budget_exceeded", [])
 
 
 async def test_a_class_that_ends_before_its_history_is_not_asked_for_its_conclusion(ports):

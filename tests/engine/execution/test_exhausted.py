@@ -31,6 +31,8 @@ from tests.engine.stage import (
     Scripted,
     app_of,
     ask_start,
+    did,
+    kept,
     leave,
     life,
     lived,
@@ -339,3 +341,36 @@ async def test_a_replay_knows_that_the_strategy_did_not_converge_itself(is_funct
 def test_what_cannot_be_called_is_refused_at_once():
     with pytest.raises(DeclarationError, match="on_exhausted"):
         app_of(Scripted(), on_exhausted="converge")
+
+
+async def test_a_class_that_is_cut_off_while_it_is_replayed_has_no_state_yet(ports):
+    class Slow(Scripted):
+        async def next_step(self, state, ctx):
+            await asyncio.sleep(0.15)
+            return super().next_step(state, ctx)
+
+    steps = [observe(number) for number in range(1, 6)]
+    app = app_of(Slow(*steps), budget=Budget(wall_s=0.4), on_exhausted=partial_report)
+    past = [did(number, steps[number - 1], number) for number in range(1, 5)]
+    async with running(app, ports):
+        life_ = await lived(ports, await leave(ports, app, kept(), *past))
+    assert life_.end.error_class == "budget_exceeded"
+
+
+async def test_a_function_that_was_resumed_is_told_what_its_checkpoint_was_given():
+    async def counts(ctx, trigger):
+        state = ctx.resumed or {"n": 0}
+        while True:
+            await ctx.observe(state["n"])
+            state["n"] += 1
+            if state["n"] == 1:
+                await ctx.checkpoint(state)
+
+    def told(exhausted):
+        return ConvergeResult(summary=f"{exhausted.state}")
+
+    app = functions.app_of(counts, budget=Budget(turns=5), on_exhausted=told)
+    whole = await functions.play(counts, budget=Budget(turns=5), on_exhausted=told)
+    past = functions.middle(whole)[:3]
+    resumed = await functions.resume(app, past)
+    assert (whole.episode.converged.summary, resumed.episode.converged.summary) == 2 * ("{'n': 1}",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 import pytest
@@ -15,6 +15,7 @@ from engine.execution.report import FindingReports
 from engine.findings.store import FindingReader
 from streams.memory import memory_ports
 from streams.model.events import EndStatus, EpisodeStarted, StepAnnounced, StepRecorded
+from streams.model.triggers import Budget
 from tests.engine.functions.stage import Ledger, app_of, middle, play, resume
 from tests.engine.stage import CLOCK, Counter
 
@@ -289,3 +290,22 @@ async def test_what_the_engine_waits_for_and_is_canceled_is_no_timeout_and_not_t
 
     life = await play(check)
     assert (life.end.error_class, len(life.of(StepRecorded))) == ("crash", 1)
+
+
+async def test_a_record_that_is_given_out_while_its_branch_is_being_canceled_is_its_answer():
+    is_slow = []
+
+    async def first(ctx):
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(3_600 if is_slow else 0.02)  # Work of its own beside its calls.
+        return await ctx.observe("b")
+
+    async def check(ctx, trigger):
+        async with asyncio.timeout(0.2):
+            found = await ctx.gather(first(ctx), ctx.observe("a"))
+        return ConvergeResult(summary=f"{found}")
+
+    whole = await play(check)
+    is_slow.append(True)
+    life = await resume(app_of(check, budget=Budget(wall_s=3)), middle(whole)[:2])
+    assert result_of(life) == result_of(whole)

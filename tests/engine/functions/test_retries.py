@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -281,3 +282,20 @@ async def test_a_dry_run_does_not_pause():
         await vigil.fire("worker", "thing", dry_run=True)
         await vigil.run_until_idle()
         assert vigil.episode().summary == "up"
+
+
+async def test_a_timeout_of_the_functions_own_ends_the_attempts_in_a_pause():
+    async def waits_little(ctx, trigger):
+        try:
+            async with asyncio.timeout(0.05):
+                await ctx.call("fetch", url="/")
+        except TimeoutError:
+            return ConvergeResult(summary="went on")
+
+    site = Site(DOWN, "up", retries=Retries(attempts_max=2, first_s=2, most_s=2))
+    life = await play(waits_little, tools=[site.fetch])
+    assert life.episode.converged.summary == "went on"
+    assert [(each.path, each.error_class) for each in life.of(StepRecorded)] == [
+        ("1", "tool_unavailable"),
+        ("1.0.1", "call_timeout"),
+    ]

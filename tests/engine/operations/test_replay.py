@@ -7,7 +7,17 @@ import json
 
 import pytest
 
-from engine.app.actions import Converge, Done, approval, checkpoint, done, observe, tool_call, wait
+from engine.app.actions import (
+    Converge,
+    Done,
+    Sleep,
+    approval,
+    checkpoint,
+    done,
+    observe,
+    tool_call,
+    wait,
+)
 from engine.app.outputs import output
 from engine.app.strategy import abort
 from engine.app.tools import ToolFailed
@@ -91,6 +101,18 @@ async def test_what_an_episode_waits_for_must_be_asked_for_again():
         await replayed(history, Scripted(A, approval({})))
     with pytest.raises(NondeterministicReplay, match="call 2 was wait; the replay ends without"):
         await replayed(history, Scripted(A))
+
+
+async def test_an_episode_that_waits_may_do_nothing_else_meanwhile():
+    history = await history_of_one_that_waits(A, wait("payment:42"))
+    with pytest.raises(NondeterministicReplay, match=r"call 2 was wait; the replay asks for tool"):
+        await replayed(history, Scripted(A, C), tools={"t": Counter()})
+
+
+async def test_a_replay_waits_for_nothing_and_asks_for_the_sleep():
+    history = await history_that_holds(STARTED, kept(), did(1, A, "a"))
+    again = await replayed(history, Scripted(A, Sleep(1), C))
+    assert (again.steps, again.state.done, again.asks) == (1, 1, Sleep(1))
 
 
 async def test_an_answer_is_replayed_as_a_step():
