@@ -214,6 +214,18 @@ class Cluster:
         finally:
             await connection.close()
 
+    async def wait_agreement(self, lives: Lives, *, most_s: float) -> list[str]:
+        """Return no places once all tables agree with the journal, or those where they do not.
+
+        Each stream has a feed of its own, and one may be ahead of another.
+        """
+        deadline_s = time.monotonic() + most_s
+        while True:
+            found = await self.differences(lives)
+            if not found or time.monotonic() > deadline_s:
+                return found
+            await asyncio.sleep(0.1)
+
     async def wait_rows(self, sql: str, count: int, *, most_s: float) -> None:
         """Wait until `select count(*)` over `sql` is `count`, while Postgres may come and go."""
         await self._wait_count(sql, lambda seen: seen == count, f"not {count}", most_s=most_s)

@@ -35,7 +35,7 @@ async def test_plain_psql_answers_and_the_rows_match_the_journal(cluster: Cluste
     )
     assert sum(int(line.rsplit("|", 1)[1]) for line in per_minute) == EPISODES
 
-    assert await cluster.differences(await journal(cluster.nats_url)) == []
+    assert await cluster.wait_agreement(await journal(cluster.nats_url), most_s=30) == []
 
 
 def ask(cluster: Cluster, sql: str) -> list[str]:

@@ -122,13 +122,15 @@ def _strays(evidence: Evidence) -> Iterator[str]:
 
 
 def _opened(evidence: Evidence, lives: Mapping[str, Sequence[Recorded]]) -> Iterator[str]:
-    opened = [life[0].commit.events[0] for life in lives.values()]
-    by_event = sum(
-        isinstance(each, EpisodeOpened) and not isinstance(each.trigger, WorkflowTrigger)
-        for each in opened
-    )
+    begun = [*lives.values(), *evidence.lives(Kind.WORKFLOW).values()]
+    triggers = [
+        event.trigger
+        for event in (life[0].commit.events[0] for life in begun)
+        if isinstance(event, EpisodeOpened | WorkflowStarted)
+    ]
+    by_event = sum(not isinstance(each, WorkflowTrigger) for each in triggers)
     if by_event != 1:
-        yield f"the event has opened {by_event} episodes"
+        yield f"the event has opened or started {by_event}"
 
 
 def _is_unknown(life: Sequence[Recorded]) -> bool:
