@@ -8012,6 +8012,12 @@ TABLE: Final[Sequence[Mutant]] = (
         REFUSAL_ROWS,
     ),
     Mutant(
+        "instance-of-event-told",
+        "why: an event that has started an instance, or started none, is told so",
+        never,
+        "tests/engine/operations/test_why_event.py",
+    ),
+    Mutant(
         "refusal-rows-as-kept",
         "rows: of the refusals of an expectation only the newest stay",
         gives("[]"),

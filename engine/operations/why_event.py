@@ -1,7 +1,8 @@
-"""What became of one event: for each expectation, that it opened an episode, or why it did not.
+"""What became of one event: for each expectation, what it opened, or why it opened nothing.
 
 It is told from what is there: refusals of the last day, the journal, and what live nodes declare.
-An episode's id follows from its cause, so no table is needed to see whether an event opened one.
+The id of an episode or instance follows from its cause, so no table is needed to see whether an
+event opened one. An event that starts no instance is recorded as one that ended at once.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import msgspec
 from engine.app.dedupe import ByPayload, ByValue, Dedupe, by_event, episode_id, event_key, key_of
 from engine.cluster.members import live_nodes
 from engine.cluster.nodes import ExpectationInfo, NodeInfo, event_in
+from engine.workflows.instance import fold_instance, instance_id
 from streams.clock import Clock
-from streams.model.events import EpisodeOpened
+from streams.model.events import EpisodeOpened, WorkflowStarted
 from streams.model.refusals import WAITS, AgainstEpisode, Refusal
 from streams.model.triggers import EventTrigger
 from streams.ports.all import Ports
 from streams.ports.domain_events import DomainEvent
+from streams.ports.log import Recorded
 from streams.ports.refusals import KEPT_MAX, KEPT_S
 
 EVENTS_READ_MAX: Final = 200_000
@@ -41,6 +44,9 @@ class EventVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """`waits`: it is debounced, and may still fire; `unknown`: nothing is known."""
     episode_id: str = ""
     """Of `opened`: the episode; of a duplicate: the one that the same cause has opened."""
+    instance_id: str = ""
+    """Of a workflow: the instance that the event has started, or that ended without having done so.
+    """
     refusal: Refusal | None = None
     """Of `refused` and `waits`: the latest one."""
     why: str
@@ -70,7 +76,8 @@ async def why_event(ports: Ports, event_id: str, *, clock: Clock) -> EventVerdic
     refused = {(each.actor, each.expectation): each for each in own}
     declared = _declared(nodes)
     watching = {place for place, info in declared.items() if _watches(info, name)}
-    opened = await _opened(ports, event_id, event, _asked(declared, watching, refused, name))
+    asked = _asked(declared, watching, refused, name)
+    opened = await _opened(ports, event_id, event, asked, _workflows(nodes))
     verdicts = [
         _verdict(place, opened, refused, kept, at=event.at if event else None)
         for place in sorted({*watching, *refused, *opened})
@@ -83,15 +90,18 @@ async def why_event(ports: Ports, event_id: str, *, clock: Clock) -> EventVerdic
     )
 
 
-class OpenedBy(msgspec.Struct, frozen=True):
-    """The episode that an event has opened."""
+class OpenedBy(msgspec.Struct, frozen=True, kw_only=True):
+    """The episode that an event has opened, or the instance."""
 
-    episode_id: str
-    name: str
+    name: str = ""
     """The event's."""
+    episode_id: str = ""
+    instance_id: str = ""
+    why_not_started: str = ""
+    """Of an instance that never started."""
 
 
-_NOTHING_OPENED: Final = OpenedBy("", "")
+_NOTHING_OPENED: Final = OpenedBy()
 
 Place = tuple[str, str]
 """An actor and its expectation."""
@@ -130,6 +140,12 @@ def _declared(nodes: Iterable[NodeInfo]) -> dict[Place, ExpectationInfo]:
     }
 
 
+def _workflows(nodes: Iterable[NodeInfo]) -> dict[str, str]:
+    """Return the actors whose triggers start instances of a workflow, with its name."""
+    found = ((actor, has.workflow) for node in nodes for actor, has in node.actors.items())
+    return {actor: workflow for actor, workflow in found if workflow}
+
+
 def _watches(info: ExpectationInfo, name: str) -> bool:
     return any(event_in(trigger) == name for trigger in info.triggers)
 
@@ -157,28 +173,42 @@ def _dedupe_of(info: ExpectationInfo | None) -> Dedupe:
 
 
 async def _opened(
-    ports: Ports, event_id: str, event: DomainEvent | None, asked: Mapping[Place, Dedupe]
+    ports: Ports,
+    event_id: str,
+    event: DomainEvent | None,
+    asked: Mapping[Place, Dedupe],
+    workflows: Mapping[str, str],
 ) -> dict[Place, OpenedBy]:
-    """Return which of the expectations have an episode that the event has opened."""
+    """Return what the event has opened, by expectation."""
     subjects: dict[str, Place] = {}
-    for (actor, expectation), dedupe in asked.items():
+    stack = ports.stack
+    for (actor, name), dedupe in asked.items():
         key = event_key(event_id) if event is None else key_of(dedupe, event)
-        id_ = episode_id(
-            stack=ports.stack.name, actor=actor, expectation=expectation, dedupe_key=key
-        )
-        subjects[ports.stack.episode(id_)] = (actor, expectation)
+        if actor in workflows:  # guard: instance-of-event-told
+            id_ = instance_id(stack=stack.name, workflow=workflows[actor], dedupe_key=key)
+            subjects[stack.workflow(id_)] = (actor, name)
+        else:
+            id_ = episode_id(stack=stack.name, actor=actor, expectation=name, dedupe_key=key)
+            subjects[stack.episode(id_)] = (actor, name)
     found: dict[Place, OpenedBy] = {}
     for subject in await ports.log.newest(list(subjects)):
-        first = (await ports.log.read(subject))[0]
-        by = next((each for each in first.commit.events if isinstance(each, EpisodeOpened)), None)
-        if by is not None and _is_by(by, event_id):
-            assert isinstance(by.trigger, EventTrigger), "an event has opened it"
-            found[subjects[subject]] = OpenedBy(by.episode_id, by.trigger.event_type)
+        opened = _opened_by((await ports.log.read(subject))[0], event_id)
+        if opened is not None:
+            found[subjects[subject]] = opened
     return found
 
 
-def _is_by(opened: EpisodeOpened, event_id: str) -> bool:
-    return isinstance(opened.trigger, EventTrigger) and opened.trigger.event_id == event_id
+def _opened_by(first: Recorded, event_id: str) -> OpenedBy | None:
+    """Return what a first commit opens; None: another cause has opened it."""
+    match first.commit.events[0]:
+        case EpisodeOpened(trigger=EventTrigger() as by) as opened if by.event_id == event_id:
+            return OpenedBy(name=by.event_type, episode_id=opened.episode_id)
+        case WorkflowStarted(trigger=EventTrigger() as by) as started if by.event_id == event_id:
+            why_not = fold_instance([first]).why_not_started
+            id_ = started.instance_id
+            return OpenedBy(name=by.event_type, instance_id=id_, why_not_started=why_not)
+        case _:
+            return None
 
 
 def _verdict(
@@ -191,14 +221,7 @@ def _verdict(
 ) -> EventVerdict:
     actor, expectation = place
     if place in opened:  # guard: opened-event-not-told-refused
-        id_ = opened[place].episode_id
-        return EventVerdict(
-            actor=actor,
-            expectation=expectation,
-            outcome="opened",
-            episode_id=id_,
-            why=f"it opened episode {id_}",
-        )
+        return _verdict_of(actor, expectation, opened[place])
     refusal = refused.get(place)
     if refusal is not None:
         return EventVerdict(
@@ -212,6 +235,20 @@ def _verdict(
     own = [each for each in kept if (each.actor, each.expectation) == place]
     return EventVerdict(
         actor=actor, expectation=expectation, outcome="unknown", why=_why_unknown(own, at)
+    )
+
+
+def _verdict_of(actor: str, expectation: str, by: OpenedBy) -> EventVerdict:
+    what = f"it opened episode {by.episode_id}"
+    if by.instance_id:
+        what = by.why_not_started or f"it started instance {by.instance_id}"
+    return EventVerdict(
+        actor=actor,
+        expectation=expectation,
+        outcome="refused" if by.why_not_started else "opened",
+        episode_id=by.episode_id,
+        instance_id=by.instance_id,
+        why=what,
     )
 
 

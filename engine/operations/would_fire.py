@@ -21,12 +21,14 @@ import msgspec
 from engine.app.actor import Actor, Expectation
 from engine.app.dedupe import episode_id, key_of
 from engine.app.triggers import EventSource, entity_id
+from engine.app.workflow_plan import Starter
 from engine.errors import EpisodeFailed
 from engine.triggers import debounce, rules
 from engine.triggers.debounce import Rearm
 from engine.triggers.refusals import DUPLICATE, NOT_WATCHED
 from engine.triggers.rules import Debounced, Fire, Refuse, TriggerState
 from engine.usercode.call import call_now, in_text
+from engine.workflows.instance import instance_id
 from streams.model.refusals import (
     AgainstCooldown,
     AgainstDebounce,
@@ -65,6 +67,8 @@ class WouldRuling(msgspec.Struct, frozen=True, kw_only=True):
     """`fire`, or the reason of a refusal."""
     episode_id: str = ""
     """The one that it would have opened; empty: none."""
+    instance_id: str = ""
+    """Of a workflow: the one that it would have started."""
     against: Comparison | None = None
     why: str = ""
     """What it was compared with, in words."""
@@ -173,20 +177,26 @@ class ExpectationReplay:
             key = call_now(key_of, self.expectation.dedupe, event)
         except EpisodeFailed as failed:
             return self._told(event, at, DEDUPE_FAILED, why=in_text(failed.detail))
-        id_ = episode_id(
-            stack=self.stack,
-            actor=self.actor.id,
-            expectation=self.expectation.name,
-            dedupe_key=key,
-        )
+        names = self._names(key)
+        (id_,) = names.values()
         if key in self._keys:  # guard: equal-cause-would-fire-once
-            against = AgainstEpisode(episode_id=id_, dedupe_key=cut(key))
+            against = AgainstEpisode(**names, dedupe_key=cut(key))
             return self._told(event, at, DUPLICATE, against=against)
         self._keys.add(key)
         if self.expectation.cooldown_s:  # guard: would-fire-begins-cooldown
             until = at + timedelta(seconds=self.expectation.cooldown_s)
             self._cooled[self._subject(event)] = AgainstCooldown(episode_id=id_, until=until)
-        return self._told(event, at, FIRE, episode_id=id_)
+        return msgspec.structs.replace(self._told(event, at, FIRE), **names)
+
+    def _names(self, key: str) -> dict[str, str]:
+        """Return the id of what a cause opens."""
+        if isinstance(self.actor, Starter):
+            workflow = self.actor.workflow
+            id_ = instance_id(stack=self.stack, workflow=workflow, dedupe_key=key)
+            return {"instance_id": id_}
+        actor, expectation = self.actor.id, self.expectation.name
+        id_ = episode_id(stack=self.stack, actor=actor, expectation=expectation, dedupe_key=key)
+        return {"episode_id": id_}
 
     def _told(
         self,
@@ -195,7 +205,6 @@ class ExpectationReplay:
         ruling: str,
         *,
         against: Comparison | None = None,
-        episode_id: str = "",
         why: str = "",
     ) -> WouldRuling:
         subject = cut(self._subject(event))
@@ -219,7 +228,6 @@ class ExpectationReplay:
             subject=subject,
             at=at,
             ruling=ruling,
-            episode_id=episode_id,
             against=against,
             why=why if ruling in {FIRE, DEDUPE_FAILED} else refusal.words,
         )

@@ -65,8 +65,9 @@ class RefusalNotes:
         trigger = opened.trigger
         # guard: repeated-event-no-duplicate
         if isinstance(trigger, EventTrigger) and opened.dedupe_key != event_key(trigger.event_id):
-            id_, key = id_of(opened), cut(opened.dedupe_key)
-            self.note(opened, DUPLICATE, AgainstEpisode(episode_id=id_, dedupe_key=key))
+            key, is_start = cut(opened.dedupe_key), isinstance(opened, InstanceStart)
+            names = {"instance_id" if is_start else "episode_id": id_of(opened)}
+            self.note(opened, DUPLICATE, AgainstEpisode(**names, dedupe_key=key))
 
     def _put(self, refusal: Refusal) -> None:
         self.context.refusals.put((refusal.actor, refusal.expectation), refusal)

@@ -104,6 +104,7 @@ def refused(start: InstanceStart, why: str) -> tuple[WorkflowEvent, ...]:
             spec=WorkflowSpec(name=start.workflow, steps=()),
             trigger=replace(start.trigger, payload={}),
             dedupe_key=start.dedupe_key,
+            subject=start.trigger.entity_id,
             mode=start.mode,
         ),
         WorkflowAborted(error_class=NOT_STARTED, error_detail=why),

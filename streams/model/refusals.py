@@ -82,9 +82,10 @@ class AgainstHolder(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ho
 
 
 class AgainstEpisode(Struct, frozen=True, kw_only=True, tag_field="kind", tag="episode"):
-    """The episode that the same cause has opened before."""
+    """The episode that the same cause has opened before, or the instance."""
 
-    episode_id: str
+    episode_id: str = ""
+    instance_id: str = ""
     dedupe_key: str
 
 
@@ -184,8 +185,9 @@ def _state_in_words(against: StateComparison, about: str, *, waits: bool) -> str
             return f"circuit breaker {status.replace('_', ' ')}{_until(until)}{failed}"
         case AgainstHolder(episode_id=episode_id):
             return f"{about} is held by episode {episode_id}"
-        case AgainstEpisode(episode_id=episode_id, dedupe_key=dedupe_key):
-            return f"episode {episode_id} was opened by the same cause: {dedupe_key}"
+        case AgainstEpisode(episode_id=episode_id, instance_id=instance_id, dedupe_key=dedupe_key):
+            what = f"instance {instance_id}" if instance_id else f"episode {episode_id}"
+            return f"{what} was opened by the same cause: {dedupe_key}"
         case AgainstLane(admitted=admitted, overflow=overflow):
             waiting = f"{against.waiting} of at most {against.queue_max} wait"
             room = f"{admitted} episodes have a turn{f', {waiting}' if against.queue_max else ''}"

@@ -10,7 +10,16 @@ from tests.vigil.program import Vigil
 from tests.vigil.test_command_line import one_line
 
 APP = """
+from __future__ import annotations
+
+from dataclasses import dataclass
+
 from vigil import Actor, App, ConvergeResult, event, gt
+
+
+@dataclass
+class Disk:
+    used: int
 
 
 async def look(ctx, trigger):

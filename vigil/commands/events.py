@@ -160,6 +160,7 @@ def _would_row(each: WouldRuling) -> Row:
         "subject_id": each.subject or None,
         "ruling": each.ruling,
         "episode_id": each.episode_id or None,
+        "instance_id": each.instance_id or None,
         "compared_with": each.why or None,
         "against": msgspec.to_builtins(each.against),
     }
@@ -183,5 +184,6 @@ def _row(verdict: EventVerdict) -> Row:
         "outcome": verdict.outcome,
         "why": verdict.why,
         "episode_id": verdict.episode_id or None,
+        "instance_id": verdict.instance_id or None,
         "refusal": refusal_row(verdict.refusal) if verdict.refusal is not None else None,
     }

@@ -66,12 +66,14 @@ def load_file(file: str, *, option: str) -> App:
     folder, name = Path(path).resolve().parent, Path(path).stem
     if not Path(path).is_file():
         raise Mistake(f"{option} {file}: there is no such file")
-    spec = importlib.util.spec_from_file_location(name, path)
+    # A name that hides no module of Python's.
+    spec = importlib.util.spec_from_file_location(f"vigil_file_{name}", path)
     if spec is None or spec.loader is None:
         raise Mistake(f"{option} {file}: it is no file of Python")
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))  # It may import its neighbours.
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # Dataclasses look for the names of their annotations there.
     try:
         spec.loader.exec_module(module)
     except KeyboardInterrupt:

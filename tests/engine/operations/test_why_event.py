@@ -7,7 +7,7 @@ from datetime import timedelta
 from engine.app.conditions import gt
 from engine.operations.why_event import why_event
 from streams.ports.refusals import KEPT_MAX
-from vigil import Actor, App, ConvergeResult, by_value, event
+from vigil import Actor, App, ConvergeResult, Workflow, by_value, event, workflow
 from vigil.testing import run
 
 HAPPENED = "thing.happened"
@@ -72,6 +72,25 @@ async def test_a_duplicate_names_the_episode_of_its_cause():
 
     assert (first.outcome, first.episode_id) == ("opened", episode.id)
     assert (second.outcome, second.episode_id) == ("refused", episode.id)
+
+
+async def test_of_a_workflow_it_names_the_instance_that_started_or_why_none_did():
+    worker = Actor("worker")
+    worker.expect("acts", passes, on=workflow())
+    made = Workflow("w", on=event(HAPPENED), subject_key="host", overlap="skip")
+    made.step("acts", "worker", "acts", requires_approval=True)
+    async with run(App(actors=[worker], workflows=[made])) as vigil:
+        await happens(vigil, "x1")
+        await happens(vigil, "x2")
+        (first,) = (await why(vigil, "x1")).verdicts
+        (second,) = (await why(vigil, "x2")).verdicts
+
+    assert (first.actor, first.outcome) == ("workflow-w", "opened")
+    assert first.why == f"it started instance {first.instance_id}"
+    assert (second.outcome, second.why) == (
+        "refused",
+        f"instance {first.instance_id} was not over",
+    )
 
 
 async def test_an_event_that_nobody_watches_is_told_so():

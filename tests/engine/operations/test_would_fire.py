@@ -141,3 +141,23 @@ async def test_a_replay_rules_as_the_gates_did():
     assert fired == opened
     assert others == refused
     assert {reason for _, reason in refused} == {"filter", "cooldown", "sampled_out"}
+
+
+async def test_of_a_workflow_the_instance_is_named_that_an_event_starts():
+    from vigil import App, Workflow, workflow  # noqa: PLC0415 - the rest needs no app
+
+    made = Workflow("w", on=event(HAPPENED))
+    made.step("acts", "worker", "acts")
+    worker = Actor("worker")
+    worker.expect("acts", passes, on=workflow())
+    app = App(actors=[worker], workflows=[made])
+    async with run(app) as vigil:
+        await vigil.publish(HAPPENED, {"host": "a"}, id="x0")
+        await vigil.run_until_idle()
+        replay = Replay([app.actors["workflow-w"]], stack="vigil", kept_max=1_000)
+        for each in await vigil.ports.domain_events.page(after=0):
+            replay.take(each)
+        started = vigil.workflow().id
+
+    (fired,) = replay.kept
+    assert (fired.ruling, fired.instance_id, fired.episode_id) == ("fire", started, "")
