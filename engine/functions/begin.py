@@ -57,6 +57,7 @@ async def begin(
             opened,
             view_of(opened, stack, turns.findings),
             turns.findings,
+            turns.scope,
             kept,
             waits_for_people=turns.waits_for_people,
             converges=converges,

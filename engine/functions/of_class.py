@@ -10,6 +10,7 @@ from there; and those at a `checkpoint(…)`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -35,6 +36,7 @@ from engine.episodes.episode import Performed, Save
 from engine.errors import EpisodeFailed, InvalidAction, InvalidResult, Unencodable
 from engine.functions.run import FunctionRun, Taken
 from engine.usercode.call import call
+from engine.usercode.cancel_scope import CancelScope
 from engine.waits import wait
 from streams.model.events import CheckpointSaved, EpisodeOpened
 from streams.model.triggers import Trigger
@@ -58,6 +60,8 @@ class StrategyLoop:
     view: EpisodeView
     findings: Findings
     """The stack's, for `converge`."""
+    scope: CancelScope
+    """What it runs in."""
     checkpoint: CheckpointSaved | None
     """The newest state; None: `init` makes the first one."""
     waits_for_people: bool
@@ -71,13 +75,13 @@ class StrategyLoop:
         """Return the conclusion, or None if the strategy asks for none."""
         IN_STRATEGY.set(True)
         state, is_kept = await self._first_state(trigger), self.checkpoint is not None
-        run.check_uninterrupted()
         while True:
             if run.has_replayed:  # guard: exhausted-state-after-last-step
                 run.note_state(state)
             ctx = self._context(run)
             action = await self._next_step(state, ctx)
-            run.check_uninterrupted()
+            if self.scope.is_canceled:  # guard: class-cut-off-stays-so
+                raise asyncio.CancelledError  # The class has caught it.
             match action:
                 case Done():
                     return None

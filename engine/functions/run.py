@@ -254,11 +254,6 @@ class FunctionRun:
         self.check_all_asked()
         return returned
 
-    def check_uninterrupted(self) -> None:
-        """Raise `CancelledError` once more if code of users has caught it."""
-        if self._scope.is_canceled:  # guard: class-cut-off-stays-so
-            raise asyncio.CancelledError
-
     def check_all_asked(self) -> None:
         """Raise `EpisodeFailed` if the function ends without having asked for what is recorded."""
         open_ = (self._turns.announced_at(each.path) for each in self._history.announced)
