@@ -159,7 +159,7 @@ def test_an_episode_that_does_not_end_is_a_breach():
 def test_an_event_that_opens_nothing_is_a_breach():
     evidence = Evidence(story=LETTERS, fault=None, stack=STACK, records=(), told=(), entries=())
 
-    assert "the event has opened 0 episodes" in breaches(evidence)
+    assert "the event has opened 0 episodes or instances" in breaches(evidence)
 
 
 def test_what_is_written_to_an_earlier_episode_is_a_breach():

@@ -130,7 +130,7 @@ def _opened(evidence: Evidence, lives: Mapping[str, Sequence[Recorded]]) -> Iter
     ]
     by_event = sum(not isinstance(each, WorkflowTrigger) for each in triggers)
     if by_event != 1:
-        yield f"the event has opened or started {by_event}"
+        yield f"the event has opened {by_event} episodes or instances"
 
 
 def _is_unknown(life: Sequence[Recorded]) -> bool:
