@@ -65,7 +65,7 @@ class Settle(msgspec.Struct, frozen=True, kw_only=True):
     result: msgspec.Raw = NOTHING
     """Of a call that has happened."""
     call: str = ""
-    """The path of the call, in a function; empty: the only one."""
+    """The path of the call; empty: the only one."""
 
 
 def checked(

@@ -219,9 +219,7 @@ class EpisodeTurns:
 
         `ahead` are the references that other branches wait for meanwhile.
         """
-        mark, announced = await call(fingerprint, action), self.announced_at(path)
-        if announced is not None and announced.until is None:
-            self._check_repeatable(announced, None)
+        mark = await call(fingerprint, action)
         block = await call(blocking.block_for, action, at=at)
         if isinstance(action, RequestApproval) and block.approval is not None:
             request = request_of(self.opened, action, mark=mark)

@@ -35,7 +35,7 @@ def output_key(intent: OutputIntent, opened: EpisodeOpened, *, place: str) -> st
 def inline_key(action: SendOutput, opened: EpisodeOpened, *, turn: int | str) -> str:
     """Return the key of an output that is sent as a step: the same in a replay.
 
-    `turn` is the strategy's turn, or the path of the call in a function.
+    `turn` is the path at which the strategy asks for it.
     """
     mark = fingerprint(action)[:MARK_CHARS]
     return output_key(action.intent, opened, place=f"turn.{turn}.{mark}")

@@ -51,7 +51,7 @@ class StepSnapshot:
     """Empty: it succeeded."""
     error_detail: str
     path: str
-    """Path of the call in a function, such as `4.2.1`; empty: in a class."""
+    """Path of the call in a function, such as `4.2.1`; in a class, its turn."""
     stored: StoredResult | None = None
     """The digest and size of a large result; None: the journal has the result itself."""
 

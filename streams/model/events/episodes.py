@@ -144,7 +144,7 @@ class StepAnnounced(Event, frozen=True, kw_only=True, tag="episode.step_announce
     output_key: str = ""
     """The output that is about to be proposed, where it is one."""
     path: str = ""
-    """Where a function asked for it, such as `4.2.1`; empty: a strategy asked."""
+    """Where the strategy asked for it: in a function such as `4.2.1`, in a class its turn."""
     until: datetime | None = None
     """When the sleep ends that has begun, if it is one: nothing outside depends on it."""
     findings: tuple[FindingIntent, ...] = ()
@@ -197,8 +197,8 @@ class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@
     cost_ms: int = 0
     model: str = ""
     path: str = ""
-    """Where a function asked for it; see `StepAnnounced`. A failed call `3` is repeated at `3.0.1`,
-    a pause, `3.0.2`, the second attempt, `3.0.3`, another pause, and so on."""
+    """Where the strategy asked for it; see `StepAnnounced`. A failed call `3` is repeated at
+    `3.0.1`, a pause, `3.0.2`, the second attempt, `3.0.3`, another pause, and so on."""
     retry_s: float = 0.0
     """How long the pause before the next attempt is, in seconds, if it failed and is repeated; 0:
     it is not."""
@@ -262,7 +262,7 @@ class EpisodeBlocked(Event, frozen=True, kw_only=True, tag="episode.blocked@1"):
     approval: Approval | None = None
     wait: Wait | None = None
     path: str = ""
-    """Where a function asked for it; see `StepAnnounced`."""
+    """Where the strategy asked for it; see `StepAnnounced`."""
     ahead: tuple[str, ...] = ()
     """References of other signals that branches of the function wait for meanwhile."""
     wall_used_ms: int = 0
