@@ -55,7 +55,7 @@ from engine.findings.store import FindingReader
 from engine.functions.begin import begin
 from engine.functions.history import History, history_of
 from engine.functions.result import conclusion
-from engine.functions.run import OWN_TIMEOUT, FunctionRun, Rest
+from engine.functions.run import OWN_TIMEOUT, Rest, StrategyRun
 from engine.outputs.pool import OutputContext
 from engine.secrets import without
 from engine.usercode.call import call, in_text
@@ -373,7 +373,7 @@ class Driver:
         self.turns = EpisodeTurns(
             context, opened, self.journal, executor, self.output_steps, self.reports, self.run
         )
-        self._function_run: FunctionRun | None = None
+        self._strategy_run: StrategyRun | None = None
 
     async def drive(self, records: Sequence[Recorded]) -> None:
         """Run the strategy until it ends or must wait, and record that; findings are not applied.
@@ -418,7 +418,7 @@ class Driver:
         on_exhausted = expectation.on_exhausted
         if on_exhausted is None or not isinstance(failed, BudgetExceeded):
             raise failed
-        run = self._function_run
+        run = self._strategy_run
         # guard: exhausted-without-state-fails
         if run is None or not run.has_state:
             raise failed
@@ -474,7 +474,7 @@ class Driver:
         if not records:  # guard: restart-knows-tokens-used
             history = History(tokens_before=self.journal.episode.tokens_used)
         run, ctx = await call(begin, expectation, history, self.opened, self.turns, stack=stack)
-        self._function_run = run
+        self._strategy_run = run
         ended = await run.to_the_end(ctx, self.opened.trigger)
         if isinstance(ended, Rest):
             path, ahead = ended.path, ended.ahead

@@ -14,7 +14,7 @@ from engine.functions.context import FunctionContext
 from engine.functions.history import History
 from engine.functions.of_class import StrategyLoop
 from engine.functions.order import REMEDY, REMEDY_OF_CLASS, REMEDY_OF_FORK
-from engine.functions.run import FunctionRun, LiveTurns, called
+from engine.functions.run import LiveTurns, StrategyRun, called
 from engine.usercode.call import call
 from streams.json import NOTHING, unraw
 from streams.model.events import EpisodeOpened
@@ -34,7 +34,7 @@ async def begin(
     stack: str,
     remedy: str = "",
     converges: bool = True,
-) -> tuple[FunctionRun, object]:
+) -> tuple[StrategyRun, object]:
     """Return a run of the expectation's strategy after `history`, and the `ctx` to run it with.
 
     Args:
@@ -63,12 +63,12 @@ async def begin(
             converges=converges,
         )
         origin = f"{type(strategy).__qualname__}.next_step"
-        run = FunctionRun(loop, history, turns, seed=seed, remedy=remedy, origin=origin)
+        run = StrategyRun(loop, history, turns, seed=seed, remedy=remedy, origin=origin)
         return run, run
     if history.is_of_class:  # guard: function-for-class-told
         raise NondeterministicReplay(OF_A_CLASS)
     code = partial(called, strategy, turns.scope)
-    run = FunctionRun(code, history, turns, seed=seed, remedy=remedy)
+    run = StrategyRun(code, history, turns, seed=seed, remedy=remedy)
     schema, state = expectation.state_schema, NOTHING
     if kept is not None:
         state = await call(migrate, kept.state, schema, version=kept.schema_version)

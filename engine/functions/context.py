@@ -30,7 +30,7 @@ from engine.app.strategy import report
 from engine.episodes.episode import Save
 from engine.errors import CallFailed, InvalidAction, InvalidFinding
 from engine.functions.gather import Gathers, Pending
-from engine.functions.run import FunctionRun
+from engine.functions.run import StrategyRun
 from engine.validation import Duration
 from engine.waits.answer import PLAN
 from streams.json import JsonObject, raw, unraw
@@ -104,7 +104,7 @@ class RecordedFindings:
 
     NAME: Final = "ctx.findings"
 
-    def __init__(self, run: FunctionRun, findings: Findings) -> None:
+    def __init__(self, run: StrategyRun, findings: Findings) -> None:
         self._run, self._findings = run, findings
 
     @_pending
@@ -147,7 +147,7 @@ class FunctionContext(Gathers):
 
     def __init__(
         self,
-        run: FunctionRun,
+        run: StrategyRun,
         opened: EpisodeOpened,
         findings: Findings,
         *,

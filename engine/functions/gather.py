@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar, overload
 
-from engine.functions.run import FunctionRun
+from engine.functions.run import StrategyRun
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -36,7 +36,7 @@ class Gathers:
 
     NAME: Final = "ctx"
 
-    _run: FunctionRun
+    _run: StrategyRun
 
     @overload
     def gather(self, a: Work[A], /) -> Pending[tuple[A]]: ...

@@ -1,6 +1,6 @@
 """`StrategyLoop`: a `Strategy` class is run as a function, so that one machine replays both.
 
-    init ──▶ next_step ──a step──▶ FunctionRun.taken ──▶ handle_result ──▶ next_step …
+    init ──▶ next_step ──a step──▶ StrategyRun.taken ──▶ handle_result ──▶ next_step …
                  └──converge()──▶ converge
 
 The path of a step is the number of its turn. States are kept without being asked for: the first
@@ -34,7 +34,7 @@ from engine.app.strategy import (
 from engine.app.tools import Failure
 from engine.episodes.episode import Performed, Save
 from engine.errors import EpisodeFailed, InvalidAction, InvalidResult, Unencodable
-from engine.functions.run import FunctionRun, Taken
+from engine.functions.run import StrategyRun, Taken
 from engine.usercode.call import call
 from engine.usercode.cancel_scope import CancelScope
 from engine.waits import wait
@@ -70,7 +70,7 @@ class StrategyLoop:
     """Whether `converge` is called; otherwise the loop returns that the strategy asks for it."""
 
     async def __call__(
-        self, run: FunctionRun, trigger: Trigger
+        self, run: StrategyRun, trigger: Trigger
     ) -> ConvergeResult | Converge | None:
         """Return the conclusion, or None if the strategy asks for none."""
         IN_STRATEGY.set(True)
@@ -116,7 +116,7 @@ class StrategyLoop:
             )
         return action
 
-    async def _handle(self, run: FunctionRun, state: Any, action: Step, taken: Taken) -> Any:  # noqa: ANN401
+    async def _handle(self, run: StrategyRun, state: Any, action: Step, taken: Taken) -> Any:  # noqa: ANN401
         step_no, kind = run.step_no_of(taken), taken.kind
         step = StepTaken(step_no=step_no, kind=kind, tool=taken.tool_name, action=action)
         if taken.error_class:
@@ -153,7 +153,7 @@ class StrategyLoop:
         kept = await call(validation.encode, state, what="state")
         return Save(phase=phase, state=kept, schema_version=expectation.state_schema.version)
 
-    def _context(self, run: FunctionRun) -> Context:
+    def _context(self, run: StrategyRun) -> Context:
         return Context(
             episode_id=self.opened.episode_id,
             actor_id=self.opened.actor_id,

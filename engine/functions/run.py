@@ -1,4 +1,4 @@
-"""`FunctionRun`: runs the function of one episode, from the top, to its end or until it must wait.
+"""`StrategyRun`: runs the function of one episode, from the top, to its end or until it must wait.
 
 What the journal holds is not done again: `Order` gives it to the calls that ask for it. A call
 without a record goes live, as a turn of the episode. When every branch waits, the function is left,
@@ -183,7 +183,7 @@ async def _called(function: Function, ctx: object, trigger: Trigger) -> object:
         IN_STRATEGY.set(False)
 
 
-class FunctionRun:
+class StrategyRun:
     """One run of the strategy of an episode."""
 
     def __init__(
